@@ -1,8 +1,8 @@
 //! `foldwire accuracy`: measures how the error of a reduction grows with the number of ranks.
 //!
 //! All ranks run on this thread, each with its own data. A row has a number of ranks, a pipeline
-//! and a schedule. It holds the errors of the reduced values, in units of the bound on operands.
-//! Beside these are the worst case that the library states and the predictions of two theories. The
+//! and a schedule. It holds the errors of the reduced values, in units of the bound on operands. It
+//! also holds the worst case that the library states, and the predictions of two theories. The
 //! command fails, after all results are shown, if an error exceeds the stated worst case or ranks
 //! have different bits.
 //!
@@ -61,9 +61,10 @@ struct AccuracyRow {
     /// The worst case that the library states, and the rounding error that may add to it.
     stated: f64,
     rounding: f64,
+    /// Predictions of the two theories.
     zccl: Theory,
     uniform: Theory,
-    /// Fraction of the values within the 95.44 % lines of these theories.
+    /// Fraction of the values with errors up to the theory's `line`, which should be 95.44 %.
     within_zccl: f64,
     within_uniform: f64,
     mismatched_nonfinite: usize,

@@ -10,16 +10,16 @@
 //! | `implementation` | the trait of all implementations, and presets as implementations |
 //! | `sweep` | every schedule as an implementation, and the schedule that a call chooses |
 //! | `best` | an implementation that chooses the fastest of several algorithms by trial |
-//! | `call_mode` | from a rank's endpoint to results, one call after the other |
-//! | `concurrent` | the same with several calls in progress at once |
-//! | `overlap` | computation that runs beside calls |
+//! | `call_mode` | runs one rank, from its endpoint to results, with one call after the other |
+//! | `concurrent` | does the same with several calls in progress at once |
+//! | `overlap` | computation that runs during calls |
 //! | `runner` | one rank's communicator, buffers and clock |
 //! | `preset_run` | times of one preset on threads, for the validation of the cost model |
 //! | `result_check` | the distance of a result from the exact one |
 //! | `benchmark` | the loop that all ranks run: sizes × rounds × implementations |
 //! | `row`, `output` | results of an implementation at a size; all results, formatted |
 //! | `plot` | the plot of times over sizes |
-//! | `choose` | `foldwire choose`: automatic plans beside the plans that they choose from |
+//! | `choose` | `foldwire choose`: automatic plans compared with the plans that they choose from |
 //! | `guidelines` | `foldwire guidelines`: collectives compared with each other |
 //! | `threads`, `mpi`, `job` | start ranks, or run as a rank that a launcher started |
 //! | `libfabric`, `tcp` | join the ranks of a job |
@@ -69,8 +69,8 @@ use implementation::{Implementation, PlanImplementation};
 use output::BenchResults;
 use sweep::ScheduleImplementation;
 
-/// All-to-all with uneven shares. Each rank receives other share lengths, but concurrent calls have
-/// only one list of lengths.
+/// All-to-all with uneven shares, which concurrent calls do not support: they have only one list of
+/// share lengths, and a rank sends and receives shares of different lengths.
 const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_uneven: true };
 
 /// Runs the subcommand, or this process's rank of it. Results go to rank 0's stdout, everything

@@ -1,9 +1,9 @@
 //! `foldwire codec`: measures codecs alone, on fields in files.
 //!
 //! A measurement has a field, bound, codec, kernel level and number of threads. `measure` times
-//! encode, decode, fold and combine, and beside them memcpy and a plain read of the same array. It
-//! also checks every decoded value. `report` makes tables and JSON. With `--plot`, `curve` measures
-//! sizes and errors over bounds and settings, and `plot` draws them.
+//! encode, decode, fold and combine. For comparison, it times memcpy and a plain read of the same
+//! array. It also checks every decoded value. `report` makes tables. With `--plot`, `curve`
+//! measures sizes and errors over bounds and settings, and `plot` draws them.
 //!
 //! The run fails, after its results are shown, if a codec breaks a guarantee:
 //!
@@ -144,7 +144,8 @@ fn dtype_of<T: Float>(_: &[T]) -> DType {
     T::DTYPE
 }
 
-/// Rejects named codecs that do not support the type, and options that have no effect.
+/// Rejects codecs that the user named and that do not support the type. Also rejects options that
+/// have no effect.
 fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), UsageError> {
     let of_field = |error| UsageError::new(format!("{}: {error}", field.name));
     for coding in args.codings() {
@@ -153,13 +154,13 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
         }
     }
     if !args.codings().iter().any(|coding| coding.codec.takes_shape()) {
-        let has_no_use = match () {
+        let unused = match () {
             () if args.shape != ShapeArg::OfFile => "--shape",
             () if args.predictor != Prediction::default() => "--predictor",
             () => return Ok(()),
         };
         return Err(UsageError::new(format!(
-            "{has_no_use} is for codecs that predict values from other rows: --codec dense, fz-nd"
+            "{unused} is for codecs that predict values from other rows: --codec dense, fz-nd"
         )));
     }
     match &args.shape {
@@ -175,7 +176,7 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
     }
 }
 
-/// Draws the curves. Each of several fields has its own file.
+/// Draws the curves. If there are several fields, each has its own file.
 fn draw(file: &PlotFile, fields: &[Field], points: &[CurvePoint]) -> anyhow::Result<()> {
     for (nth, Field { name, .. }) in fields.iter().enumerate() {
         if fields[..nth].iter().any(|known| known.name == *name) {
@@ -222,7 +223,7 @@ fn levels(requested: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, Usa
     Ok(levels)
 }
 
-/// Uses the paths as names for files in different folders that have the same name.
+/// Names a field by its path if another field's file has the same name in another folder.
 fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
     let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
     for (at, field) in fields.iter_mut().enumerate() {
@@ -240,7 +241,7 @@ struct CodecVariants {
     threads: Vec<Threads>,
 }
 
-/// Returns pools of the requested numbers of threads, without duplicates.
+/// Returns a thread pool for each requested number of threads, without duplicates.
 fn pools(requested: &[usize]) -> anyhow::Result<Vec<Threads>> {
     let mut numbers = Vec::new();
     for &n_threads in requested {
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!(disturbance(None, None, Duration::from_millis(800)), 0.0);
     }
 
-    /// Faults of a codec are found, and differences between levels too.
+    /// Covers a value beyond its bound, and levels that encode different bytes.
     #[test]
     fn broken_promises_are_faults() {
         let row = |level, digest, values_over_bound| CodecRow {

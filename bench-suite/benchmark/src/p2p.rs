@@ -1,5 +1,5 @@
-//! `foldwire p2p`: measures messages between two ranks, and the barrier, beside the MPI library's
-//! own.
+//! `foldwire p2p`: measures messages between two ranks, and the barrier. Over MPI, it also measures
+//! those of the MPI library.
 //!
 //! | file | what it does |
 //! |---|---|

@@ -24,17 +24,17 @@ pub struct PeerResult {
     pub peer: String,
     /// Compressed size in bytes.
     pub compressed_bytes: u64,
-    /// Size in memory over compressed size.
+    /// Size in memory / compressed size.
     pub ratio: f64,
     /// Compression speed of one thread, in 1e9 bytes of the field per second.
     #[serde(rename = "compress_GBps")]
     pub compress_gbps: f64,
-    /// Decompression speed, likewise.
+    /// Decompression speed of one thread, in 1e9 bytes of the field per second.
     #[serde(rename = "decompress_GBps")]
     pub decompress_gbps: f64,
     /// Number of values beyond the bound.
     pub points_over_bound: u64,
-    /// Largest error over the bound.
+    /// Largest error / bound.
     pub max_error_over_bound: f64,
     /// Peak signal-to-noise ratio in dB.
     #[serde(rename = "psnr_dB")]

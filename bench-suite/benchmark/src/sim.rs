@@ -51,7 +51,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Returns whether a preset uses only codecs with known speeds, raw or fz-light, in every call.
+/// Returns whether the model has speeds for every codec that a preset may choose (raw, fz-light).
 fn is_priced(preset: Preset) -> bool {
     let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
     !plan.is_auto && matches!(plan.codec, CodecId::Raw | CodecId::FzLight)

@@ -10,8 +10,8 @@
 //! the rate of forwarding. It takes longer if ranks share cores.
 //!
 //! The fixed cost of a message comes from all-reduces of a short array between two threads, with
-//! one message in each direction. It is the part of their time that the bytes at that speed do not
-//! explain.
+//! one message in each direction. It is the time of such a call, less the time that its bytes take
+//! at that speed.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -39,16 +39,17 @@ use crate::sim::measure::MeasurementTask;
 const ARRAY_BYTES: usize = 8 << 20;
 /// Bytes of a frame, as in the backends.
 const FRAME_BYTES: usize = 260 << 10;
-/// Bytes of values per second in forwarded frames. Derived from the time of all-reduces of 16 MiB
-/// between 4 threads on 2 cores that their codecs did not explain.
+/// Rate of forwarding (h above), in bytes of values per second. All-reduces of 16 MiB between 4
+/// threads on 2 cores took longer than their codecs explain; this rate explains the rest.
 const HANDED_ON: f64 = 15e9;
 const FILE: &str = "speeds.toml";
-/// Bytes of the short array, calls in a measurement, and number of measurements, whose median is
-/// used.
+/// Bytes of the short array.
 const SHORT_BYTES: usize = 1 << 10;
+/// Number of short calls in a measurement.
 const IN_A_ROW: u32 = 64;
+/// Number of measurements. Their median counts.
 const ROUNDS: usize = 31;
-/// Number of passes over the array in a short call: a rank encodes, reduces and decodes it.
+/// Number of passes over the array in a short call: a rank encodes, reduces and decodes the array.
 const WORKED: f64 = 3.0;
 
 /// A codec's speeds, in 1e9 bytes of values per second.
@@ -59,7 +60,7 @@ struct SpeedRow {
     decode: f64,
     fold: f64,
     combine: f64,
-    /// Raw bytes over bytes of one operand.
+    /// Raw bytes / compressed bytes of one operand.
     ratio: f64,
     /// Rate that automatic plans use, and fixed cost of a message in µs.
     moves_and_reduces: f64,

@@ -6,9 +6,10 @@
 //! call. That costs an all-reduce of a few numbers, and only if the settings allow that the call is
 //! taken.
 //!
-//! A decision by each pair of ranks would be worse. Messages of two kinds would then have to make
-//! progress side by side, and an error of one pair would leave the other ranks waiting. The
-//! all-reduce cannot hang where MPI does not.
+//! It would be worse if each pair of ranks decided for itself. Then messages of Foldwire and of the
+//! MPI library would have to make progress in the same call, and an error of one pair would leave
+//! the other ranks waiting. The all-reduce cannot hang unless the call would also hang without
+//! Foldwire.
 
 use crate::decide::PassReason;
 use crate::signature::BaseType;
@@ -20,7 +21,7 @@ pub struct LocalView {
     pub bases: Vec<Option<BaseType>>,
     /// Bytes of this rank's values before or after the call, whichever is more.
     pub n_bytes: usize,
-    /// Bytes of each rank's share, as far as this rank knows them; only for a gather or scatter.
+    /// Bytes of each rank's share (`None`: unknown to this rank); only for a gather or scatter.
     pub shares: Vec<Option<usize>>,
 }
 
@@ -39,8 +40,8 @@ pub struct AgreedCall {
 const UNKNOWN: i64 = i64::MIN;
 
 impl LocalView {
-    /// Returns the numbers to send: those of this view, with `n_shares` pairs for share lengths.
-    /// `Err` is encoded too: it means that MPI must judge an argument on this rank.
+    /// Encodes a view as the numbers to send, with a pair for each of `n_shares` share lengths.
+    /// Also encodes `Err`, which means that MPI must judge an argument on this rank.
     #[must_use]
     pub fn numbers(view: Result<Self, PassReason>, n_shares: usize) -> Vec<i64> {
         let is_good = view.is_ok();

@@ -5,14 +5,17 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::comm_state::{CommState, ReadyComm, SharedCommState, locked};
 
-/// These communicators, and a lock for the thread that advances their calls.
+/// Communicators that have non-blocking calls in progress, and a lock for the thread that advances
+/// these calls.
 ///
-/// Advancing a call enters MPI, which may call back to advance calls. The lock turns such a nested
-/// call into a no-op, and also a call by another thread at the same time.
+/// Advancing a call enters MPI, which may call back to advance calls. Because of the lock, such a
+/// nested [`advance`](Self::advance) does nothing. The same holds if another thread advances calls
+/// at the same time.
 #[derive(Default)]
 pub(crate) struct Background {
     active: Mutex<Vec<SharedCommState>>,
     n_active: AtomicUsize,
+    /// Held by the thread that advances calls.
     moving: Mutex<()>,
 }
 
@@ -42,7 +45,7 @@ impl Background {
         }
         let _moving = match self.moving.try_lock() {
             Err(TryLockError::WouldBlock) => return false,
-            // Locked, whether the lock is poisoned or not.
+            // The thread has the lock, whether it is poisoned or not.
             locked => locked,
         };
         let (mut moved, mut next) = (false, 0);

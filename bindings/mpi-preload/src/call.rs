@@ -1,4 +1,4 @@
-//! A collective call with the arguments of the program.
+//! A collective call of the program: its arguments, and the checks that MPI would make.
 
 use std::ffi::{c_int, c_void};
 use std::iter;
@@ -22,7 +22,7 @@ use crate::signature::{BaseType, Signature};
 pub struct BufferArgs {
     /// Address of the buffer, or `MPI_IN_PLACE`.
     pub start: *mut c_void,
-    /// Number of values. MPI must refuse a negative number.
+    /// Number of values. The program may pass a negative number; the MPI library must refuse it.
     pub count: i64,
     /// Datatype of the values.
     pub datatype: MpiHandle,
@@ -32,8 +32,8 @@ pub struct BufferArgs {
     pub displs: Option<CountArray>,
 }
 
-/// A collective with its arguments. `each_function!` lists the arguments that each function has;
-/// the other fields are unused.
+/// A collective with its arguments. `each_function!` lists the arguments that each MPI function
+/// has. The fields of arguments that a function lacks are unused.
 #[derive(Clone, Copy, Debug)]
 pub struct MpiCall {
     /// Collective operation.
@@ -48,7 +48,7 @@ pub struct MpiCall {
     pub root: c_int,
     /// Communicator.
     pub comm: MpiHandle,
-    /// Destination of the request; `None` for a blocking call.
+    /// Address to which the call writes its request; `None` for a blocking call.
     pub request: Option<RequestPointer>,
 }
 
@@ -74,7 +74,8 @@ impl RankRole {
 pub(crate) struct CheckedCall {
     pub(crate) role: RankRole,
     pub(crate) op: Option<OpCode>,
-    /// Bytes of each rank's share, if the shares differ and all ranks know them.
+    /// Bytes of each rank's share, if the call has an array of counts or the ranks agreed on
+    /// shares.
     shares: Option<Vec<usize>>,
     pub(crate) is_in_place: bool,
     /// Element type; `None` if there are several.
@@ -95,6 +96,7 @@ impl MpiCall {
     ) -> Result<CheckedCall, PassReason> {
         let role = self.role((rank, size))?;
         let is_in_place = self.is_in_place(mpi, role);
+        // The buffer whose count, or counts, give the length of the whole array.
         let counted = match self.collective {
             Collective::Gather if !role.is_root() => self.send,
             Collective::Scatter if role.is_root() => self.send,
@@ -121,12 +123,12 @@ impl MpiCall {
         let n_bytes =
             whole.and_then(|whole| whole.checked_mul(each)).ok_or(PassReason::Argument)?;
         let shares = counts.map(|counts| counts.into_iter().map(|n| n * each).collect());
-        let own = mpi.handles();
+        let handles = mpi.handles();
         let ops = [
-            (own.sum, OpCode::Sum),
-            (own.min, OpCode::Min),
-            (own.max, OpCode::Max),
-            (own.prod, OpCode::Prod),
+            (handles.sum, OpCode::Sum),
+            (handles.min, OpCode::Min),
+            (handles.max, OpCode::Max),
+            (handles.prod, OpCode::Prod),
         ];
         let op = ops.into_iter().find(|(known, _)| *known == self.op).map(|(_, op)| op);
         Ok(CheckedCall { role, op, shares, is_in_place, base, n_bytes })
@@ -164,7 +166,8 @@ impl MpiCall {
         Ok(())
     }
 
-    /// Returns whether this rank would send its own share from where it receives it.
+    /// Returns whether this rank's share has the same address in the send buffer and in the receive
+    /// buffer.
     fn is_aliased(&self, mpi: &dyn MpiApi, role: RankRole) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         if send.datatype != recv.datatype {
@@ -213,13 +216,14 @@ impl MpiCall {
         }
     }
 
-    /// Returns whether each rank knows only a part of the call's counts.
+    /// Returns whether a rank may know only a part of the call's counts.
     pub(crate) const fn is_known_in_part(&self) -> bool {
         matches!(self.collective, Collective::Gather | Collective::Scatter | Collective::AllToAll)
             && (self.send.counts.is_some() || self.recv.counts.is_some())
     }
 
-    /// Number of shares whose lengths the ranks must exchange.
+    /// Number of shares whose lengths the ranks must exchange if
+    /// [`is_known_in_part`](Self::is_known_in_part).
     pub(crate) fn n_shared_lengths(&self, size: usize) -> usize {
         if self.is_rooted() { size } else { 0 }
     }
@@ -257,7 +261,7 @@ impl MpiCall {
         Ok((call, kept))
     }
 
-    /// Returns the part of the call that this rank knows.
+    /// Returns the part of the call's counts and types that this rank knows.
     ///
     /// # Errors
     /// The reason why MPI must judge the call.
@@ -305,7 +309,7 @@ impl MpiCall {
         Ok(view)
     }
 
-    /// Combines the call with the result of the agreement.
+    /// Returns the checked call, with the counts and the type on which the ranks agreed.
     pub(crate) fn agreed(
         &self,
         mpi: &dyn MpiApi,
@@ -393,9 +397,9 @@ impl BufferArgs {
         Some(self.start.addr().wrapping_add_signed(first.checked_mul(n_bytes)? as isize))
     }
 
-    /// An empty region at the start of the buffer.
+    /// Empty region at the start of the buffer, from which regions of values are made.
     #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
-    fn area(&self, mpi: &dyn MpiApi) -> Result<ArrayRegion, MpiErrorCode> {
+    fn empty_region(&self, mpi: &dyn MpiApi) -> Result<ArrayRegion, MpiErrorCode> {
         let signature = mpi.signature(self.datatype)?;
         // SAFETY: the program passed this buffer to a collective, and does not use it until the
         // call is complete.
@@ -409,11 +413,11 @@ impl BufferArgs {
         first: usize,
         count: usize,
     ) -> Result<ArrayRegions, MpiErrorCode> {
-        ArrayRegions::new(mpi, &self.area(mpi)?, iter::once((count, first as isize)))
+        ArrayRegions::new(mpi, &self.empty_region(mpi)?, iter::once((count, first as isize)))
     }
 
-    /// Regions of the shares of these ranks, by the checked counts and displacements, or of the
-    /// only share.
+    /// Regions of the shares of `ranks`. The counts and displacements were checked before. Without
+    /// arrays of counts, this is the region of the whole buffer.
     pub(crate) fn areas(
         &self,
         mpi: &dyn MpiApi,
@@ -430,7 +434,7 @@ impl BufferArgs {
         }
         let parts = counts.into_iter().zip(displs);
         let parts = parts.map(|(count, place)| (number(count).unwrap_or(0), place as isize));
-        ArrayRegions::new(mpi, &self.area(mpi)?, parts)
+        ArrayRegions::new(mpi, &self.empty_region(mpi)?, parts)
     }
 }
 

@@ -1,8 +1,9 @@
 //! State that Foldwire keeps for each communicator of the program: whether its calls may be taken,
 //! and Foldwire's own communicator between the same ranks.
 //!
-//! A number identifies the state. It is an MPI attribute that copies do not inherit, so it vanishes
-//! with the communicator. A later communicator with the same handle gets a new state.
+//! A number identifies the state. It is stored as an MPI attribute of the communicator, which
+//! duplicates do not inherit. So it vanishes with the communicator, and a later communicator with
+//! the same handle gets a new state.
 //!
 //! MPI libraries support few communicators, so Foldwire's own is created late: at the first
 //! blocking call that may be taken, or at the first blocking call after a non-blocking one that
@@ -38,7 +39,7 @@ pub(crate) type SharedCommState = Arc<Mutex<CommState>>;
 pub(crate) enum CommState {
     /// All calls go to the MPI library.
     PassedOn(PassReason),
-    /// No call was long enough yet, so there is no Foldwire communicator.
+    /// No blocking call was long enough yet, so there is no Foldwire communicator.
     Pending(PendingComm),
     /// The Foldwire communicator exists.
     Ready(Box<ReadyComm>),
@@ -58,8 +59,8 @@ pub(crate) struct ReadyComm {
     /// Non-blocking calls. Declared first, so that they are dropped before the communicator.
     pub(crate) queue: CallQueue,
     pub(crate) comm: FoldwireComm,
-    /// MPI's handle of the same communicator. Collectives on it do not interfere with Foldwire's
-    /// point-to-point messages.
+    /// MPI communicator that carries Foldwire's messages. Collectives on it do not interfere with
+    /// these point-to-point messages.
     pub(crate) raw: MpiHandle,
     pub(crate) placement: RankPlacement,
     /// Rows of the rules that the communicator's name matches.
@@ -135,11 +136,11 @@ impl CommState {
         rules: &RuleList,
     ) -> Result<(), MpiErrorCode> {
         let Self::Pending(PendingComm { rank, size, .. }) = *self else { return Ok(()) };
-        let fitting =
+        let matched =
             if rules.have_names() { rules.matching_names(&mpi.comm_name(comm)?) } else { 0 };
-        let ready = ReadyComm::new(mpi, comm, (rank, size), MatchedNames::Known(fitting));
+        let ready = ReadyComm::new(mpi, comm, (rank, size), MatchedNames::Known(matched));
         // The minimum of the complements is the complement of the maximum.
-        let mut smallest = [i64::from(ready.is_ok()), fitting, !fitting];
+        let mut smallest = [i64::from(ready.is_ok()), matched, !matched];
         mpi.all_reduce(comm, &mut smallest, OpCode::Min)?;
         let [all_ready, least, most] = smallest;
         *self = match ready {
@@ -158,7 +159,7 @@ impl CommState {
     pub(crate) fn rank_and_size(&self) -> Result<(usize, usize), PassReason> {
         match self {
             Self::PassedOn(reason) => Err(*reason),
-            Self::Pending(low) => Ok((low.rank, low.size)),
+            Self::Pending(pending) => Ok((pending.rank, pending.size)),
             Self::Ready(ready) => Ok((ready.comm.rank().index(), ready.comm.size())),
         }
     }
@@ -207,10 +208,10 @@ impl ReadyComm {
 
 /// Largest number of bytes that a rank may pass to [`all_gather`].
 const MAX_GIVEN_BYTES: usize = 63;
-/// Bytes in each number. With 7 bytes a number is less than `i64::MAX`, the filler of the other
-/// ranks.
+/// Bytes in each number. With 7 bytes, a number is less than `i64::MAX`, which the other ranks
+/// contribute in its place to the minimum.
 const BYTES_PER_NUMBER: usize = 7;
-/// Numbers for each rank. The first one is the number of bytes.
+/// Numbers for each rank. The first is the number of bytes that the rank passes.
 const N_NUMBERS: usize = 1 + MAX_GIVEN_BYTES / BYTES_PER_NUMBER;
 
 /// Gathers `mine` of all ranks by `MPI_Allreduce`, which is the only collective that Foldwire needs

@@ -1,10 +1,11 @@
 //! Decides which calls Foldwire takes. Pure: uses no MPI, and only facts that are equal on all
-//! ranks of a call. So all ranks decide alike.
+//! ranks of a call. So all ranks make the same decision.
 //!
 //! These facts are the collective, the type signature of the whole array, the operation, the
 //! communicator, the root, and the settings, which the ranks have compared (`init_barrier`).
-//! Handles and layouts of datatypes may differ between ranks, so they have no influence. If MPI
-//! guarantees less, the ranks first exchange what they know ([`agree`](crate::agree)).
+//! Handles and layouts of datatypes may differ between ranks, so they have no influence. For calls
+//! whose counts no rank knows completely, the ranks first exchange what they know
+//! ([`agree`](crate::agree)).
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
@@ -64,7 +65,7 @@ pub struct DecisionInput {
     pub names: MatchedNames,
 }
 
-/// Largest number of ranks on one node for which handing frames over was measured.
+/// Largest number of ranks with which handing frames over in shared memory was measured.
 const MOST_SHARED: usize = 8;
 
 /// Location of a communicator's ranks.
@@ -109,9 +110,11 @@ pub enum PassReason {
     Type,
     /// The program defined the operation, or Foldwire lacks it.
     Operation,
-    /// Values would travel uncompressed, and the call reduces nothing or has only two nodes.
+    /// Values would travel uncompressed, and the call reduces nothing or has only two ranks, with a
+    /// network between them.
     NoGain,
-    /// The communicator is an intercommunicator, or has a single rank or ranks of another world.
+    /// The communicator is an intercommunicator, or has a single rank, or ranks of another
+    /// `MPI_COMM_WORLD`.
     Communicator,
     /// The ranks' settings differ, or MPI could not create another communicator.
     Disagreement,
@@ -157,8 +160,8 @@ impl PassReason {
     }
 }
 
-/// Returns the smallest number of bytes with which a call of this collective may be taken, whatever
-/// else the call is.
+/// Returns the smallest number of bytes with which a call of this collective may be taken, over all
+/// types, operations, placements and communicator names.
 ///
 /// # Errors
 /// The reason why no call of this collective is taken.
@@ -205,7 +208,7 @@ pub(crate) const fn reduces(collective: Collective) -> bool {
 /// # Errors
 /// The reason why the call goes to the MPI library.
 pub fn decide(input: &DecisionInput, settings: &Settings) -> Result<TransferMode, PassReason> {
-    // With a known name there is exactly one route.
+    // If the name is known, there is exactly one route.
     routes(input, settings).pop().unwrap_or(Err(PassReason::Off))
 }
 
@@ -227,7 +230,8 @@ pub(crate) fn certain_pass_reason(
     reason
 }
 
-/// Routes by all rows that may match, and by the settings if no row matches for certain.
+/// Returns a decision (route) for each rule that may apply. Adds the decision by the general
+/// settings, unless a rule applies for certain.
 fn routes(input: &DecisionInput, settings: &Settings) -> Vec<Result<TransferMode, PassReason>> {
     let (rules, is_certain) =
         settings.rules.of((input.collective, input.base, input.n_bytes), input.names);
@@ -236,7 +240,7 @@ fn routes(input: &DecisionInput, settings: &Settings) -> Vec<Result<TransferMode
     modes.map(|(mode, first)| route(input, settings, mode, first)).collect()
 }
 
-/// Route in one mode, for calls of at least `first` bytes if that is given.
+/// Returns the decision in one mode. `first` is the minimum length of the rule, if it has one.
 fn route(
     input: &DecisionInput,
     settings: &Settings,
@@ -264,8 +268,8 @@ fn route(
         return Err(PassReason::Type);
     }
     match (reduces, input.op, mode) {
-        // If an operand is NaN or both are zeros, the result of the library depends on the order of
-        // the operands. An exact call must give the library's result.
+        // If an operand is NaN, or both are zeros of different signs, the library's result depends
+        // on the order of the operands. An exact call must give the library's result.
         (true, Some(OpCode::Min | OpCode::Max), TransferMode::Raw | TransferMode::Lossless)
             if is_float =>
         {

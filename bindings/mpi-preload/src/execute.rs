@@ -26,7 +26,7 @@ pub(crate) type PreparedCall =
 
 /// A running call, or one step of it.
 pub(crate) trait RunningStep {
-    /// Returns whether the step is done, as far as its communicator was driven.
+    /// Returns whether the step is done. Does not drive the communicator.
     fn is_done(&self) -> bool;
 
     /// Waits for the step, and stores the results in the program's buffer.
@@ -140,24 +140,27 @@ struct CallContext<'c> {
 struct HeldBuffers<T> {
     send: ArrayValues<T>,
     recv: ArrayValues<T>,
-    /// Destination of the received values.
+    /// Program memory to which `recv` is written back, if `recv` is a copy.
     to: ArrayRegions,
 }
 
 /// Counts that a running call borrows.
 struct HeldCounts {
-    /// Length of each rank's share; in an all-to-all, of what this rank sends.
+    /// Length of each rank's share. In an all-to-all, number of values that this rank sends to each
+    /// rank.
     shares: Option<Box<[usize]>>,
-    /// Lengths of what this rank receives in an all-to-all.
+    /// In an all-to-all, number of values that this rank receives from each rank; else empty.
     received: Box<[usize]>,
 }
 
-/// Running call on elements of one type. Declared before `_counts`, so that `pending` is dropped
-/// before the counts that it borrows.
+/// Running call on elements of one type. `pending` is declared before `_counts`, so that it is
+/// dropped before the counts that it borrows.
 struct TypedStep<T: Plain> {
     pending: Pending<'static, PreloadEndpoint, T, ArrayValues<T>>,
     to: ArrayRegions,
     _counts: HeldCounts,
+    /// False if this rank's own counts contradict each other. The call then runs, and fails at the
+    /// end.
     is_as_expected: bool,
     mode: TransferMode,
 }
@@ -180,8 +183,8 @@ impl CallContext<'_> {
         let counts = self.counts::<T>()?;
         let (size, is_root) = (role.size, role.is_root());
         let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
-        // If this rank's count is wrong, it still sends as many values as its peers expect. They
-        // would wait forever otherwise.
+        // If this rank's count is wrong, it still sends the number of values that its peers expect.
+        // Otherwise they would wait forever.
         let n_expected = match (call.collective, &counts.shares) {
             _ if in_place => n_send,
             (Collective::AllGather, Some(shares)) => shares[role.rank],
@@ -194,8 +197,8 @@ impl CallContext<'_> {
         if !is_as_expected {
             send = send.resized(n_expected);
         }
-        // The root of a scatter receives nothing if its own share has another length than the
-        // others.
+        // If the root of a scatter expects another number of values than it sends to each rank, it
+        // receives nothing.
         let is_even_scatter = call.collective == Collective::Scatter && counts.shares.is_none();
         if is_even_scatter && is_root && !in_place && n_recv != n_send / size {
             is_as_expected = false;
@@ -320,15 +323,15 @@ impl CallContext<'_> {
 }
 
 impl HeldCounts {
-    /// Borrows the counts for a running call; `None` if all shares have equal lengths.
+    /// Borrows `shares` and `received` for a running call; `None` if all shares have equal lengths.
     #[allow(unsafe_code, reason = "a struct cannot borrow from its own field")]
     fn borrowed(&self) -> Option<[&'static [usize]; 2]> {
-        let last = |counts: &[usize]| {
-            // SAFETY: the numbers are on the heap and do not move when `HeldCounts` moves. It moves
-            // into a `TypedStep`, which drops the borrowing call first.
+        let extended = |counts: &[usize]| {
+            // SAFETY: the numbers are on the heap and do not move when `HeldCounts` moves.
+            // `HeldCounts` moves into a `TypedStep`, which drops the borrowing call first.
             unsafe { std::slice::from_raw_parts(counts.as_ptr(), counts.len()) }
         };
-        self.shares.as_deref().map(|shares| [last(shares), last(&self.received)])
+        self.shares.as_deref().map(|shares| [extended(shares), extended(&self.received)])
     }
 }
 

@@ -1,10 +1,10 @@
 //! All `unsafe` code: MPI's functions, the program's memory, and the exported functions.
 //!
 //! MPI handles are pointers in some libraries and integers in others. [`abi`] has the differences.
-//! `library` calls MPI through it and offers the other modules one handle type, so that only a thin
-//! layer is compiled for each family. MPI's functions are looked up by their `PMPI_` names at the
-//! first call, in the library that the program has loaded. So the build needs no MPI. The look-up
-//! also finds a library that a program loads privately, as Python does.
+//! `library` hides them: it offers the other modules one handle type, so that only a thin layer is
+//! compiled for each family of libraries. MPI's functions are looked up by their `PMPI_` names at
+//! the first call, in the library that the program has loaded. So the build needs no MPI. The
+//! look-up also finds a library that a program loads privately, as Python does.
 //!
 //! The program must call MPI as the standard requires: buffers are as long as counts and datatypes
 //! say, and handles are valid. Every `unsafe` block of an exported function relies on that.

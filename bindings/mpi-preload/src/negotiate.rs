@@ -1,10 +1,10 @@
 //! Steps of non-blocking calls on which the ranks must agree first ([`agree`](crate::agree)). After
 //! that, Foldwire or the MPI library executes the call.
 //!
-//! The decision falls when it is the call's turn. By then the program may have passed later calls
-//! to the MPI library on its own communicator, where all ranks must call collectives in the same
-//! order. So the MPI library executes this call on Foldwire's communicator, where all ranks follow
-//! the order of the queue.
+//! The ranks decide when the queue reaches the call. By then, later calls may have been passed to
+//! the MPI library on the program's communicator, where all ranks must call collectives in the same
+//! order. So the MPI library executes the earlier call on Foldwire's communicator, where all ranks
+//! follow the order of the queue.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::ffi::abi::MpiHandle;
 use crate::ffi::library::MpiApi;
 use crate::transport::PreloadEndpoint;
 
-/// Longest pause between two tests of the library's request.
+/// Longest pause between two tests of a request of the MPI library.
 const MAX_REST: Duration = Duration::from_millis(1);
 
 /// Continues the call with the maxima of all ranks' numbers.
@@ -61,7 +61,8 @@ struct ForwardedCall {
     _types: KeptTypes,
 }
 
-/// Prepares a call for the MPI library, on the communicator `raw` in place of the call's own.
+/// Prepares a call that the MPI library executes, on the communicator `raw` instead of the call's
+/// own.
 pub(crate) fn forward(
     mpi: &'static dyn MpiApi,
     (call, types): (MpiCall, KeptTypes),

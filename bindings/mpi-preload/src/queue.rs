@@ -40,8 +40,8 @@ impl CallQueue {
         self.waiting.push_back((queued, prepared));
     }
 
-    /// Does a bounded amount of work for each call that can advance. Returns whether any made
-    /// progress.
+    /// Does a bounded amount of work for each call that can advance, and calls `on_end` for each
+    /// call that ends. Returns whether any made progress.
     pub(crate) fn advance(
         &mut self,
         comm: &FoldwireComm,
@@ -73,7 +73,7 @@ impl CallQueue {
         }
     }
 
-    /// Waits for all calls.
+    /// Waits for all calls, and calls `on_end` for each.
     pub(crate) fn drain(
         &mut self,
         comm: &FoldwireComm,

@@ -6,15 +6,15 @@
 //!
 //! | condition | holds for calls |
 //! |---|---|
-//! | `MPI_Allreduce`, or another of the eight | of this collective |
+//! | `MPI_Allreduce`, or another of the eight collectives | of this collective |
 //! | `f32`, `f64`, `i32`, `i64` | on values of this type |
-//! | `64k-1M`, `1M-`, `-64k` | with so many bytes in the whole array |
+//! | `64k-1M`, `1M-`, `-64k` | on whole arrays with a number of bytes in this range |
 //! | `comm=NAME` | on communicators with this name, or with this prefix: `comm=halo*` |
 //!
 //! A rule with a minimum length takes all calls of at least this length. Other rules take calls
-//! from the length at which they become faster.
+//! from the length at which Foldwire is faster than the MPI library.
 //!
-//! *Names.* A communicator has the name that this rank sees at its first call that may be taken.
+//! *Names.* The name of a communicator is read at its first call that may be taken.
 //! MPI allows different names on different ranks, so the ranks compare which rules the name matches
 //! (`comm_state`). Until then a rule with a name may or may not apply ([`MatchedNames::Unknown`]).
 
@@ -56,7 +56,7 @@ pub enum MatchedNames {
     Known(i64),
 }
 
-/// Result of a rule's name condition for a call.
+/// Answer to the question whether a rule's condition on the name holds for a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleMatch {
     No,
@@ -125,7 +125,7 @@ impl Rule {
         match (&self.comm, names) {
             (None, _) => RuleMatch::Yes,
             (Some(_), MatchedNames::Unknown) => RuleMatch::Maybe,
-            (Some(_), MatchedNames::Known(fitting)) if fitting >> at & 1 == 1 => RuleMatch::Yes,
+            (Some(_), MatchedNames::Known(matched)) if matched >> at & 1 == 1 => RuleMatch::Yes,
             (Some(_), MatchedNames::Known(_)) => RuleMatch::No,
         }
     }

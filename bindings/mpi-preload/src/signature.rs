@@ -58,9 +58,9 @@ pub struct Signature {
 pub enum TypeConstructor<D> {
     /// Predefined by MPI.
     Named,
-    /// A duplicate.
+    /// A duplicate of a datatype.
     Dup(D),
-    /// Contiguous values.
+    /// Contiguous values of a datatype.
     Contiguous(D),
     /// Components in some other layout, without those that occur zero times.
     Of(Vec<D>),
@@ -133,14 +133,17 @@ impl Signature {
         failed.map_or(Ok(whole), Err)
     }
 
-    /// Encodes the signature as a number for an MPI attribute; `None` if it is too long.
+    /// Encodes the signature as a number for an MPI attribute; `None` if `n_bytes` is too large.
+    ///
+    /// Bit 0 is `is_dense`, bits 1 to 3 are `base` (0: none), bit 4 is `is_own`, and the higher
+    /// bits are `n_bytes`.
     #[must_use]
     pub fn to_number(self) -> Option<usize> {
         let code = self.base.map_or(0, |base| base as usize) << 1 | usize::from(self.is_dense);
         Some(self.n_bytes.checked_mul(32)? | usize::from(self.is_own) << 4 | code)
     }
 
-    /// Decodes the number.
+    /// Decodes a number from [`to_number`](Self::to_number).
     #[must_use]
     pub fn from_number(number: usize) -> Self {
         let base = BaseType::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);

@@ -32,13 +32,13 @@ use crate::report::CallTally;
 use crate::rules::MatchedNames;
 use crate::settings::{Settings, TransferMode};
 
-/// State of a process, except for the MPI library's functions.
+/// State of the preload library in this process.
 pub(crate) struct PreloadState {
     mpi: &'static dyn MpiApi,
     filters: &'static CallFilters,
     /// Registration of the callback that advances non-blocking calls.
     progress: Option<ProgressCallback>,
-    /// Done when the callback is registered.
+    /// Completed when the callback is registered.
     progress_started: Once,
     /// True between `MPI_Init` and `MPI_Finalize`. Collectives of MPI sessions are passed on.
     is_active: AtomicBool,
@@ -120,11 +120,12 @@ impl PreloadState {
         Ok(None)
     }
 
-    /// Decides about a call, creates the Foldwire communicator if necessary, and prepares the call.
+    /// Decides whether Foldwire takes a call, creates the Foldwire communicator if necessary, and
+    /// prepares the call.
     ///
     /// A non-blocking call must not wait for other ranks. A blocking call must not hold the lock
-    /// during a collective of the MPI library. Calls in progress on the communicator must advance
-    /// meanwhile, or other ranks would never reach that collective.
+    /// during a collective of the MPI library: calls in progress on the communicator could not
+    /// advance meanwhile, and other ranks might never reach that collective.
     fn decide<'s>(
         &'static self,
         info: &ProcessInfo,
@@ -134,7 +135,7 @@ impl PreloadState {
         let settings = &info.settings;
         let is_nonblocking = call.request.is_some();
         let mut state = locked(shared);
-        // The other ranks create the communicator in this call, too, whether it is taken or not.
+        // The other ranks also create the communicator in this call, whether it is taken or not.
         // Nothing is in progress yet on this communicator, so waiting under the lock is safe.
         if state.is_setup_due() && !is_nonblocking {
             self.set_up(&mut state, call.comm)?;
@@ -151,7 +152,7 @@ impl PreloadState {
                 state = locked(shared);
                 Some(checked)
             }
-            // The ranks exchange their parts when it is the call's turn.
+            // The ranks exchange what they know when the queue reaches the call (`negotiate`).
             (true, true) => None,
         };
         if let CommState::Pending(pending) = &mut *state {
@@ -198,7 +199,7 @@ impl PreloadState {
     }
 
     fn log(&self, info: &ProcessInfo, call: &MpiCall, what: &dyn fmt::Display) {
-        // Formats floats.
+        // For the formatting of floats.
         let _environment = FloatEnvironment::default_for_now();
         let name = COLLECTIVES[index_of(call.collective)].name;
         let kind = if call.request.is_some() { "non-blocking " } else { "" };
@@ -209,7 +210,7 @@ impl PreloadState {
         eprint!("{line}");
     }
 
-    /// Creates the Foldwire communicator if possible.
+    /// Creates the Foldwire communicator if possible, and updates the filters.
     fn set_up(&self, state: &mut CommState, comm: MpiHandle) -> Result<(), CallError> {
         let Some(info) = self.info.get() else { return Ok(()) };
         let _environment = FloatEnvironment::default_for_now();
@@ -243,7 +244,7 @@ impl PreloadState {
         Ok(prepare(self.mpi, call, checked, base, (mode, settings))?)
     }
 
-    /// Counts a call that is complete or passed on.
+    /// Counts a call that is complete, failed or passed on, and logs it if requested.
     fn record(&self, info: &ProcessInfo, call: &MpiCall, outcome: CallOutcome) {
         let debug = info.settings.debug;
         match outcome {
@@ -266,7 +267,8 @@ impl PreloadState {
         }
     }
 
-    /// Counts a non-blocking call that is complete, and completes the program's request.
+    /// Counts a non-blocking call that is complete or failed. Completes the program's request,
+    /// which otherwise reports an error when it is dropped.
     fn record_later(&self, queued: QueuedCall, outcome: CallOutcome) {
         let (QueuedCall { call, program_request }, Some(info)) = (queued, self.info.get()) else {
             return;
@@ -278,24 +280,26 @@ impl PreloadState {
         }
     }
 
-    /// Advances non-blocking calls. Returns whether any made progress.
+    /// Advances the non-blocking calls of all communicators. Returns whether any made progress.
     pub(crate) fn advance(&self) -> bool {
         self.background.advance(|ready| self.step(ready))
     }
 
+    /// Advances the queued calls of one communicator. Returns whether any made progress.
     fn step(&self, ready: &mut ReadyComm) -> bool {
         let ReadyComm { queue, comm, .. } = ready;
         let moved = guarded(|| {
             queue.advance(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome))
         });
         moved.unwrap_or_else(|_| {
-            // A panic: all queued calls fail.
+            // After a panic, all queued calls fail.
             let n_failed = queue.clear();
             (0..n_failed).for_each(|_| locked(&self.tally).fail());
             true
         })
     }
 
+    /// Waits for the queued calls of one communicator.
     fn drain(&self, ready: &mut ReadyComm) {
         let ReadyComm { queue, comm, .. } = ready;
         queue.drain(comm, self.mpi, |queued, outcome| self.record_later(queued, outcome));
@@ -316,7 +320,8 @@ impl PreloadState {
         call.agreed(self.mpi, rank_and_size, AgreedCall::of(&numbers)?)
     }
 
-    /// Prepares the same agreement for a non-blocking call.
+    /// Prepares a non-blocking call whose counts no rank knows completely. It begins with the
+    /// agreement that [`agree`](Self::agree) makes for a blocking call.
     fn negotiate(
         &'static self,
         call: &MpiCall,
@@ -352,7 +357,7 @@ impl PreloadState {
     /// Handles a communicator that the program is about to free.
     pub(crate) fn before_comm_free(&self, comm: MpiHandle) {
         if self.info().is_some() && comm != self.mpi.handles().comm_null {
-            // After a panic the Foldwire communicator is not freed, without further harm.
+            // After a panic the Foldwire communicator leaks, which does no other harm.
             let _ = guarded(|| {
                 if let Some(shared) = self.comm_states.take(self.mpi, comm) {
                     self.close_comm(&shared);
@@ -370,7 +375,7 @@ impl PreloadState {
         if state.is_setup_due() {
             self.filters.set_setup_due(false);
         }
-        // Other references to the state may exist, but they find nothing to do.
+        // Other references to the state may exist. Their owners find nothing to do in this state.
         *state = CommState::PassedOn(PassReason::Communicator);
         drop(state);
         self.background.remove(shared);

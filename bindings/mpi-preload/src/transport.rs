@@ -21,7 +21,7 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// Creates an error. Without a `kind`, assumes a lost peer if there is a peer.
+    /// Creates an error. Without a `kind`, assumes that `peer` is lost, if there is one.
     pub(crate) fn new(code: MpiErrorCode, kind: Option<Kind>, peer: Option<Rank>) -> Self {
         // Before version 5, MPI has no error class for a lost process.
         let other = if peer.is_some() { Kind::PeerLost } else { Kind::Other };

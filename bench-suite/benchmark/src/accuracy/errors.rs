@@ -21,7 +21,7 @@ pub(super) struct Errors {
 pub(super) struct ErrorSummary {
     /// Largest |error|; infinite if a result is not finite and should be.
     pub(super) worst: f64,
-    /// Largest |error| of 95.44 % of the values.
+    /// The |error| that 95.44 % of the values do not exceed.
     pub(super) line: f64,
     /// Mean error.
     pub(super) bias: f64,
@@ -57,7 +57,7 @@ impl Errors {
         errors
     }
 
-    /// Returns the statistics; `None` if there are no errors.
+    /// Returns the statistics; `None` if no exact value is finite.
     pub(super) fn summary(&self) -> Option<ErrorSummary> {
         let n = self.all.len() as f64;
         let mut magnitudes: Vec<f64> = self.all.iter().map(|error| error.abs()).collect();

@@ -17,7 +17,7 @@ pub(super) const MAX_FRAME: usize = 256 * 1024 + 4096;
 /// Largest overhead in bytes of a frame, and of a part in a frame.
 const FRAME_OVERHEAD: usize = 512;
 const PART_OVERHEAD: usize = 64;
-/// Number of frames of a rank: its lane's, and as many on links.
+/// Number of frames of a rank: those of its lane, and the same number on links.
 const N_FRAMES: usize = 2 * FRAMES_PER_LANE;
 
 /// The calls that make an all-reduce along a schedule.
@@ -62,8 +62,8 @@ impl AllReduceMethod {
         (self.schedule().n_parts(call), self.schedule().min_run(call))
     }
 
-    /// Returns the size of frames that just hold their parts of arrays of `count` values. Frames
-    /// are short because all ranks' frames share one memory.
+    /// Returns the size of the smallest frames that hold the parts of an array of `count` values
+    /// that a message needs. Frames are small because all ranks share this machine's memory.
     fn frame_bytes<T: Float>(self, coding: CodecArg, n_ranks: usize, count: usize) -> usize {
         let (n_parts, run) = self.parts(n_ranks);
         let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
@@ -73,7 +73,7 @@ impl AllReduceMethod {
         (FRAME_OVERHEAD + run * part).clamp(MIN_FRAME_BYTES, MAX_FRAME)
     }
 
-    /// Returns approximately the most bytes that ranks and their operands take.
+    /// Returns approximately the largest number of bytes that ranks and their operands take.
     pub(super) fn n_bytes<T: Float>(self, coding: CodecArg, n_ranks: usize, count: usize) -> u128 {
         let frame = self.frame_bytes::<T>(coding, n_ranks, count) as u128;
         let (n_parts, run) = self.parts(n_ranks);
@@ -196,7 +196,7 @@ mod tests {
         assert!(AllReduceMethod::of(&ScatterAllGather).is_none());
     }
 
-    /// A schedule with n² messages has short ones.
+    /// A schedule with n² messages must have short messages.
     #[test]
     fn memory_is_bounded_by_every_route() {
         let coding = "fz-light".parse().unwrap();

@@ -13,9 +13,9 @@ pub(super) struct RankArrays<T> {
 }
 
 impl<T: Float + Into<f64>> RankArrays<T> {
-    /// Makes the inputs. Each rank's data begin at a random index, given by its number and the
-    /// seed. (With equally spaced starts, operands would repeat if there are more ranks than the
-    /// data have arrays.)
+    /// Makes the inputs. Each rank's data begin at a random index that follows from the rank and
+    /// the seed. With equally spaced starts, operands would repeat if the data are too short for
+    /// all arrays.
     pub(super) fn new(data: &Data<T>, n_ranks: usize, count: usize, seed: u64) -> Self {
         let whole = data.between(1);
         let place = |rank: usize| {

@@ -37,8 +37,8 @@ impl ErrorGrowthPlot<'_> {
         self.schedules().len().min(2)
     }
 
-    /// Returns the curves of a panel, measured ones first. Pipelines of equal worst case share a
-    /// line.
+    /// Returns the curves of a panel, measured ones first. Pipelines with the same stated worst
+    /// case share a curve.
     fn curves(&self, schedule: &str) -> Vec<Curve> {
         let rows = || self.rows.iter().filter(|row| row.schedule == schedule);
         let of = |pipeline: &str, value: RowValue| -> Vec<(f64, f64)> {
@@ -141,7 +141,8 @@ impl Plot for ErrorGrowthPlot<'_> {
                 .axis_desc_style(font(12))
                 .light_line_style(RGBColor(240, 240, 240))
                 .draw()?;
-            // Computed curves are on top, then measured curves, the first one above the others.
+            // Computed curves are drawn last, on top. Below them, the first measured curve is on
+            // top.
             let is_measured = |curve: &&Curve| curve.1.mark != Mark::Nothing;
             let measured = curves.iter().filter(is_measured).rev();
             let computed = curves.iter().filter(|curve| !is_measured(curve));

@@ -18,7 +18,7 @@ pub(super) const SHARE: f64 = 0.9544;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Theory {
     pub(super) deviation: f64,
-    /// Largest |error| of a fraction [`SHARE`] of the values.
+    /// The |error| that a fraction [`SHARE`] of the values do not exceed.
     pub(super) line: f64,
 }
 

@@ -5,8 +5,8 @@
 //! machine affect all of them alike. The number of rounds follows from the warm-up times. Ranks
 //! exchange these times, so that all of them run the same number.
 //!
-//! If ranks share memory and no link rate is given, each round ends with a copy of the same size by
-//! every rank at once. A collective that only read and wrote one array would take that long.
+//! If ranks share memory and no link rate is given, each round ends with a memcpy of the same size
+//! by every rank at once. That is the time of a collective that only reads and writes one array.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) struct Settings {
     pub(super) shares: Vec<Vec<usize>>,
     pub(super) warmup: usize,
     pub(super) repeat: usize,
-    /// Shortest duration of all rounds together, in seconds.
+    /// Least duration of all rounds together, in seconds.
     pub(super) min_time: f64,
     pub(super) check: bool,
     /// Number of calls in progress at once.
@@ -285,13 +285,13 @@ struct ImplementationRun<'p, 'a, C, T> {
     record: RankRecord,
     /// Seconds of the last warm-up run on this rank.
     warm: f64,
-    /// Computation beside the calls, if overlap is measured.
+    /// Computation during the calls, if overlap is measured.
     work: Option<OverlapWork>,
 }
 
 impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
-    /// Tries a run beside this work, checked against `check` if given. Keeps the work if the
-    /// implementation supports it.
+    /// Tries a call during this work, and checks the result if `check` holds the data. Keeps the
+    /// work if the implementation supports it.
     fn set_work(
         &mut self,
         work: OverlapWork,
@@ -353,8 +353,8 @@ pub(super) fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
 pub(super) struct RankRecord {
     /// Seconds per call, one entry for each round.
     pub(super) times: Vec<f64>,
-    /// Seconds of the work alone, and of calls beside it. Both are empty unless overlap is
-    /// measured.
+    /// Seconds per call of the work alone, and of the call and the work together. Both are empty
+    /// unless overlap is measured.
     pub(super) works: Vec<f64>,
     pub(super) totals: Vec<f64>,
     /// Report of the last round.

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::row::median;
 use super::runner::{AnyCommunicator, Runner, gather_json};
 
-/// Discard a candidate whose cold time exceeds the fastest one by this factor.
+/// A candidate is discarded if its cold time exceeds the fastest one by this factor.
 const DISCARD_FACTOR: f64 = 2.0;
 /// Number of candidates in the final rounds.
 const N_FINALISTS: usize = 3;
@@ -23,8 +23,8 @@ const N_FINALISTS: usize = 3;
 const ROUNDS_TIME: f64 = 0.4;
 const SCREENING_ROUNDS: (usize, usize) = (3, 50);
 const FINAL_ROUNDS: (usize, usize) = (9, 200);
-/// Seconds of a run that is long enough for disturbances not to matter. Such runs are screened by
-/// their cold times, and have few final rounds.
+/// Least seconds of a long run, on which disturbances have little effect. Candidates with long runs
+/// are screened by their cold times, and have few final rounds.
 const LONG_RUN: f64 = 0.2;
 const LONG_RUN_ROUNDS: (usize, usize) = (3, 3);
 
@@ -57,29 +57,29 @@ impl<A> BestOf<A> {
 }
 
 impl<A> BestOf<A> {
-    /// Runs candidates alternately. `field` holds their expected times and indices. Returns a time
-    /// for each candidate and its index, the fastest first. `sum_up` makes that time from the
-    /// slowest rank's times.
+    /// Runs some candidates alternately. `selected` holds their expected times and indices. Returns
+    /// the measured time and the index of each, the fastest first. `sum_up` computes a candidate's
+    /// time from the slowest rank's time in each round.
     fn time_candidates<C: AnyCommunicator, T: Float>(
         &mut self,
         runner: &mut Runner<'_, C, T>,
-        field: &[(f64, usize)],
+        selected: &[(f64, usize)],
         (least, most): (usize, usize),
         sum_up: fn(&[f64]) -> f64,
     ) -> anyhow::Result<Vec<(f64, usize)>>
     where
         A: AlgorithmCandidate<C, T>,
     {
-        let round_time: f64 = field.iter().map(|&(time, _)| time).sum();
+        let round_time: f64 = selected.iter().map(|&(time, _)| time).sum();
         let rounds = ((ROUNDS_TIME / round_time) as usize).clamp(least, most);
-        let mut times = vec![Vec::new(); field.len()];
+        let mut times = vec![Vec::new(); selected.len()];
         for _ in 0..rounds {
-            for (&(_, at), times) in field.iter().zip(&mut times) {
+            for (&(_, at), times) in selected.iter().zip(&mut times) {
                 times.push(runner.run(&mut self.candidates[at])?.0);
             }
         }
         let mut result = Vec::new();
-        for (&(_, at), times) in field.iter().zip(&times) {
+        for (&(_, at), times) in selected.iter().zip(&times) {
             let ranks = gather_json(runner.comm, times)?;
             let slowest = |round: usize| ranks.iter().map(|times| times[round]).fold(0.0, f64::max);
             result.push((sum_up(&(0..rounds).map(slowest).collect::<Vec<_>>()), at));

@@ -1,4 +1,5 @@
-//! The benchmark from one rank's endpoint to its results, the same on every backend.
+//! Runs one rank of the benchmark, from its endpoint to its results, in the same way on every
+//! backend.
 
 use foldwire::{Communicator, Float, Transport};
 use foldwire_arguments::BenchArgs;
@@ -42,7 +43,7 @@ pub(super) fn backend_barrier<'b, C>(mut wait: Box<dyn FnMut() + 'b>) -> Box<Bar
     })
 }
 
-/// How a benchmark makes its calls: one after the other, or several at once.
+/// Way in which a benchmark makes its calls: one after the other, or several at once.
 pub(super) trait CallMode<T: Float + Into<f64>> {
     /// Runs this rank of the benchmark.
     ///

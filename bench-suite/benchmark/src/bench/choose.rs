@@ -3,11 +3,12 @@
 //!
 //! For each link, collective and size, the automatic plan and all fixed plans alternate. Their
 //! order matters: the first plan of a round finds all ranks awake, and a plan after a compute-heavy
-//! codec finds cold caches. So the order changes each round, by a step from 1 to n − 1. For a prime
-//! number n of plans, each plan comes after each other plan equally often.
+//! codec finds cold caches. So the order changes. Each round begins with another plan, and the
+//! step from one plan to the next, from 1 to n − 1, changes after n rounds. If the number n of
+//! plans is prime, each plan comes after each other plan equally often.
 //!
-//! A result beyond half the tolerance is measured for up to three times as many rounds again, and
-//! all rounds count. On a shared machine, disturbances are more frequent than wrong choices.
+//! If a result exceeds half the tolerance, up to three more sets of rounds follow, and all rounds
+//! count. On a shared machine, disturbances are more frequent than wrong choices.
 
 use std::time::{Duration, Instant};
 
@@ -34,12 +35,12 @@ use crate::tune;
 
 /// Number of calls after which an automatic plan has finished its trial calls.
 const FIRST_CALLS: usize = 12;
-/// Largest number of sets of rounds while the result is unclear.
+/// Largest number of sets of rounds. Sets are repeated while the result is unclear.
 const MOST_SETS: usize = 4;
 /// Fraction of raw's time by which a choice may be slower than raw.
 const TOLERANCE_OF_RAW: f64 = 0.05;
 
-/// Time that ranks compute before each call.
+/// Time for which ranks keep their cores busy before each call.
 const COMPUTED: Duration = Duration::from_micros(300);
 
 /// Results of a collective at one size over one link.
@@ -77,16 +78,20 @@ impl ChoiceRow {
 /// Times of the automatic plan and of the fixed plans.
 #[derive(Debug, Clone, Default, Serialize)]
 struct ChoiceTimes {
-    /// Median seconds: of the automatic plan, and of each fixed plan by codec.
+    /// Median seconds of the automatic plan.
     time_s: f64,
+    /// Median seconds of each fixed plan, with its codec.
     fixed_s: Vec<(&'static str, f64)>,
+    /// Codec of the fastest fixed plan.
     best: &'static str,
+    /// The automatic plan's time / time of the fastest fixed plan, and of the raw plan.
     times_best: f64,
     times_raw: f64,
 }
 
 impl ChoiceTimes {
-    /// Returns whether the automatic plan is so clearly fast enough that more rounds are pointless.
+    /// Returns whether the automatic plan is within half of each tolerance, so that no more rounds
+    /// are needed.
     fn is_clear(&self, tolerance: f64) -> bool {
         self.times_best <= 1.0 + tolerance / 2.0 && self.times_raw <= 1.0 + TOLERANCE_OF_RAW / 2.0
     }
@@ -122,7 +127,7 @@ impl PlanComparison {
         Ok(())
     }
 
-    /// Returns the medians over all ranks; the same on every rank.
+    /// Returns the medians over rounds of the slowest rank's time; the same on every rank.
     fn compare<X: Transport>(&self, comm: &mut Communicator<X>) -> anyhow::Result<ChoiceTimes> {
         let medians =
             self.times.iter().map(|times| Ok(median(&slowest(&gather_json(comm, times)?))));
@@ -321,6 +326,7 @@ impl LinkMeasurement<'_> {
         let shape = data.shape();
         let mut implementations: Vec<PlanImplementation> =
             self.plans().map(|plan| PlanImplementation::row(plan).of_shape(shape)).collect();
+        // The second pass runs warm. Its duration determines the number of rounds.
         let mut time = 0.0;
         for _ in 0..2 {
             time = 0.0;
@@ -381,8 +387,8 @@ impl LinkMeasurement<'_> {
 /// Keeps this rank's core busy, as an application would.
 ///
 /// After a call that mostly waits for its links, the core sleeps, and the next call would start on
-/// a sleeping core. For 1 MiB at 1 Gbit/s, dense took 1.19 ms after a raw call, and 0.85 ms after
-/// other calls.
+/// a sleeping core. For 1 MiB at 1 Gbit/s, a call with the codec `dense` took 1.19 ms after a raw
+/// call, and 0.85 ms after other calls.
 fn spin() {
     let began = Instant::now();
     while began.elapsed() < COMPUTED {

@@ -23,8 +23,8 @@ use super::problem::Problem;
 use super::runner::{AnyCommunicator, Runner, barrier};
 use super::{config, plans, progress};
 
-/// Makes several calls at once. It supports only `f32`, because the engine is compiled once more
-/// for each type.
+/// Makes several calls at once. It supports only `f32`, because each further type would be compiled
+/// again for every transport.
 pub(super) struct ConcurrentCalls;
 
 impl CallMode<f32> for ConcurrentCalls {
@@ -124,9 +124,10 @@ impl<'a, T: Float> ConcurrentImplementation<'a, T> {
         }
         let mut report = None;
         for call in calls {
-            let (recv, its) = call.wait().into_result().with_context(|| self.of.title.clone())?;
+            let (recv, call_report) =
+                call.wait().into_result().with_context(|| self.of.title.clone())?;
             self.recv.push(recv);
-            report = Some(its);
+            report = Some(call_report);
         }
         Ok(CompletedRun { ended: Instant::now(), report, result_at: None })
     }

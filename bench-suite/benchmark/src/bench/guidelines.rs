@@ -2,8 +2,8 @@
 //! checks the library's own collectives too.
 //!
 //! An all-reduce should take no longer than a reduce and a broadcast. A gather should take no
-//! longer than an all-gather, and a shorter array no longer than a longer one. If one does, users
-//! had better call the other collective, and the choice of schedules is wrong.
+//! longer than an all-gather, and a shorter array no longer than a longer one. If a collective
+//! takes longer, the choice of schedules is wrong, and users had better call the other collectives.
 //!
 //! Source: J. L. Träff, W. D. Gropp, R. Thakur, "Self-consistent MPI performance guidelines", IEEE
 //! Trans. Parallel Distrib. Syst. 21 (2010).

@@ -49,8 +49,8 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
         start: &mut StartClock<'_, C>,
     ) -> anyhow::Result<CompletedRun>;
 
-    /// Returns why the implementation cannot carry out the runner's problem, if so; the same on all
-    /// ranks.
+    /// Returns an error if the implementation does not support the runner's problem. The result is
+    /// the same on all ranks.
     fn refusal(&mut self, _runner: &mut Runner<'_, C, T>) -> anyhow::Result<Option<Error>> {
         Ok(None)
     }
@@ -108,11 +108,12 @@ pub(super) struct CompletedRun {
     pub(super) ended: Instant,
     /// Foldwire's report; `None` for other libraries.
     pub(super) report: Option<Report>,
-    /// Start of the result in the receive buffer, if the problem's own place does not apply.
+    /// Start of the result in the receive buffer, if it is unusual. Usually it is 0, or the start
+    /// of [`Problem::result`] if input and result share a buffer.
     pub(super) result_at: Option<usize>,
 }
 
-/// Name of a plan that is not a preset.
+/// Name of a plan that is not a preset (the user's own row).
 const ROW: &str = "row";
 
 /// A plan (schedule × pipeline × codec) as an implementation.
@@ -121,7 +122,7 @@ pub(super) struct PlanImplementation {
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) plan: Plan,
-    /// The preset of this plan and its bound. For other lengths the preset may have another plan.
+    /// The preset of this plan, and its bound. The preset's schedule depends on the length.
     preset: Option<(Preset, Bound)>,
     /// Threads that compute for each rank.
     pub(super) threads: Threads,
@@ -151,7 +152,7 @@ impl PlanImplementation {
         Self { plan: self.plan.with_shape(shape), ..self }
     }
 
-    /// Returns the plan for the problem.
+    /// Returns the plan with the schedule for the problem's length.
     fn plan<T: Float>(&self, problem: &Problem) -> Plan {
         let n_bytes = problem.count * T::BYTES / problem.size;
         let schedule = self.preset.map_or(self.plan.schedule, |(preset, bound)| {
@@ -162,6 +163,7 @@ impl PlanImplementation {
         plan
     }
 
+    /// Returns a plan that is not a preset as an implementation.
     pub(super) fn row(plan: Plan) -> Self {
         let schedule = plan.schedule.map_or("chosen", |schedule| schedule.name());
         let mut title = format!("{schedule} × {} × {}", plan.pipeline.name, plan.codec.name());

@@ -24,12 +24,13 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
         Err(_) if rank > 0 => return Ok(()),
         settings => settings?,
     };
-    let party = Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
+    let session =
+        Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
     // The other ranks learn of this error, because the bootstrap has connected them. The number of
     // ranks on this machine is unknown, so only this rank's memory is checked.
     settings.check_room::<T>(size, rank..rank + 1)?;
-    let data = source.data::<T>(party.size());
-    let (endpoint, backend) = join(party)?;
+    let data = source.data::<T>(session.size());
+    let (endpoint, backend) = join(session)?;
     let inputs = BenchInputs { args, settings: &settings, data: &data, backend: &backend };
     let results = P::run_rank(inputs, endpoint, BackendExtras::default());
     let results = results.with_context(|| format!("rank {rank}"))?;
@@ -47,8 +48,9 @@ pub(super) fn choose<X: Transport>(
         Err(_) if rank > 0 => return Ok(()),
         task => task?,
     };
-    let party = Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
-    let (endpoint, backend) = join(party)?;
+    let session =
+        Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
+    let (endpoint, backend) = join(session)?;
     let rows = task.run_rank(endpoint).with_context(|| format!("rank {rank}"))?;
     if rank == 0 { task.show(&backend, &rows) } else { Ok(()) }
 }

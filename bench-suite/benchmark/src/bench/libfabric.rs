@@ -20,8 +20,8 @@ pub(crate) fn joins(
     }
     settings.options.frame_bytes = frame.unwrap_or(settings.options.frame_bytes);
     settings.options.link_rate = link.and_then(LinkRate::bytes_per_s);
-    Ok(move |party: Session| {
-        let endpoint = foldwire_libfabric::join(&settings, party)?;
+    Ok(move |session: Session| {
+        let endpoint = foldwire_libfabric::join(&settings, session)?;
         let name = format!("libfabric ({})", endpoint.net().provider());
         Ok((endpoint, name))
     })

@@ -1,8 +1,8 @@
 //! One rank of an MPI job, and the MPI library's own collectives as implementations.
 //!
-//! The library takes part twice. `mpi-default` runs on a duplicated communicator without any
-//! tuning. `mpi-best` (unless `--mpi-best false`) runs the fastest of its algorithms, chosen by
-//! trial for each size.
+//! The MPI library takes part as two implementations. `mpi-default` runs on a duplicated
+//! communicator without any tuning. `mpi-best` (unless `--mpi-best false`) runs the library's
+//! fastest algorithm, chosen by trial for each size.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -152,7 +152,8 @@ fn measure_guidelines(
         .measure(args, &mut comm, &mut wait)
 }
 
-/// Collects every algorithm that the library offers, for equal shares and for others.
+/// Collects every algorithm that the library offers for the requested arrays, which may divide
+/// evenly among the ranks or not.
 fn best(
     world: &SimpleCommunicator,
     settings: &Settings,

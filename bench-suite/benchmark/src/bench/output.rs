@@ -88,7 +88,7 @@ pub(crate) struct BenchHead {
     /// Number of launches of all ranks, one after the other.
     #[serde(default = "one")]
     launches: usize,
-    /// Number of polls of a call beside work, if overlap is measured.
+    /// Number of polls of a call while its rank computes, if overlap is measured.
     #[serde(default)]
     overlap_polls: Option<usize>,
 }
@@ -195,11 +195,11 @@ impl BenchResults {
             *row = CollectiveRow::of_launches(&of.collect::<Vec<_>>());
         }
         for rows in all.outcome.rows.chunk_by_mut(|a, b| a.n_bytes == b.n_bytes) {
-            let nth_memcpy = |row: &CollectiveRow| row.times_memcpy.map(|times| row.time_s / times);
+            let memcpy_s = |row: &CollectiveRow| row.times_memcpy.map(|times| row.time_s / times);
             let n_bytes = rows[0].n_bytes;
             let same = |launch: &Self| {
                 let row = launch.outcome.rows.iter().find(|row| row.n_bytes == n_bytes);
-                row.and_then(nth_memcpy)
+                row.and_then(memcpy_s)
             };
             let copies: Option<Vec<f64>> = launches.iter().map(same).collect();
             CollectiveRow::compare(rows, copies.map(|copies| row::median(&copies)));

@@ -8,9 +8,9 @@
 //! - the call started, the same computation, and the wait for the call.
 //!
 //! The computation stops at regular points to poll the call. The hidden part of the call is 100·(1
-//! − (total − computation) / call) %, limited to 0 to 100. A call makes progress only while it is
-//! polled, and it computes on the same cores. So there is little to hide if links are as fast as
-//! memory.
+//! − (total − computation) / call) %, but at least 0 % and at most 100 %. A call makes progress
+//! only while it is polled, and its codec computes on the same cores. So there is little to hide if
+//! links are as fast as memory.
 //!
 //! The length of the computation is found by trial. All ranks run it at once, which takes longer if
 //! they share cores. The slowest rank's time corrects the length.
@@ -21,8 +21,9 @@ use std::hint::black_box;
 const UNIT: usize = 64;
 /// Units in the first trial.
 const FIRST_TRIAL: usize = 100;
-/// Number of corrections of the length, and number of runs whose median each correction uses.
+/// Number of corrections of the length.
 pub(super) const N_TRIALS: usize = 3;
+/// Number of runs for a correction, which uses their median.
 pub(super) const N_RUNS: usize = 3;
 
 /// Computation that does not access memory.

@@ -15,8 +15,8 @@ pub(super) struct Problem {
     pub(super) op: OpArg,
     pub(super) root: Rank,
     pub(super) in_place: bool,
-    /// True if shares grow with the rank: rank r has r parts of 1 + 2 + … + (size − 1). Rank 0's
-    /// share is empty.
+    /// True if shares grow with the rank: rank r has r of the 1 + 2 + … + (size − 1) equal parts of
+    /// the array. So rank 0's share is empty.
     pub(super) is_uneven: bool,
     pub(super) count: usize,
     pub(super) size: usize,
@@ -165,8 +165,9 @@ impl Problem {
         out.iter_mut().zip(&values).for_each(|(out, value)| *out = value.to_f64());
     }
 
-    /// Returns the largest possible partial result, in any order of the operands, if each is at
-    /// most `magnitude`. Returns 0 if nothing is added or multiplied.
+    /// Returns a limit on the absolute values of partial results, for any order of the operands.
+    /// The absolute values of operands are at most `magnitude`. Returns 0 if nothing is added or
+    /// multiplied.
     pub(super) fn largest_partial(&self, magnitude: f64) -> f64 {
         match self.op {
             _ if !self.collective.reduces() => 0.0,
@@ -176,8 +177,8 @@ impl Problem {
         }
     }
 
-    /// Computes the largest possible partial result of each value, from index `first` on. Operands
-    /// that are not finite are left out.
+    /// Computes such a limit for each value of the array, from index `first` on. Leaves out
+    /// operands that are not finite.
     pub(super) fn partials<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
         let call = schedule::ProgramSpec::new(self.collective, self.size, self.root);
         let mut values = vec![T::from_f64(0.0); out.len()];
@@ -195,7 +196,7 @@ impl Problem {
         }
     }
 
-    /// Returns the largest rounding error in `T`, if each operand is at most `magnitude`.
+    /// Returns the largest rounding error in `T`, if absolute values are at most `magnitude`.
     /// Collectives that only move data do not round.
     pub(super) fn rounding<T: Float>(&self, magnitude: f64) -> f64 {
         if !self.collective.reduces() {

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::problem::Problem;
 use super::runner::bits;
 
-/// Number of values that are compared at a time, so that the exact result need not be stored.
+/// Number of values that are compared at a time. The exact result is never stored whole.
 const PIECE: usize = 1 << 16;
 
 /// Errors of a result.
@@ -29,8 +29,9 @@ pub(super) struct ResultCheck {
 }
 
 impl ResultCheck {
-    /// Compares this rank's `result` with the exact one, which it may differ from by `allowed`. A
-    /// value may be infinite or NaN if some order of the operands overflows the type.
+    /// Compares this rank's `result` with the exact one. Values may differ by up to `allowed`, or
+    /// without limit if it is `None`. A value may be infinite or NaN if some order of the operands
+    /// overflows the type.
     pub(super) fn of<T: Float + Into<f64>>(
         problem: &Problem,
         data: &Data<T>,
@@ -39,8 +40,8 @@ impl ResultCheck {
     ) -> Self {
         let digest = xxh3_64(bytemuck::cast_slice(result));
         let mut result_check = Self { digest, ..Self::default() };
-        let farther = allowed.filter(|allowed| allowed.is_finite()).unwrap_or_default();
-        let most = quality::largest::<T>() - farther;
+        let margin = allowed.filter(|allowed| allowed.is_finite()).unwrap_or_default();
+        let most = quality::largest::<T>() - margin;
         let can_overflow = problem.largest_partial(data.magnitude()) > most;
         let mut exact = vec![0.0; result.len().min(PIECE)];
         let mut partials = vec![0.0; if can_overflow { exact.len() } else { 0 }];

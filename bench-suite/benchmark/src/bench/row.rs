@@ -12,9 +12,9 @@ use super::result_check::ResultCheck;
 
 /// Name of the preset that sends values uncompressed.
 pub(super) const RAW: &str = "raw";
-/// Name of the MPI library without tuning.
+/// Name of the implementation that is the MPI library without tuning.
 pub(super) const MPI_DEFAULT: &str = "mpi-default";
-/// Name of the MPI library with its fastest algorithm.
+/// Name of the implementation that is the MPI library with its fastest algorithm.
 pub(super) const MPI_BEST: &str = "mpi-best";
 
 /// Results of an implementation at one size. Times are the slowest rank's.
@@ -22,7 +22,9 @@ pub(super) const MPI_BEST: &str = "mpi-best";
 pub(crate) struct CollectiveRow {
     /// Size of the array.
     pub(crate) n_bytes: usize,
+    /// Name of the implementation.
     pub(crate) contestant: String,
+    /// Name of the implementation in tables and messages.
     #[serde(skip)]
     pub(crate) title: String,
     /// Median over rounds, in seconds.
@@ -40,8 +42,8 @@ pub(crate) struct CollectiveRow {
     pub(crate) launches_s: Vec<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spread_percent: Option<f64>,
-    /// If overlap is measured: seconds of the work alone, seconds of the call with the work, and
-    /// the percentage of the call that the work hides.
+    /// If overlap is measured: seconds of the work alone, seconds of the call and the work
+    /// together, and the percentage of the call's time that the work hides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) work_s: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,9 +52,10 @@ pub(crate) struct CollectiveRow {
     pub(crate) overlap_percent: Option<f64>,
     /// Size / time, in 1e9 bytes/s.
     pub(crate) algbw_gbps: f64,
-    /// Rate of each link, as nccl-tests define it.
+    /// Bus bandwidth (rate of each link) in 1e9 bytes/s, as nccl-tests define it.
     pub(crate) busbw_gbps: f64,
-    /// Bytes that all ranks together sent, before and after compression; only for Foldwire.
+    /// Bytes that all ranks together sent, before and after compression, and their quotient; only
+    /// for Foldwire.
     pub(crate) raw_bytes: Option<u64>,
     pub(crate) wire_bytes: Option<u64>,
     pub(crate) ratio: Option<f64>,
@@ -62,19 +65,20 @@ pub(crate) struct CollectiveRow {
     pub(crate) bound_worst: Option<f64>,
     /// Largest error on any rank; `None` unless checked.
     pub(crate) max_err: Option<f64>,
-    /// Values that should be NaN or infinite and are not the same in the result; `None` unless
+    /// Values of the result that should be NaN or infinite and are something else; `None` unless
     /// checked.
     pub(crate) mismatched_nonfinite: Option<usize>,
-    /// Minima or maxima that should be NaN but are numbers, from a library that does not guarantee
-    /// otherwise; `None` unless checked.
+    /// Minima or maxima that are numbers although an operand is NaN, from a library that does not
+    /// guarantee NaN; `None` unless checked.
     #[serde(default)]
     pub(crate) nans_left_open: Option<usize>,
     /// Number of faults over all ranks; `None` unless checked. It counts values beyond the allowed
-    /// error, and values that should or should not be NaN or infinite. It also counts ranks whose
-    /// bits differ from rank 0's, if Foldwire guarantees equal bits.
+    /// error, and `mismatched_nonfinite`. It also counts ranks whose bits differ from rank 0's, if
+    /// Foldwire guarantees equal bits.
     #[serde(default)]
     pub(crate) n_wrong: Option<usize>,
-    /// Mean over ranks, in the last round.
+    /// Seconds that ranks spent on each kind of work in the last round, mean over ranks; only for
+    /// Foldwire.
     pub(crate) encode_s: Option<f64>,
     pub(crate) fold_s: Option<f64>,
     pub(crate) decode_s: Option<f64>,
@@ -116,8 +120,8 @@ impl CollectiveRow {
         };
         let times_s = slowest(|record| &record.times);
         let time_s = median(&times_s);
-        let beside = |of| Some(slowest(of)).filter(|times| !times.is_empty()).map(|t| median(&t));
-        let (work_s, total_s) = (beside(|record| &record.works), beside(|record| &record.totals));
+        let middle = |of| Some(slowest(of)).filter(|times| !times.is_empty()).map(|t| median(&t));
+        let (work_s, total_s) = (middle(|record| &record.works), middle(|record| &record.totals));
         let hidden = |(work, total)| overlap::percent(time_s, work, total);
         let algbw_gbps = n_bytes as f64 / time_s.max(1e-9) / 1e9;
         let reports: Option<Vec<ReportSummary>> = ranks.iter().map(|r| r.report).collect();
@@ -149,19 +153,20 @@ impl CollectiveRow {
         } else {
             (sum_up(|v| v.mismatched_nonfinite), sum_up(|_| 0))
         };
-        let promises_bits = reports.as_ref().is_some_and(|reports| !reports[0].as_published)
+        let guarantees_bits = reports.as_ref().is_some_and(|reports| !reports[0].as_published)
             && matches!(
                 problem.collective,
                 Collective::AllReduce | Collective::AllGather | Collective::Broadcast
             );
-        let n_other = result_checks.as_ref().filter(|_| promises_bits).map_or(0, |result_checks| {
-            result_checks
-                .iter()
-                .filter(|result_check| result_check.digest != result_checks[0].digest)
-                .count()
-        });
+        let n_unequal =
+            result_checks.as_ref().filter(|_| guarantees_bits).map_or(0, |result_checks| {
+                result_checks
+                    .iter()
+                    .filter(|result_check| result_check.digest != result_checks[0].digest)
+                    .count()
+            });
         let n_beyond = sum_up(|v| v.n_beyond);
-        let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_other);
+        let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_unequal);
         // Other libraries have no error except rounding.
         let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
         Self {
@@ -260,8 +265,8 @@ impl CollectiveRow {
         self.is_chosen = swept.map(|swept| swept.is_chosen);
     }
 
-    /// Sets the speed-ups in the rows of one size. `memcpy` is the time of a copy by all ranks at
-    /// once.
+    /// Sets what depends on other rows of the same size: speed-ups, and `times_best`. Also sets
+    /// `times_memcpy`, if `memcpy` holds the seconds of a copy by all ranks at once.
     pub(super) fn compare(rows: &mut [Self], memcpy: Option<f64>) {
         let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
         let [raw, default, best] = [RAW, MPI_DEFAULT, MPI_BEST].map(time);
@@ -306,7 +311,8 @@ impl CollectiveRow {
     }
 }
 
-/// Returns the least value that at least this part of all values does not exceed; 0 for no values.
+/// Returns the percentile by the nearest rank: the smallest of the values such that at least the
+/// fraction `part` of all values is not larger. Returns 0 for no values.
 pub(crate) fn percentile(times: &[f64], part: f64) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
@@ -446,7 +452,8 @@ pub(super) mod tests {
         );
     }
 
-    /// MPI leaves it undefined, so its results get a note. Foldwire guarantees NaN.
+    /// MPI leaves the minimum and maximum of NaN undefined, so its results get a note. Foldwire
+    /// guarantees NaN.
     #[test]
     fn what_mpi_makes_of_nan_is_no_fault_and_what_foldwire_makes_of_it_is() {
         let of = |op, report: Option<ReportSummary>, lost_nans| {

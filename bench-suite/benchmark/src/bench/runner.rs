@@ -60,7 +60,7 @@ pub(crate) fn barrier<C: AnyCommunicator>(comm: &mut C) -> anyhow::Result<()> {
 }
 
 /// Returns every rank's value, in rank order. Values travel as JSON, which preserves the bits of
-/// finite floats. For other floats there is [`bits`].
+/// finite floats. Floats that may be infinite or NaN need [`bits`].
 pub(crate) fn gather_json<V: Serialize + DeserializeOwned>(
     comm: &mut dyn AnyCommunicator,
     mine: &V,
@@ -198,8 +198,8 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(self.run_with(implementation, Some(work))?.map(|(time, _)| [alone, time]))
     }
 
-    /// Runs with cleared buffers, and with `work` beside the call if given, then checks all
-    /// results. Returns `None` if the implementation does not support work beside calls.
+    /// Runs with cleared buffers, and with `work` during the call if given, then checks all
+    /// results. Returns `None` if the implementation does not support work during calls.
     pub(super) fn check(
         &mut self,
         implementation: &mut dyn Implementation<C, T>,

@@ -20,8 +20,8 @@ pub(crate) fn joins(
     settings.encrypt |= encrypt;
     settings.options.frame_bytes = frame.unwrap_or(settings.options.frame_bytes);
     settings.options.link_rate = link.and_then(LinkRate::bytes_per_s);
-    Ok(move |mut party: Session| {
-        let endpoint = foldwire_tcp::join(&settings, &mut party)?;
+    Ok(move |mut session: Session| {
+        let endpoint = foldwire_tcp::join(&settings, &mut session)?;
         let name = name(&endpoint);
         Ok((endpoint, name))
     })

@@ -26,13 +26,14 @@ pub(super) struct CurvePoint {
     /// The codec of the curve, as the user requested it.
     #[serde(serialize_with = "report::as_text")]
     pub(super) codec: CodecArg,
-    /// Bound of a codec that keeps one, or setting of a codec that has settings.
+    /// Bound, if the codec keeps one.
     #[serde(serialize_with = "report::or_null")]
     pub(super) bound: Option<Bound>,
+    /// Setting, if the codec keeps no bound and has settings.
     pub(super) setting: Option<u16>,
     /// Encoded bits per value.
     pub(super) bits: f64,
-    /// `None` if no value changed.
+    /// Peak signal-to-noise ratio; `None` if no value changed or all values are equal.
     pub(super) psnr_db: Option<f64>,
     /// Largest error in the unit of the data.
     pub(super) max_err: f64,
@@ -51,16 +52,16 @@ struct CurveSetting {
 
 /// Returns the points of a codec's curve, from coarse to fine for a codec that keeps a bound.
 fn curve_settings<T: Float>(coding: CodecArg) -> Vec<CurveSetting> {
-    let exactly = CurveSetting { coding, bound: None, setting: None };
+    let single = CurveSetting { coding, bound: None, setting: None };
     let with_setting = |setting| CurveSetting {
         coding: CodecArg { setting, ..coding },
         bound: None,
         setting: Some(setting),
     };
     match coding.codec.loss() {
-        Loss::None => vec![exactly],
+        Loss::None => vec![single],
         Loss::Bound => {
-            let bounded = |bound| CurveSetting { bound: Some(Bound::Relative(bound)), ..exactly };
+            let bounded = |bound| CurveSetting { bound: Some(Bound::Relative(bound)), ..single };
             BOUNDS.into_iter().map(bounded).collect()
         }
         // A requested setting is the only one.
@@ -73,7 +74,7 @@ fn curve_settings<T: Float>(coding: CodecArg) -> Vec<CurveSetting> {
             settings.dedup();
             // A codec without settings has one point.
             if settings.is_empty() {
-                return vec![exactly];
+                return vec![single];
             }
             settings.into_iter().map(with_setting).collect()
         }

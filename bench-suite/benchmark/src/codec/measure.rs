@@ -20,11 +20,11 @@ use foldwire_workbench::quality::{self, Quality};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Number of operands that codes leave headroom for, as in a group of this many ranks.
+/// Number of operands whose sum codes must be able to represent, as in a call of this many ranks.
 const MAX_OPERANDS: u32 = 8;
 
-/// Shortest duration of a timing, reached by repetition. Clocks and interrupts disturb shorter
-/// ones.
+/// Least duration of a timing. Shorter work is repeated, because the clock's resolution and
+/// interrupts would distort its time.
 const SHORTEST_TIMING: Duration = Duration::from_millis(2);
 
 /// Results of a measurement. Speeds are in 1e9 bytes of the field per second.
@@ -43,19 +43,21 @@ pub(super) struct CodecMeasurements {
     pub(super) combine_gbps: Option<f64>,
     pub(super) memcpy_gbps: f64,
     pub(super) read_gbps: f64,
-    /// Largest |x − decoded| of finite values over the bound, also for a codec that keeps no bound;
-    /// 0 if no value changed.
+    /// Largest |x − decoded| of finite values, divided by the bound, also for a codec that keeps no
+    /// bound; 0 if no value changed.
     pub(super) max_err_over_bound: f64,
-    /// `None` if no value changed.
+    /// Peak signal-to-noise ratio; `None` if no value changed or all values are equal.
     pub(super) psnr_db: Option<f64>,
+    /// Root mean square error / value range.
     pub(super) nrmse: Option<f64>,
+    /// Blocks that were stored unchanged.
     pub(super) verbatim_blocks: u64,
     pub(super) values_over_bound: usize,
     /// NaNs and infinities whose bits changed.
     pub(super) mismatched_nonfinite: usize,
     /// Block pairs that `combine` processed.
     pub(super) paths: CombinePaths,
-    /// Sums of two operands that differ by more than twice the bound and rounding.
+    /// Sums of two operands whose error exceeds twice the bound plus rounding.
     #[serde(skip)]
     pub(super) sums_over_bound: usize,
     /// True if `fold` and `combine` returned different bytes.
@@ -76,7 +78,7 @@ pub(super) struct CombinePaths {
 }
 
 impl CombinePaths {
-    /// Returns the fractions of pairs with both, one or no constant block; `None` if nothing was
+    /// Returns the fractions of pairs with two, one and no constant blocks; `None` if nothing was
     /// combined.
     pub(super) fn shares(self) -> Option<[f64; 3]> {
         let of = [self.both_constant, self.left + self.right, self.neither_constant];
@@ -93,7 +95,7 @@ impl From<BlockStats> for CombinePaths {
 }
 
 impl CodecMeasurements {
-    /// Returns the guarantees that were broken.
+    /// Returns descriptions of the guarantees that were broken.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut count = |n: usize, what: &str| {
@@ -126,9 +128,9 @@ pub(super) struct CodecBench<'a, T> {
 }
 
 impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
-    /// Returns the most bytes that measuring these codecs takes beside the field itself. These are
-    /// three arrays of the same length, the scratch buffer, and encodings of both operands and
-    /// their sum. Returns `None` if one frame cannot hold the values.
+    /// Returns the largest number of bytes that measuring these codecs needs in addition to the
+    /// field. These are three arrays of the same length, the scratch buffer, and encodings of both
+    /// operands and their sum. Returns `None` if one frame cannot hold the values.
     pub(super) fn n_bytes(n_values: usize, codings: &[CodecArg]) -> Option<u128> {
         let longest = max_encoded_len::<T>(n_values, codings)?;
         Some(3 * (n_values * T::BYTES) as u128 + 4 * longest as u128)
@@ -149,8 +151,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         Self { values, rotated, decoded, memcpy, scratch, n_rounds }
     }
 
-    /// Checks and times the codec at one bound (in the unit of the data), with these other
-    /// parameters.
+    /// Checks and times the codec with these parameters. `bound` is in the unit of the data.
     pub(super) fn run(
         &mut self,
         coding: CodecArg,
@@ -185,6 +186,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         Ok([own, self.scratch[..n_bytes].to_vec()])
     }
 
+    /// Fills in the measurements except the speeds.
     fn check(
         &mut self,
         codec: &dyn Codec<T>,
@@ -193,7 +195,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         other: &[u8],
     ) -> Result<CodecMeasurements, CodecError> {
         let Self { values, rotated, decoded, scratch, .. } = self;
-        let kept = match codec.id().loss() {
+        let allowed = match codec.id().loss() {
             Loss::None => 0.0,
             Loss::Bound => bound,
             _ => f64::INFINITY,
@@ -202,7 +204,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         codec.decode(own, 1, decoded)?;
         let quality = Quality::of(decoded, values);
         let pairs = || values.iter().zip(&*decoded).map(|(&x, &y)| (x, y));
-        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && error(*x, *y) > kept;
+        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && error(*x, *y) > allowed;
         let changed = |(x, y): &(T, T)| {
             !x.to_f64().is_finite() && bytemuck::bytes_of(x) != bytemuck::bytes_of(y)
         };
@@ -225,7 +227,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         let folded = scratch[..folded.n_bytes].to_vec();
         codec.decode(&folded, 1, decoded)?;
         let operands = values.iter().zip(&*rotated);
-        let is_off = |&((&x, &y), &sum): &((&T, &T), &T)| !is_sum(sum, x, y, kept);
+        let is_off = |&((&x, &y), &sum): &((&T, &T), &T)| !is_sum(sum, x, y, allowed);
         measured.sums_over_bound = operands.zip(&*decoded).filter(is_off).count();
         let mut combined = &folded[..];
         if let Some(codec) = codec.homomorphic() {
@@ -240,6 +242,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         Ok(measured)
     }
 
+    /// Fills in the speeds.
     fn time(
         &mut self,
         codec: &dyn Codec<T>,
@@ -300,7 +303,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     }
 }
 
-/// Returns the codec with these parameters and its own setting.
+/// Returns the codec with these parameters and the setting that `coding` holds.
 fn instance<T: Float>(coding: CodecArg, params: CodecParams) -> AnyCodec<T> {
     coding.codec.instance(&coding.of_params(params).for_sums_of(MAX_OPERANDS))
 }
@@ -327,11 +330,11 @@ fn error<T: Float>(exact: T, value: T) -> f64 {
     if value.is_finite() { (value - exact.to_f64()).abs() } else { f64::INFINITY }
 }
 
-/// Returns whether `sum` is x + y within twice the bound and rounding.
+/// Returns whether `sum` is x + y within twice the bound plus rounding.
 ///
-/// Rounding has three errors in `T`, of the two operands and of the sum, and one of the sum
-/// computed here. Together they are less than 4 u (|x| + |y| + 2·bound). A sum that may exceed the
-/// range of `T` may be infinite.
+/// There are four rounding errors: in `T` of both operands and of the sum, and in f64 of the exact
+/// sum computed here. Together they are less than 4 u (|x| + |y| + 2·bound), with the unit roundoff
+/// u of `T`. A sum that may exceed the range of `T` may be infinite.
 fn is_sum<T: Float>(sum: T, x: T, y: T, bound: f64) -> bool {
     let (sum, x, y) = (sum.to_f64(), x.to_f64(), y.to_f64());
     if !(x.is_finite() && y.is_finite()) {

@@ -1,7 +1,7 @@
 //! The plot of rate and distortion on a field: PSNR over bits per value, one curve for each codec.
 //!
-//! Exact results have no PSNR. An exact codec is a vertical line at its rate. A lossy codec that
-//! loses nothing has a mark at the top.
+//! Exact results have no PSNR. An exact codec is drawn as a vertical line at its rate. A point of a
+//! lossy codec that changed no value is drawn at the top.
 
 use foldwire_arguments::coding::CodecArg;
 use foldwire_workbench::plot::{CurveStyle, FONT, Plot, legend, legend_height};

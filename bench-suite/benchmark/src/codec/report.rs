@@ -14,8 +14,8 @@ use super::CodecRow;
 use super::curve::CurvePoint;
 use crate::peers::PeerTable;
 
-/// Compressor to which ratios and speeds are compared. It is the closest to fz-light: it has the
-/// same block size and no entropy coder.
+/// Compressor with which Foldwire's ratios and speeds are compared. It resembles fz-light most: it
+/// has the same block size and no entropy coder.
 const RIVAL: &str = "SZp-b32";
 
 /// Fields of fewer bytes may fit in a processor's caches.
@@ -26,7 +26,7 @@ pub(super) fn as_text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::
     to.collect_str(value)
 }
 
-/// Serialises an optional value as it is written on the command line.
+/// Serialises an optional value as it is written on the command line, or as null.
 pub(super) fn or_null<T: Display, S: Serializer>(
     value: &Option<T>,
     to: S,
@@ -183,8 +183,8 @@ fn sizes(rows: &[CodecRow]) -> String {
     )
 }
 
-/// Formats compression ratios beside those of other compressors at the same relative bound; `None`
-/// if there are none.
+/// Formats a comparison of compression ratios with other compressors at the same relative bound.
+/// Returns `None` if there is nothing to compare.
 fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
     let compared: Vec<_> = rows
         .iter()
@@ -294,7 +294,7 @@ fn is_first(rows: &[CodecRow], row: &CodecRow) -> bool {
     rows.iter().find(|other| is_same(other, row)).is_some_and(|first| std::ptr::eq(first, row))
 }
 
-/// Returns the encode speed of the best level at the field and bound of `row`.
+/// Returns the highest encode speed of the rows with the same field, bound and codec as `row`.
 fn fastest_encode(rows: &[CodecRow], row: &CodecRow) -> f64 {
     rows.iter()
         .filter(|other| is_same(other, row))

@@ -152,8 +152,8 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         }
     }
 
-    /// Sends and receives one message, whose values begin at the offset number `place`, or runs one
-    /// barrier.
+    /// Sends and receives one message, or runs one barrier. The sent values begin at the offset
+    /// with the number `place`.
     fn exchange(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,
@@ -185,7 +185,7 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
     }
 
     /// Returns this rank's seconds per message, over one message from each of these places. A
-    /// ping-pong is two messages, and only rank 0 sees both ends of it.
+    /// ping-pong is two messages. Only rank 0 sees both ends of it, so the other ranks return 0.
     fn time(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,
@@ -205,7 +205,7 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         })
     }
 
-    /// Returns the number of messages in a measurement.
+    /// Returns the number of messages in a measurement, estimated from a few timed ones.
     fn in_a_row(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,

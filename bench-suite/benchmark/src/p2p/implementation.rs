@@ -5,7 +5,7 @@ use foldwire_arguments::P2pTest;
 
 /// Name of the implementation that sends values uncompressed.
 pub(super) const RAW: &str = "raw";
-/// Name of the MPI library's own calls.
+/// Name of the implementation by the MPI library's own calls.
 pub(super) const MPI: &str = "mpi";
 /// Tag of all messages.
 const TAG: u32 = 0;
@@ -80,10 +80,10 @@ impl<X: Transport> MessageImplementation<X> for PlanMessages {
         &mut self,
         comm: &mut Communicator<X>,
         (data, to): (&[f32], usize),
-        (room, from): (&mut [f32], usize),
+        (received, from): (&mut [f32], usize),
     ) -> anyhow::Result<Option<Report>> {
         let send = Outgoing::new(Rank::new(to), TAG, data);
-        let recv = Incoming::new(Rank::new(from), TAG, room);
+        let recv = Incoming::new(Rank::new(from), TAG, received);
         Ok(Some(comm.send_recv(send, recv, &self.plan)?))
     }
 

@@ -96,10 +96,10 @@ impl<X: Transport> MessageImplementation<X> for LibraryMessages {
         &mut self,
         _: &mut Communicator<X>,
         (data, to): (&[f32], usize),
-        (room, from): (&mut [f32], usize),
+        (recv, from): (&mut [f32], usize),
     ) -> anyhow::Result<Option<Report>> {
         let [to, from] = [to, from].map(|rank| self.0.process_at_rank(rank as i32));
-        point_to_point::send_receive_into(data, &to, room, &from);
+        point_to_point::send_receive_into(data, &to, recv, &from);
         Ok(None)
     }
 

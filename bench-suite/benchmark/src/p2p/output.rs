@@ -47,6 +47,7 @@ pub(super) struct P2pHead {
     backend: String,
     ranks: usize,
     link: Option<String>,
+    /// Messages of fewer bytes are not compressed.
     exact_below: usize,
     /// Description of the values, for people.
     data: String,
@@ -108,8 +109,8 @@ pub(super) struct MessageRow {
     times_s: Vec<f64>,
     /// Rate in 1e6 bytes/s.
     mb_per_s: Option<f64>,
-    /// Bytes of the checked messages over all ranks, before and after compression; only for
-    /// Foldwire.
+    /// Bytes of the checked messages over all ranks, before and after compression, and their
+    /// quotient; only for Foldwire.
     raw_bytes: Option<u64>,
     wire_bytes: Option<u64>,
     ratio: Option<f64>,

@@ -1,19 +1,22 @@
-//! Speeds of this machine's codec primitives, as the engine calls them, and sizes of sums of the
-//! field.
+//! Measures the speeds of codec primitives on this machine, as the engine calls them. Also measures
+//! the compressed sizes of sums of the field.
 //!
 //! *Speeds.* The measurement imitates an engine:
 //!
 //! - Segments are as long as the engine's.
 //! - Local input and output are as large as the arrays of all ranks that share the core.
-//! - A rank's frames were just written by another rank. So frames come from a small pool, and
-//!   another thread rewrites them between batches. They are in its cache, or on the way to memory.
-//! - The number of threads is that of ranks that compute at once, so that they share the memory.
+//! - In a real call, another rank has just written the frames that a rank reads. So frames come
+//!   from a small pool, and another thread rewrites them between batches. This leaves them in that
+//!   thread's cache, or on the way to memory.
+//! - The number of threads equals that of a real call on one machine, so that they compete for
+//!   memory.
 //! - Received frames are partial sums, with as many operands as in a real call.
 //!
 //! The time is the median of several passes.
 //!
-//! *Ratio.* Rank r's data begin at r/n of the field, as in `foldwire bench`. Segments of ranks 0,
-//! 1, … are folded one after the other. Sizes are recorded at powers of two.
+//! *Ratio.* The data of rank r of n begin at the fraction r/n of the field, as in `foldwire bench`.
+//! Segments of ranks 0, 1, … are folded one after the other. The size of the sum is recorded when
+//! its number of operands is a power of two, and at the end.
 
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex, MutexGuard};
@@ -29,15 +32,16 @@ use foldwire_sim::cost::{Costs, PrimitiveSpeeds, WireSizes};
 use foldwire_workbench::data::Data;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Least and greatest size in bytes of each array.
+/// Least and greatest size in bytes of each thread's input and output.
 const ARRAY_BYTES: [usize; 2] = [4 << 20, 96 << 20];
-/// Number of frames in a pool, and number of segments in a batch.
+/// Number of frames in a pool, and number of segments that are processed between two rewrites of
+/// the frames (a batch).
 const POOL: usize = 16;
-/// Number of destination buffers, which are reused and so remain in the cache.
+/// Number of destination buffers. They are few, so they remain in the cache.
 const SPARES: usize = 4;
-/// Number of timed passes over the arrays, whose median is used.
+/// Number of timed passes over the arrays. Their median counts.
 const PASSES: usize = 5;
-/// Most values that are folded to measure the ratio, all operands together.
+/// Limit on the number of values that are folded to measure the ratio, all operands together.
 const FOLDED: usize = 1 << 29;
 
 /// Parameters of a measurement.
@@ -51,7 +55,7 @@ pub(crate) struct MeasurementTask {
     pub(crate) reduces: bool,
     /// Bytes of a frame.
     pub(crate) frame_bytes: usize,
-    /// Threads that compute at the same time.
+    /// Number of threads that compute at the same time.
     pub(crate) busy: usize,
     /// Bytes of the arrays of all ranks that share a core.
     pub(crate) array_bytes: usize,
@@ -117,14 +121,14 @@ impl MeasurementTask {
         Ok(WireSizes::measured(fixed, widths))
     }
 
-    /// Measures the speeds of one of the threads that compute at the same time.
+    /// Measures the speeds of one thread while `busy` threads compute at the same time.
     ///
     /// # Errors
     /// Errors of the codec.
     pub(crate) fn costs<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
         let data = &data.between(self.size);
-        // A single computing thread needs a second thread, which writes its frames in place of a
-        // rank or network.
+        // A single computing thread needs a second thread that rewrites its frames, as a peer or
+        // the network would.
         let n_threads = self.busy.max(2);
         let barrier = Barrier::new(n_threads);
         let pools = (0..n_threads).map(|_| self.pools(data).map(Mutex::new));
@@ -174,7 +178,7 @@ impl MeasurementTask {
     }
 }
 
-/// Seconds per byte of values (checksum: per byte of the frame).
+/// Seconds of each primitive per byte of values (`checksum`: per byte of the frame).
 #[derive(Debug, Clone, Copy)]
 struct PrimitiveTimes {
     encode: f64,
@@ -194,19 +198,19 @@ struct PrimitiveTimes {
 /// Bytes of a frame, and the number of bytes in use.
 type EncodedFrame = (Vec<u8>, usize);
 
-/// Frames of one thread that another thread rewrites.
+/// Frames that one thread reads and another thread rewrites.
 struct FramePools {
     /// Encoded local input.
     singles: Vec<EncodedFrame>,
     /// Partial sums.
     partials: Vec<EncodedFrame>,
-    /// Frames that are decoded at the end.
+    /// Frames of complete results.
     finals: Vec<EncodedFrame>,
 }
 
 impl FramePools {
-    /// Rewrites one byte of every cache line with its own value. This moves the line to the cache
-    /// of this core.
+    /// Writes one byte of every cache line, without changing it. This moves the line to the cache
+    /// of the calling thread's core.
     fn rewrite(&mut self) {
         const LINE: usize = 64;
         let Self { singles, partials, finals } = self;
@@ -217,6 +221,7 @@ impl FramePools {
 }
 
 impl MeasurementTask {
+    /// Returns the frames for one thread.
     fn pools<T: Float>(&self, data: &Data<T>) -> anyhow::Result<FramePools> {
         let codec = self.codec(data);
         let codec = codec.as_dyn();
@@ -256,8 +261,9 @@ struct ThreadContext<'a> {
 }
 
 impl ThreadContext<'_> {
-    /// Returns the seconds of `n` calls of `work` in the median pass. `work` receives its index and
-    /// the frames.
+    /// Returns the seconds of `n` calls of `work` in the median pass. `work` receives the number of
+    /// the call (from 0) and this thread's frames. Before each batch, this thread rewrites the
+    /// frames of the next thread.
     fn time(&self, n: usize, work: &mut dyn FnMut(usize, &mut FramePools)) -> f64 {
         let next = (self.thread + 1) % self.pools.len();
         let mut pass = || {
@@ -289,11 +295,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// One thread's arrays.
 struct ThreadArrays<T: Float> {
     codec: foldwire::codec::AnyCodec<T>,
+    /// Number of values in a segment.
     n: usize,
     n_segments: usize,
     local: Vec<T>,
     output: Vec<T>,
+    /// Destinations of encodings.
     spares: Vec<Vec<u8>>,
+    /// Destinations of uncompressed partial sums.
     floats: Vec<Vec<T>>,
 }
 
@@ -354,7 +363,7 @@ impl<T: Float> ThreadArrays<T> {
             checked_bytes += len;
             black_box(xxh3_64(&frame[..*len]));
         });
-        // The untimed first pass and the timed passes all counted bytes.
+        // `checked_bytes` includes the untimed first pass.
         let checked_per_byte = checked_bytes as f64 / (PASSES + 1) as f64 / n_bytes;
         let in_place = |frame: &mut [u8], local: &[T]| {
             codec.homomorphic()?.fold_in_place(&Op::Sum, frame, local)
@@ -380,7 +389,8 @@ impl<T: Float> ThreadArrays<T> {
                 black_box(codec.fold(&Op::Sum, &frame[..*len], &local[at(i)], dst).expect(CHECKED));
             }
         });
-        // The engine never combines frames of a codec that does not support it, so any value does.
+        // The engine never combines frames of a codec that cannot combine. So any time will do for
+        // such a codec.
         let combine = codec.homomorphic().map_or(refold, |codec| {
             timed(&mut |i, pools| {
                 let (frame, len) = &mut pools.partials[i % POOL];

@@ -1,9 +1,9 @@
-//! Sources of the model's speeds: this machine, a file, or a publication.
+//! Speeds for the cost model, measured on this machine, or read from a file or a publication.
 //!
-//! A file is TOML or JSON. It must hold encode, decode and combine of the codec, and copy and add
-//! of memory. Other speeds are derived from these ([`cost::PrimitiveSpeeds::of_parts`]). If the file
-//! has no ratio, the ratio of the field is measured. If it has no speeds for raw, raw uses those of
-//! memory.
+//! A file is TOML or JSON. It must hold the codec's speeds of encode, decode and combine, and the
+//! memory's speeds of copy and add. Other speeds are derived from these
+//! ([`cost::PrimitiveSpeeds::of_parts`]) if absent. If the file has no ratio, the ratio is measured
+//! on the field. If the file has no speeds for raw, raw uses the memory's.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use super::measure::MeasurementTask;
 use super::sweep::SweepSetting;
 
-/// Largest frame for measurements, which need some hundred frames.
+/// Size of the largest frame that can be measured. A measurement allocates some hundred frames.
 const MAX_FRAME: usize = 16 << 20;
-/// Largest number of operands in the sums that speeds are measured on.
+/// Largest number of ranks in measurements of speeds.
 const MOST_OPERANDS: usize = 64;
 
 /// Speeds in 1e9 bytes of values per second, as written in a file.
@@ -34,11 +34,11 @@ struct SpeedsFile {
     /// Description of the machine and the source.
     about: String,
     memory: MemorySpeeds,
-    /// Speeds of raw, in place of `memory`. An MPI library uses one thread, however many the codec
-    /// has.
+    /// Speeds of raw, if they differ from `memory`: an MPI library uses one thread, and the codec
+    /// may use several.
     raw: Option<MemorySpeeds>,
     codec: CodecSpeeds,
-    /// Pairs of (operands, raw bytes over compressed bytes); measured on the field if empty.
+    /// Pairs of (number of operands, raw bytes / compressed bytes); measured on the field if empty.
     #[serde(default)]
     ratio: Vec<(u32, f64)>,
 }
@@ -96,7 +96,7 @@ impl SpeedsFile {
     /// Returns the costs of raw, for values of `value_bytes` bytes.
     fn raw(&self, value_bytes: usize) -> Costs {
         let MemorySpeeds { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
-        // Values are added in the received frame. Storing the result also copies it.
+        // Raw adds the input into the received frame. Storing the result also copies it.
         let speeds = cost::PrimitiveSpeeds {
             fold: add,
             fold_store: (add.recip() + copy.recip()).recip(),
@@ -109,10 +109,12 @@ impl SpeedsFile {
             speeds: speeds.times(1e9),
             wire: WireSizes::exact(value_bytes),
             look,
+            // A sample costs a tenth of a scan of all values.
             sample: look * 10.0,
         }
     }
 
+    /// Returns the costs of the codec. `measured` are the sizes to use if the file has no ratio.
     fn lossy(&self, value_bytes: usize, measured: WireSizes) -> Costs {
         let MemorySpeeds { copy, add, look, checksum } = self.memory;
         let CodecSpeeds { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
@@ -130,19 +132,19 @@ impl SpeedsFile {
         let widths = self.ratio.iter().map(|&(k, ratio)| (k, value_bytes as f64 / ratio)).collect();
         let wire = if self.ratio.is_empty() { measured } else { WireSizes::measured(0, widths) };
         let look = 1e9 * look.unwrap_or(f64::INFINITY);
-        // A sample costs a tenth of a scan of all values.
+        // As for raw.
         Costs { speeds: speeds.times(1e9), wire, look, sample: look * 10.0 }
     }
 }
 
-/// Costs of both codecs for any number of ranks.
+/// Costs of raw and of the lossy codec, for any number of ranks.
 #[derive(Debug)]
 pub(super) struct ModelSpeeds {
     /// Description of the machine and the source.
     pub(super) about: String,
     raw: Costs,
     lossy: Costs,
-    /// Sizes of sums for each number of ranks, if measured.
+    /// Compressed sizes of sums for each number of ranks; empty unless measured.
     wires: Vec<(usize, WireSizes)>,
 }
 
@@ -161,7 +163,7 @@ pub(super) struct SpeedsInGbps {
     copy: f64,
 }
 
-/// Values of any type that codecs are measured on.
+/// A field of any element type, on which codecs are measured.
 pub(super) trait MeasuredValues {
     /// Calls [`MeasurementTask::wire`].
     fn wire(&self, task: &MeasurementTask) -> anyhow::Result<WireSizes>;
@@ -181,10 +183,10 @@ impl<T: Float> MeasuredValues for Data<T> {
 }
 
 impl ModelSpeeds {
-    /// Returns the requested speeds. Measuring takes seconds.
+    /// Returns the speeds that the user chose. Measuring takes seconds.
     ///
     /// # Errors
-    /// Fails if the file is missing or invalid.
+    /// Fails if the file is missing or invalid, or if this machine cannot measure the setting.
     pub(super) fn new(
         args: &SimArgs,
         setting: &SweepSetting,
@@ -281,7 +283,7 @@ impl ModelSpeeds {
         costs
     }
 
-    /// Returns whether the ratio came with the speeds. If not, it was measured on the field.
+    /// Returns whether the file holds the ratio. If not, it was measured on the field.
     pub(super) fn has_ratio(&self) -> bool {
         self.wires.is_empty()
     }

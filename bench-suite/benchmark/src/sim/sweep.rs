@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use super::speeds::ModelSpeeds;
 
-/// A prediction for values of one type. With a pointer, the rest is compiled once for all types.
+/// A prediction for values of one type. It is a function pointer, so that the rest of the sweep is
+/// compiled once for all types.
 type PredictFn = fn(&ModelCall, &ClusterModel, &Costs) -> Result<CallPrediction, CostError>;
 
 /// Parameters that all predictions share.
@@ -22,7 +23,7 @@ pub(super) struct SweepSetting {
     pub(super) collective: Collective,
     pub(super) ranks: Vec<usize>,
     pub(super) presets: Vec<Preset>,
-    /// Schedule of all presets, in place of their own.
+    /// Schedule for all presets, instead of each preset's own.
     pub(super) schedule: Option<ScheduleName>,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
@@ -101,7 +102,7 @@ fn name<S: serde::Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub(super) rows: Vec<SweepRow>,
-    /// Events of all predictions, per second of their total duration.
+    /// Simulated events of all predictions, per second of computation on one core.
     pub(super) events_per_s: f64,
 }
 
@@ -114,7 +115,7 @@ impl Sweep {
         let progress = progress::bar("simulating", cases.len());
         let run = |&(ranks, preset): &(usize, Preset)| -> Result<(SweepRow, f64), CostError> {
             let started = Instant::now();
-            let row = one(setting, speeds, ranks, preset)?;
+            let row = predict_row(setting, speeds, ranks, preset)?;
             progress.inc(1);
             Ok((row, started.elapsed().as_secs_f64()))
         };
@@ -131,7 +132,7 @@ impl Sweep {
     }
 }
 
-fn one(
+fn predict_row(
     setting: &SweepSetting,
     speeds: &ModelSpeeds,
     ranks: usize,

@@ -55,7 +55,7 @@ struct ValidationRow {
     n_bytes: usize,
     link: String,
     latency_s: f64,
-    /// Cost of waking up.
+    /// Seconds of CPU time for waking up a rank.
     wake_s: f64,
     /// Median of the runs.
     measured_s: f64,

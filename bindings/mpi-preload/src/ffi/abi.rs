@@ -12,7 +12,7 @@ use crate::signature::BaseType;
 pub struct MpiHandle(pub(crate) usize);
 
 impl MpiHandle {
-    /// The handle as a number, as in binary.
+    /// Bits of the handle.
     #[must_use]
     pub const fn number(self) -> usize {
         self.0
@@ -30,8 +30,8 @@ pub struct KnownHandle {
     standard: u16,
 }
 
-/// A family of MPI libraries with one binary interface. A program runs with each of them without
-/// recompilation.
+/// A family of MPI libraries with one binary interface. A program runs with each library of its
+/// family without recompilation.
 pub trait Abi: Sized + Send + Sync + 'static {
     /// Handle type in C.
     type Handle: Copy + 'static;
@@ -65,7 +65,8 @@ pub trait Abi: Sized + Send + Sync + 'static {
     fn erase(handle: Self::Handle) -> MpiHandle;
     /// Converts a handle back.
     fn restore(handle: MpiHandle) -> Self::Handle;
-    /// Predefined handle in this family, if it exists.
+    /// Predefined handle in this family, if it exists. `find` returns the address of a symbol in
+    /// the library.
     fn handle(
         known: &KnownHandle,
         find: &dyn Fn(&CStr) -> Option<*mut c_void>,

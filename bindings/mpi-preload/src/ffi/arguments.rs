@@ -1,4 +1,5 @@
-//! Macros over the kinds of function arguments: types in C and Fortran, and fields of a call.
+//! Macros with an arm for each kind of function argument. They give its type in C and Fortran, and
+//! store it in a call.
 
 /// Type of a C argument. Counts have type `$count`.
 #[doc(hidden)]

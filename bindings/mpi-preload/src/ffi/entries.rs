@@ -1,14 +1,14 @@
-//! Table of the exported functions, and macros that expand it to C functions, C functions with
-//! large counts, and Fortran functions. Each collective must exist in all forms. Otherwise ranks
-//! that call it by different names would wait for each other.
+//! Table of the exported functions, and macros that expand its rows to C functions, C functions
+//! with large counts, and Fortran functions. Foldwire must export each collective under all names.
+//! Otherwise ranks that call it by different names would wait for each other.
 
 /// Calls `$with! { $abi; row }` for each blocking and each non-blocking collective. A row has
 /// Foldwire's collective, whether the call is non-blocking, the arguments, and the names in C, in C
-/// with large counts, and in Fortran. The library's own functions have a `P` before the C name, or
-/// a `p` before the second Fortran name.
+/// with large counts, and in Fortran. The MPI library exports its own functions with a `P` before
+/// the C name, or a `p` before the second Fortran name.
 ///
-/// The argument names are their kinds. `send` and `recv` are buffers. `count` and `datatype` belong
-/// to both buffers, `send_…` and `recv_…` to one. `…_counts` and `…_displs` are arrays. A
+/// An argument is named by its kind. `send` and `recv` are buffers. `count` and `datatype` describe
+/// both buffers, `send_…` and `recv_…` one of them. `…_counts` and `…_displs` are arrays. A
 /// non-blocking collective has a `request` at the end.
 #[doc(hidden)]
 #[macro_export]
@@ -109,8 +109,8 @@ macro_rules! in_c {
             |code| code,
             |call| ORIGINAL.address::<$abi>()
         }
-        // A program may test for this function, for example by a weak symbol, and finds this one.
-        // If the library has no such function, call the one with `int` counts.
+        // A program that tests for this function, for example by a weak symbol, finds this one even
+        // if the library has none. Then this one calls the library's function with `int` counts.
         $crate::entry! {
             $abi; $collective $is_nonblocking $large concat!("P", stringify!($large), "\0");
             ($($arg: $crate::c_type!($abi, i64, $arg) = $arg),*) () -> ::core::ffi::c_int,
@@ -158,9 +158,11 @@ macro_rules! in_fortran {
     };
 }
 
-/// Exports a function. `$type` and `$value` are the types of its arguments and their C values.
-/// `$returned` computes the result of a taken call from the code `$code`. `$address` is the
-/// function to which calls are passed on; it can build the call with `$made()`.
+/// Exports the function `$name`. `$behind` is the name of the library's own function, which is
+/// called instead if no function of the same name comes after this one. `$type` and `$value` are
+/// the types of the arguments and their C values. `$returned` computes the result of a taken call
+/// from the code `$code`. `$address` is the function to which calls are passed on; it can build the
+/// call with `$made()`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! entry {
@@ -201,8 +203,8 @@ macro_rules! entry {
                     }
                 }
                 let address = $address;
-                // SAFETY: the function with this name in the library, or in a tool. It has these
-                // arguments, and gets those of the program.
+                // SAFETY: `address` is the function of this name in the library, or in a tool. It
+                // takes these arguments, and receives those of the program.
                 unsafe {
                     let next =
                         ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
@@ -236,8 +238,8 @@ macro_rules! original {
         static ORIGINAL: $crate::ffi::original::Original =
             $crate::ffi::original::Original::new(concat!(stringify!($name), "\0"), $behind);
         type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
-        // SAFETY: the library's function of this name has these arguments, and gets those of the
-        // program.
+        // SAFETY: the library's function of this name takes these arguments, and receives those of
+        // the program.
         unsafe {
             let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
                 ORIGINAL.address::<$abi>(),

@@ -30,7 +30,8 @@ impl CToFortran {
     pub fn integer_of<A: Abi>(&self, handle: A::Handle) -> c_int {
         type Function<A> = unsafe extern "C" fn(<A as Abi>::Handle) -> c_int;
         let address = self.0.address::<A>();
-        // SAFETY: the library's function of this name, with a handle of the library.
+        // SAFETY: `address` is the library's function of this name. It takes a handle of the
+        // library.
         unsafe { mem::transmute::<*mut c_void, Function<A>>(address)(handle) }
     }
 }
@@ -41,7 +42,8 @@ impl FortranToC {
     pub fn from_integer<A: Abi>(&self, integer: c_int) -> A::Handle {
         type Function<A> = unsafe extern "C" fn(c_int) -> <A as Abi>::Handle;
         let address = self.0.address::<A>();
-        // SAFETY: the library's function of this name. It looks up any number in a table.
+        // SAFETY: `address` is the library's function of this name. It accepts any number, which it
+        // looks up in a table.
         unsafe { mem::transmute::<*mut c_void, Function<A>>(address)(integer) }
     }
 }
@@ -88,7 +90,7 @@ pub fn buffer<A: Abi>(start: *mut c_void) -> *mut c_void {
 /// # Safety
 /// `error` must be null or the address of an integer.
 pub unsafe fn set_error(error: *mut c_int, code: c_int) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `error` is null or the address of an integer.
     if let Some(error) = unsafe { error.as_mut() } {
         *error = code;
     }

@@ -39,12 +39,15 @@ pub(crate) trait MpiApi:
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;
+    /// Address of `MPI_IN_PLACE`.
     fn in_place(&self) -> usize;
     /// Returns whether several threads of the program may call MPI, at once or one after the other.
     fn is_threaded(&self) -> bool;
     /// Returns whether the library refuses aliased buffers in this collective.
     fn refuses_aliases(&self, collective: Collective) -> bool;
+    /// Ends the job.
     fn abort(&self) -> !;
+    /// MPI's text for an error code.
     fn words(&self, code: MpiErrorCode) -> String;
 }
 
@@ -56,6 +59,7 @@ pub struct MpiLibrary<A: Abi> {
     keys: OnceLock<[c_int; 2]>,
     /// A copy of `MPI_COMM_SELF` that returns errors.
     self_comm: OnceLock<MpiHandle>,
+    /// True if the library's check for aliased buffers is enabled.
     checks_aliases: OnceLock<bool>,
 }
 
@@ -139,8 +143,8 @@ impl<A: Abi> MpiApi for MpiLibrary<A> {
 
     fn words(&self, code: MpiErrorCode) -> String {
         // SAFETY: the array has space for the longest text and its terminator.
-        let said =
+        let message =
             text(|start, length| unsafe { (self.functions.error_string)(code, start, length) });
-        said.unwrap_or_else(|_| format!("error {code}"))
+        message.unwrap_or_else(|_| format!("error {code}"))
     }
 }

@@ -1,4 +1,5 @@
-//! The program's arrays as slices: in place if they are dense and aligned, else as copies.
+//! The program's arrays as slices. An array that is dense and aligned is used in place, and any
+//! other array is copied.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -8,7 +9,7 @@ use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 use crate::signature::Signature;
 
-/// Largest number of bytes that MPI packs at once, since counts are `int`.
+/// Largest number of bytes that are packed with one call of MPI, since counts are `int`.
 const PACKED_AT_ONCE: usize = 1 << 30;
 
 /// `count` values of a datatype in the program's memory.
@@ -23,12 +24,13 @@ pub(crate) struct ArrayRegion {
 /// Regions of the program's memory that form one array, in this order.
 #[derive(Default)]
 pub(crate) struct ArrayRegions {
-    areas: Vec<ArrayRegion>,
+    regions: Vec<ArrayRegion>,
     /// Copy of the regions' datatype.
     kept: Option<KeptType>,
 }
 
-/// Copy of a datatype of the program, which may free its own. Freed when dropped.
+/// Copy of a datatype of the program, since the program may free the original. Dropping this value
+/// frees the copy.
 pub(crate) struct KeptType {
     mpi: &'static dyn MpiApi,
     pub(crate) datatype: MpiHandle,
@@ -55,7 +57,7 @@ impl ArrayRegion {
     /// # Safety
     /// The memory must be valid until the call to which it belongs is complete. Nothing else may
     /// access it if the call writes it, or write it if the call reads it. [`ArrayValues`] of the
-    /// region must be dropped before.
+    /// region must be dropped before the call is complete.
     pub(crate) const unsafe fn new(
         start: *mut c_void,
         count: usize,
@@ -73,7 +75,7 @@ impl ArrayRegion {
         self.n_bytes() / size_of::<T>()
     }
 
-    /// `count` values of the datatype, `n` values after the start of this region.
+    /// Region of `count` values that begins `n` values after the start of this region.
     fn part(&self, mpi: &dyn MpiApi, n: isize, count: usize) -> Result<Self, MpiErrorCode> {
         let before = n.wrapping_mul(mpi.extent(self.datatype)?);
         Ok(Self { start: self.start.wrapping_byte_offset(before), count, ..*self })
@@ -84,12 +86,12 @@ impl ArrayRegion {
         self.signature.is_dense && !self.start.is_null() && self.start.cast::<T>().is_aligned()
     }
 
-    /// Returns whether two regions may share memory, judging by their ends.
+    /// Returns whether the address ranges of two regions overlap. Gaps are parts of the ranges.
     fn overlaps(&self, mpi: &dyn MpiApi, other: &Self) -> Result<bool, MpiErrorCode> {
-        let ends = |area: &Self| -> Result<_, MpiErrorCode> {
-            let extent = mpi.extent(area.datatype)?.unsigned_abs();
-            let start = area.start.addr();
-            Ok((start, start.saturating_add(extent.saturating_mul(area.count))))
+        let ends = |region: &Self| -> Result<_, MpiErrorCode> {
+            let extent = mpi.extent(region.datatype)?.unsigned_abs();
+            let start = region.start.addr();
+            Ok((start, start.saturating_add(extent.saturating_mul(region.count))))
         };
         let (a, b) = (ends(self)?, ends(other)?);
         Ok(a.0 < b.1 && b.0 < a.1)
@@ -147,8 +149,8 @@ impl ArrayRegion {
 }
 
 impl ArrayRegions {
-    /// Builds parts of a region from their counts and displacements, in values of its datatype.
-    /// Joins adjacent parts.
+    /// Builds regions from counts and displacements, in values of the datatype of `whole` and
+    /// relative to its start. Joins adjacent regions.
     pub(crate) fn new(
         mpi: &dyn MpiApi,
         whole: &ArrayRegion,
@@ -163,16 +165,17 @@ impl ArrayRegions {
                 _ => joined.push((count, place)),
             }
         }
-        let area = |(count, place)| whole.part(mpi, place, count);
-        Ok(Self { areas: joined.into_iter().map(area).collect::<Result<_, _>>()?, kept: None })
+        let region = |(count, place)| whole.part(mpi, place, count);
+        Ok(Self { regions: joined.into_iter().map(region).collect::<Result<_, _>>()?, kept: None })
     }
 
-    /// Returns whether any two regions may share memory, judging by their ends.
+    /// Returns whether the address range of one of these regions overlaps that of one of `others`.
+    /// Gaps are parts of the ranges.
     pub(crate) fn overlaps(&self, mpi: &dyn MpiApi, others: &Self) -> Result<bool, MpiErrorCode> {
         let mut overlaps = false;
-        for area in &self.areas {
-            for other in &others.areas {
-                overlaps |= area.overlaps(mpi, other)?;
+        for region in &self.regions {
+            for other in &others.regions {
+                overlaps |= region.overlaps(mpi, other)?;
             }
         }
         Ok(overlaps)
@@ -190,8 +193,8 @@ impl ArrayRegions {
         }
     }
 
-    /// Values to write. They start with the old values if `wants` is set; otherwise their start is
-    /// unspecified.
+    /// Values to overwrite. They hold the old values if `wants` is set, and are unspecified
+    /// otherwise.
     pub(crate) fn for_writing<T: Plain>(
         &self,
         mpi: &dyn MpiApi,
@@ -213,9 +216,9 @@ impl ArrayRegions {
     ) -> Result<(), MpiErrorCode> {
         let ArrayValues::Copied(values) = values else { return Ok(()) };
         let mut rest = &values[..];
-        for area in &self.areas {
-            let (own, after) = rest.split_at(area.n_values::<T>());
-            area.copy_from(mpi, own)?;
+        for region in &self.regions {
+            let (own, after) = rest.split_at(region.n_values::<T>());
+            region.copy_from(mpi, own)?;
             rest = after;
         }
         Ok(())
@@ -223,19 +226,20 @@ impl ArrayRegions {
 
     /// Copies the datatype, so that values can be written back after the program has freed it.
     pub(crate) fn keep_type(&mut self, mpi: &'static dyn MpiApi) -> Result<(), MpiErrorCode> {
-        let Some(first) = self.areas.first() else { return Ok(()) };
+        let Some(first) = self.regions.first() else { return Ok(()) };
         // All regions have the same datatype.
         let kept = KeptType::of(mpi, first.datatype)?;
-        self.areas.iter_mut().for_each(|area| area.datatype = kept.datatype);
+        self.regions.iter_mut().for_each(|region| region.datatype = kept.datatype);
         self.kept = Some(kept);
         Ok(())
     }
 
+    /// Values in the program's memory, if a slice is possible.
     fn direct<T: Plain>(&self) -> Option<ArrayValues<T>> {
-        match &self.areas[..] {
-            [area] if area.is_direct::<T>() => Some(ArrayValues::Direct {
-                start: area.start.cast(),
-                n_values: area.n_values::<T>(),
+        match &self.regions[..] {
+            [region] if region.is_direct::<T>() => Some(ArrayValues::Direct {
+                start: region.start.cast(),
+                n_values: region.n_values::<T>(),
             }),
             _ => None,
         }
@@ -244,9 +248,9 @@ impl ArrayRegions {
     fn copied<T: Plain>(&self, mpi: &dyn MpiApi) -> Result<Vec<T>, MpiErrorCode> {
         let mut values = vec![T::default(); self.n_values::<T>()];
         let mut rest = &mut values[..];
-        for area in &self.areas {
-            let (own, after) = rest.split_at_mut(area.n_values::<T>());
-            area.copy_to(mpi, own)?;
+        for region in &self.regions {
+            let (own, after) = rest.split_at_mut(region.n_values::<T>());
+            region.copy_to(mpi, own)?;
             rest = after;
         }
         Ok(values)
@@ -254,7 +258,7 @@ impl ArrayRegions {
 
     /// Number of values of this type.
     pub(crate) fn n_values<T: Plain>(&self) -> usize {
-        self.areas.iter().map(ArrayRegion::n_values::<T>).sum()
+        self.regions.iter().map(ArrayRegion::n_values::<T>).sum()
     }
 }
 

@@ -56,7 +56,7 @@ unsafe impl Requests for PrivateComm {
         matched: bool,
     ) -> Result<MpiHandle, MpiErrorCode> {
         let to = (to.index(), c_int::from(tag.0));
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the memory stays valid and unchanged.
         unsafe { self.mpi.start_send(memory, n_bytes as c_int, to, self.raw, matched) }
     }
 
@@ -67,7 +67,8 @@ unsafe impl Requests for PrivateComm {
         (from, tag): (Option<Rank>, Tag),
     ) -> Result<MpiHandle, MpiErrorCode> {
         let from = (from.map(Rank::index), c_int::from(tag.0));
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the memory stays valid and that nothing else accesses
+        // it.
         unsafe { self.mpi.start_recv(memory, n_bytes as c_int, from, self.raw) }
     }
 
@@ -83,8 +84,8 @@ unsafe impl Requests for PrivateComm {
         self.mpi.cancel(*request);
     }
 
-    /// Never frees the communicator. Otherwise MPI could give its context to a later communicator,
-    /// and a message that nobody has received could match there.
+    /// Never frees the communicator. Otherwise MPI could reuse its context for a later
+    /// communicator, where a message that no rank has received could match.
     fn abandon(&mut self) {
         self.keep_forever = true;
     }

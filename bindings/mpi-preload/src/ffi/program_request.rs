@@ -7,7 +7,7 @@ use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 
 /// The program's request. If this value is dropped before it [succeeds](Self::succeed), the request
-/// completes with an error. Otherwise the program would wait forever.
+/// completes with an error, so that the program does not wait forever.
 pub(crate) struct ProgramRequest {
     mpi: &'static dyn MpiApi,
     request: MpiHandle,

@@ -52,7 +52,7 @@ pub(crate) fn is_in_callback() -> bool {
     IS_IN_CALLBACK.get()
 }
 
-/// Drives all progress of MPICH, which calls back. Does nothing in other libraries.
+/// Drives all progress of MPICH, which then calls the callback. Does nothing in other libraries.
 pub(crate) fn move_along() {
     if let Some(progress) = PROGRESS.get() {
         // SAFETY: the function exists as long as the process. MPI is initialised, since a request
@@ -113,13 +113,13 @@ impl ProgressCallback {
     }
 }
 
-/// Callback for Open MPI. Returns how much has made progress. If nothing has, the library may yield
-/// the core.
+/// Callback for Open MPI. Returns 1 if a call has made progress, else 0. After 0, the library may
+/// yield the core.
 unsafe extern "C" fn advance() -> c_int {
     STATE.get().filter(|_| !is_forked()).map_or(0, |state| c_int::from(state.advance()))
 }
 
-/// Callback for MPICH. The result says that nothing has made progress, so MPICH goes on to its
+/// Callback for MPICH. Always reports that nothing has made progress, so that MPICH goes on to its
 /// messages.
 unsafe extern "C" fn advance_in_callback(_: *mut c_void) -> c_int {
     if HAS_ENDED.load(Ordering::Acquire) || is_forked() {

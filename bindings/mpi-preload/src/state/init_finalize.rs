@@ -18,7 +18,7 @@ use crate::report::CallTally;
 use crate::settings::{self, ReportFormat, Settings};
 
 impl PreloadState {
-    /// Runs after `MPI_Init`. An invalid environment variable aborts the job.
+    /// Starts Foldwire. Runs after `MPI_Init`. An invalid environment variable aborts the job.
     pub(crate) fn begin(&'static self) {
         let info = guarded(|| -> Result<ProcessInfo, String> {
             let settings = Settings::read(|name| std::env::var(name).ok())?;
@@ -75,8 +75,8 @@ impl PreloadState {
         let Some(progress) = &self.progress else { return };
         self.progress_started.call_once(|| {
             if let Err(code) = progress.begin(self) {
-                // Other ranks may have registered the callback, so the ranks could no longer decide
-                // alike.
+                // The callback may be registered on other ranks. Then the ranks would make
+                // different decisions.
                 self.abort(&format!("MPI refuses the progress callback: {}", self.mpi.words(code)));
             }
         });
@@ -86,12 +86,12 @@ impl PreloadState {
     fn set_filters(&self) {
         let Some(info) = self.info.get() else { return };
         self.filters.set_ranks(info.size, self.mpi.is_threaded());
-        // The filter sees this handle in place of an insignificant datatype argument.
+        // A program may pass this handle as an insignificant datatype argument.
         self.filters.keep_type(self.mpi.handles().datatype_null.number(), 0);
         let filters = COLLECTIVES.iter().flat_map(|row| [(row, false), (row, true)]);
         for (CollectiveRow { collective, .. }, is_nonblocking) in filters {
             let lacks_progress = is_nonblocking && self.progress.is_none();
-            let opened = match (smallest_taken(*collective, &info.settings), info.pass_all) {
+            let threshold = match (smallest_taken(*collective, &info.settings), info.pass_all) {
                 // Inspect every call, to log a line for it.
                 _ if info.settings.debug => (0, PassReason::Short),
                 (Err(PassReason::Off), _) => continue,
@@ -99,7 +99,7 @@ impl PreloadState {
                 (Ok(_), None) if lacks_progress => (ALL, PassReason::NoProgress),
                 (Ok(smallest_taken), None) => (smallest_taken as u64, PassReason::Short),
             };
-            self.filters.set_threshold(*collective, is_nonblocking, opened);
+            self.filters.set_threshold(*collective, is_nonblocking, threshold);
         }
     }
 
@@ -110,7 +110,8 @@ impl PreloadState {
         self.mpi.abort()
     }
 
-    /// Runs before `MPI_Finalize`.
+    /// Completes all calls, prints the report and frees the communicators. Runs before
+    /// `MPI_Finalize`.
     pub(crate) fn end(&self) {
         let Some(info) = self.info() else { return };
         self.is_active.store(false, Ordering::Release);

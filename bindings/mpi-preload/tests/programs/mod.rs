@@ -1,5 +1,6 @@
 //! Runs programs that know nothing of Foldwire, with and without the library preloaded. An MPI
-//! library's own compilers build them, and its own launcher starts them.
+//! library's own compilers build them, and its own launcher starts them. A call is *taken* if
+//! Foldwire executes it, and *passed on* if the MPI library does.
 //!
 //! Tests whose tools are missing are skipped with a message.
 
@@ -9,7 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 use foldwire_preload::ffi::abi::{Abi, LIBRARY_HANDLES, TYPES};
 
-/// An MPI library under test. Its programs have different names on different systems.
+/// An MPI library under test. Compilers and launchers have different names on different systems, so
+/// the lists hold candidates.
 pub(crate) struct MpiUnderTest {
     pub(crate) name: &'static str,
     pub(crate) compilers: &'static [&'static str],
@@ -17,12 +19,14 @@ pub(crate) struct MpiUnderTest {
     pub(crate) launchers: &'static [&'static str],
     /// Text in the launcher's output for `--version`.
     pub(crate) version_text: &'static str,
+    /// File name of the library to preload.
     pub(crate) file: &'static str,
     /// True if the launcher is Hydra, which belongs to MPICH.
     pub(crate) is_hydra: bool,
-    /// First version that supports progress callbacks, which non-blocking calls need.
+    /// First version (major, minor) that supports progress callbacks, without which non-blocking
+    /// calls are passed on.
     pub(crate) calls_back_since: Option<[u32; 2]>,
-    /// Constants of the ABI in this crate.
+    /// Returns the constants that this crate defines for the library's ABI.
     pub(crate) constants: fn() -> Vec<i64>,
 }
 
@@ -34,7 +38,7 @@ macro_rules! current {
 }
 pub(crate) use current;
 
-/// Ranks that start alike: their number, arguments and environment variables.
+/// Ranks that start in the same way: number of ranks, program arguments and environment variables.
 type RankGroup<'r> = (usize, &'r [&'r str], &'r [(&'r str, &'r str)]);
 
 fn output(command: &mut Command) -> Output {
@@ -59,6 +63,7 @@ impl MpiUnderTest {
         self.launcher_and_version().map(|(program, _)| program)
     }
 
+    /// Returns whether the library supports progress callbacks.
     fn calls_back(&self) -> bool {
         let (Some(since), Some((_, said))) = (self.calls_back_since, self.launcher_and_version())
         else {
@@ -78,7 +83,7 @@ impl MpiUnderTest {
         self.compiled_with(&[], source, test)
     }
 
-    /// Does the same with compiler options.
+    /// Does the same as [`compiled`](Self::compiled), with compiler options.
     fn compiled_with(&self, options: &[&str], source: &str, test: &str) -> Option<PathBuf> {
         let compilers = if source.ends_with(".c") { self.compilers } else { self.fortran };
         let works = |program: &&&str| {
@@ -94,7 +99,7 @@ impl MpiUnderTest {
             return None;
         };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/c").join(source);
-        // A blank would end a name in LD_PRELOAD.
+        // A space separates names in LD_PRELOAD.
         let folder = self.name.replace(' ', "-");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder).join(test);
         std::fs::create_dir_all(&folder).unwrap();
@@ -146,7 +151,7 @@ impl MpiUnderTest {
         run
     }
 
-    /// Runs a program that checks itself, and returns the line with the report of all calls.
+    /// Runs a program that checks its own results. Returns the line that reports all calls.
     fn checks(&self, program: &Path, n: usize, words: &[&str], bound: &str) -> String {
         let said = self.run(program, &[(n, words, &[LOW, ("FOLDWIRE_BOUND", bound)])]);
         let (is_good, said) = (said.status.success(), text(&said));
@@ -157,7 +162,7 @@ impl MpiUnderTest {
     }
 }
 
-/// Tests of calls.
+/// Tests of calls. Versions that `cargo xtask packages --current-mpi` installs run only these.
 macro_rules! tests_of_calls {
     ($library:expr) => {
         #[test]
@@ -188,7 +193,7 @@ macro_rules! tests_of_calls {
 }
 pub(crate) use tests_of_calls;
 
-/// All tests of a library.
+/// All tests of a library, except those of Fortran.
 macro_rules! tests {
     ($library:expr) => {
         $crate::programs::tests_of_calls!($library);
@@ -256,7 +261,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Tests of a library with Fortran.
+/// Tests of a library that has a Fortran compiler.
 #[allow(unused_macros, reason = "not used for all libraries")]
 macro_rules! fortran_tests {
     ($library:expr) => {
@@ -271,8 +276,8 @@ pub(crate) use fortran_tests;
 
 const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
-/// Runs the checks with several numbers of ranks, exactly and within a bound. Some calls must be
-/// taken.
+/// Runs the checks with several numbers of ranks, exactly and within a bound. The argument 0.61 is
+/// the largest error that the program accepts. With more than one rank, some calls must be taken.
 pub(crate) fn calls(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "calls") else { return };
     for (n, words, bound, expected) in [
@@ -430,12 +435,13 @@ pub(crate) fn missing(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "missing") else { return };
     let lacks = [("LD_PRELOAD", "")];
     let mut run = library.command(&program, &[(1, &[], &lacks), (1, &[], &[LOW])]);
-    // In seconds. The launcher then ends the job.
+    // Seconds after which the launcher ends the job.
     let said = text(&output(run.env("MPIEXEC_TIMEOUT", "8")));
     assert!(said.contains("rank 1 has waited 5 s in MPI_Init"), "{said}");
 }
 
-/// Processes of another world may lack the library, so calls that involve them are passed on.
+/// Processes of another `MPI_COMM_WORLD` may lack the library, so calls that involve them are
+/// passed on.
 pub(crate) fn strangers(library: &MpiUnderTest) {
     let Some(program) = library.compiled("strangers.c", "strangers") else { return };
     let mut plain = library.command(&program, &[(2, &[], &[("LD_PRELOAD", "")])]);
@@ -475,7 +481,8 @@ pub(crate) fn forks(library: &MpiUnderTest) {
     assert_eq!(said.matches("foldwire: calls of 1 ranks").count(), 1, "{said}");
 }
 
-/// Other libraries that replace MPI functions.
+/// Another preloaded library replaces MPI functions too. It comes after ours in `LD_PRELOAD`, or
+/// before it.
 pub(crate) fn tools(library: &MpiUnderTest) {
     let Some(program) = library.compiled("names.c", "tools") else { return };
     let shared = ["-shared", "-fPIC"];
@@ -518,7 +525,8 @@ pub(crate) fn names(library: &MpiUnderTest) {
     assert_eq!(said.matches(warning).count(), 1, "{said}");
 }
 
-/// With the library for another family, a program ends at once with a message.
+/// If the preloaded library is for another MPI implementation, a program ends at once with a
+/// message.
 pub(crate) fn foreign(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "foreign") else { return };
     let own = env::current_exe().unwrap();
@@ -534,7 +542,7 @@ pub(crate) fn foreign(library: &MpiUnderTest) {
     }
 }
 
-/// Constants of the ABI in this crate, in the order of `constants.c`.
+/// Returns the constants that this crate defines for an ABI, in the order of `constants.c`.
 pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
     let constants =
         [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::ROOT.into(), A::COMM_TYPE_SHARED.into()];
@@ -548,7 +556,7 @@ pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
     constants.into_iter().chain(status).chain(codes).chain(sizes).chain(handles).collect()
 }
 
-/// Constants of the ABI in the library's header.
+/// This crate's constants of the ABI must equal those of the library's header.
 pub(crate) fn constants(library: &MpiUnderTest) {
     let Some(program) = library.compiled("constants.c", "constants") else { return };
     let said = text(&output(&mut Command::new(program)));

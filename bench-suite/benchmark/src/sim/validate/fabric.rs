@@ -1,16 +1,17 @@
-//! Predictions of times that `foldwire bench` measured, on any fabric.
+//! Predicts times that `foldwire bench` measured over any fabric (a network and its software).
 //!
-//! The CPU cost of the fabric's software comes from separate results, never from the results that
-//! are compared. These are raw exchanges, which the fabric carries unchanged. Three measured times
-//! determine three parameters, each so that the model reproduces the time:
+//! The CPU cost of the fabric's software comes from separate results (`--fabric`), never from the
+//! results that are compared. The separate results are times of uncompressed calls. Three of these
+//! times determine three parameters. Each parameter is chosen so that the model reproduces the
+//! time:
 //!
-//! | raw time | between | determines |
+//! | time of | between | determines |
 //! |---|---|---|
-//! | one value | ranks with a core each | time of a message at each end, beyond the latency that the user states |
+//! | one value | ranks with a core each | time of a message at each end, in addition to the latency that the user states |
 //! | a long array | the same | time of a byte at each end |
-//! | one value | all ranks of a machine, if it has fewer cores | time of waking up |
+//! | one value | all ranks of a machine, if it has fewer cores | time that a rank takes to wake up |
 //!
-//! Speeds of the codec are this machine's, measured as for the comparison between threads.
+//! Codecs are measured on this machine, as for the comparison between threads.
 
 use std::path::PathBuf;
 
@@ -102,12 +103,12 @@ struct FabricModel {
     overhead: f64,
     /// Seconds of CPU time for each of its bytes, at each end.
     per_byte: f64,
-    /// Seconds of CPU time for waking up.
+    /// Seconds of CPU time for waking up a rank.
     wake: f64,
 }
 
 impl FabricModel {
-    /// Returns these parameters, adjusted to the results in the files.
+    /// Returns these parameters, with the three above determined from the results in the files.
     fn measured(
         self,
         files: &[FabricResults],
@@ -123,11 +124,11 @@ impl FabricModel {
         let (with_core, sharing_cores): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(results, _)| has_core(results.ranks));
         let n_bytes = |(_, times): &&(&FabricResults, &PresetTimes)| times.n_bytes;
-        let (call, long) = match (
+        let (short, long) = match (
             with_core.iter().min_by_key(n_bytes),
             with_core.iter().max_by_key(n_bytes),
         ) {
-            (Some(&call), Some(&long)) if call.1.n_bytes < long.1.n_bytes => (call, long),
+            (Some(&short), Some(&long)) if short.1.n_bytes < long.1.n_bytes => (short, long),
             _ => {
                 return Err(UsageError::new(
                     "--fabric needs raw times of one value and of a long array between ranks with a core each: \
@@ -137,9 +138,9 @@ impl FabricModel {
                 .into());
             }
         };
-        let call = machine.timed_case(call)?;
+        let short = machine.timed_case(short)?;
         let with = |overhead| Self { overhead, ..self };
-        let found = call.solve(|overhead| call.predicted(with(overhead))).map(with)?;
+        let found = short.solve(|overhead| short.predicted(with(overhead))).map(with)?;
         let long = machine.timed_case(long)?;
         let with = |per_byte| Self { per_byte, ..found };
         let found = long.solve(|per_byte| long.predicted(with(per_byte))).map(with)?;
@@ -166,7 +167,7 @@ impl FabricModel {
     }
 }
 
-/// This machine, which stands in for the machines of the ranks.
+/// Measures codecs on this machine, as a substitute for the machines on which the ranks ran.
 struct LocalMachine<'a> {
     source: &'a FieldSource,
     host: HostModel,

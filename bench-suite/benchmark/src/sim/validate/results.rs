@@ -1,4 +1,4 @@
-//! Parser of `foldwire bench --json`, as far as predictions need it.
+//! Reads results of `foldwire bench --json`, and keeps the fields that predictions need.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -42,13 +42,13 @@ pub(super) struct PresetTimes {
     pub(super) range: [f64; 2],
 }
 
-/// Instruction for making a readable file.
+/// Hint in errors: how to make a file that this module can read.
 const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
 
 impl FabricResults {
     /// # Errors
     /// Fails if the file is missing, is not a result of the benchmark, or holds calls that the
-    /// model does not distinguish from others.
+    /// model does not cover, such as minima.
     pub(super) fn read(path: &Path) -> Result<Self, UsageError> {
         let fault = |error: String| UsageError::new(format!("{}: {error}", path.display()));
         let unread = |error| fault(format!("{error}; {SOURCE}"));

@@ -3,8 +3,8 @@
 //! Speeds are measured with as many busy threads as ranks compute at once. Two parameters of the
 //! threads backend come from calls of one value, which are not part of the comparison:
 //!
-//! - the cost of a message, from a world whose ranks are all driven by one thread;
-//! - the cost of waking up, from a call in the same world whose calls are then predicted.
+//! - the cost of a message, from calls whose ranks are all driven by one thread;
+//! - the cost of waking up a rank, from calls with the same ranks and links as the predicted call.
 //!
 //! No parameter is fitted to the times that are compared.
 

@@ -9,9 +9,10 @@ use crate::ffi::abi::{Abi, MpiHandle};
 
 /// Numbers of communicators.
 pub(crate) trait AttributeApi {
-    /// Creates the attribute keys for communicators and datatypes. Copies do not inherit the
+    /// Creates the attribute keys for communicators and datatypes. Duplicates do not inherit the
     /// attributes. Must be called once, before the other functions.
     fn make_keys(&self) -> Result<(), MpiErrorCode>;
+    /// Number of a communicator, if it has one.
     fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
     fn set_comm_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode>;
 }
@@ -48,7 +49,8 @@ impl<A: Abi> MpiLibrary<A> {
         self.keys.get().copied().ok_or(A::ERRORS[1])
     }
 
-    /// Number of a communicator or a datatype. `attribute` is MPI's function for that kind.
+    /// Number of a communicator or a datatype. `attribute` is MPI's function that reads attributes
+    /// of that kind of object.
     pub(super) fn number(
         attribute: GetAttribute<A>,
         handle: MpiHandle,
@@ -74,7 +76,7 @@ impl<A: Abi> MpiLibrary<A> {
     }
 }
 
-/// Prevents that copies inherit the attribute.
+/// Keeps duplicates from inheriting the attribute.
 unsafe extern "C" fn copy_none<H>(
     _: H,
     _: c_int,

@@ -25,7 +25,7 @@ pub(crate) trait CommApi {
     fn free(&self, comm: MpiHandle);
     /// Calls the program's error handler for a failed call. Returns the error code of the call.
     fn raise(&self, comm: MpiHandle) -> MpiErrorCode;
-    /// Does the same for a count that is too large.
+    /// Calls the program's error handler for a count that is too large. Returns the error code.
     fn refuse_count(&self, comm: MpiHandle) -> MpiErrorCode;
 }
 

@@ -62,7 +62,7 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
             [part] if combiner == dup => TypeConstructor::Dup(part),
             [part] if combiner == contiguous => TypeConstructor::Contiguous(part),
             _ if combiner == of_struct => {
-                // The number of components, then the number of values of each component.
+                // `counts` holds the number of components, then the number of values of each one.
                 let counts = if counts.is_empty() {
                     integers.into_iter().map(i64::from).collect()
                 } else {

@@ -1,4 +1,4 @@
-//! Foldwire's own messages and all-reduces.
+//! Messages and all-reduces through the MPI library, for Foldwire itself.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -20,7 +20,8 @@ pub(crate) trait MessageApi {
         values: &mut [i64],
         op: OpCode,
     ) -> Result<(), MpiErrorCode>;
-    /// Does the same, but calls `wait` repeatedly until all ranks have called.
+    /// Does the same as [`all_reduce`](Self::all_reduce), but calls `wait` repeatedly until all
+    /// ranks have called.
     fn all_reduce_polling(
         &self,
         comm: MpiHandle,
@@ -28,7 +29,8 @@ pub(crate) trait MessageApi {
         op: OpCode,
         wait: &mut dyn FnMut(),
     ) -> Result<(), MpiErrorCode>;
-    /// Starts a send and returns the request.
+    /// Starts a send to a rank with a tag, and returns the request. If `matched` is set, the
+    /// request completes only after the peer has posted a matching receive (`MPI_Issend`).
     ///
     /// # Safety
     /// The memory must be valid, and nothing may write to it, until the request is complete.
@@ -40,7 +42,7 @@ pub(crate) trait MessageApi {
         comm: MpiHandle,
         matched: bool,
     ) -> Result<MpiHandle, MpiErrorCode>;
-    /// Starts a receive from a given rank or from any, and returns the request.
+    /// Starts a receive with a tag from a given rank or from any, and returns the request.
     ///
     /// # Safety
     /// The memory must be valid, and nothing else may access it, until the request is complete.
@@ -51,8 +53,8 @@ pub(crate) trait MessageApi {
         from: (Option<usize>, c_int),
         comm: MpiHandle,
     ) -> Result<MpiHandle, MpiErrorCode>;
-    /// Appends the requests that are complete to `done`. Also drives MPI's progress, except in a
-    /// callback of MPICH, which drives it already.
+    /// Appends the index and the result of each complete request to `done`. Also drives MPI's
+    /// progress, except in a callback of MPICH, which drives it already.
     fn test_some(
         &self,
         requests: &[MpiHandle],
@@ -61,6 +63,7 @@ pub(crate) trait MessageApi {
     fn cancel(&self, request: MpiHandle);
     /// Kind of an error, if Foldwire distinguishes it.
     fn kind(&self, code: MpiErrorCode) -> Option<TransportErrorKind>;
+    /// Error code for lack of memory.
     fn no_memory(&self) -> MpiErrorCode;
 }
 
@@ -98,8 +101,8 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         let (int64, op, comm) = (A::restore(self.handles.int64), self.op(op), A::restore(comm));
         // Leaked if this function returns before the request is complete.
         let sent = ManuallyDrop::new(values.to_vec());
-        let mut made = ManuallyDrop::new(values.to_vec());
-        let (from, to) = (sent.as_ptr().cast(), made.as_mut_ptr().cast());
+        let mut reduced = ManuallyDrop::new(values.to_vec());
+        let (from, to) = (sent.as_ptr().cast(), reduced.as_mut_ptr().cast());
         let n = values.len() as c_int;
         // SAFETY: both arrays have `n` integers of 64 bits. Nothing accesses them until the request
         // is complete.
@@ -111,7 +114,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
             self.test_some(&[request], &mut done)?;
             if let Some((_, outcome)) = done.pop() {
                 drop(ManuallyDrop::into_inner(sent));
-                values.copy_from_slice(&ManuallyDrop::into_inner(made));
+                values.copy_from_slice(&ManuallyDrop::into_inner(reduced));
                 return outcome.map(|_| ());
             }
             wait();
@@ -128,9 +131,9 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
     ) -> Result<MpiHandle, MpiErrorCode> {
         let start = if matched { self.functions.issend } else { self.functions.isend };
         let (byte, comm) = (A::restore(self.handles.byte), A::restore(comm));
-        // SAFETY: the caller guarantees it.
-        self.made(|made| unsafe {
-            start(memory.cast(), n_bytes, byte, to as c_int, tag, comm, made)
+        // SAFETY: the caller guarantees that the memory stays valid and unchanged.
+        self.made(|request| unsafe {
+            start(memory.cast(), n_bytes, byte, to as c_int, tag, comm, request)
         })
     }
 
@@ -143,9 +146,10 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
     ) -> Result<MpiHandle, MpiErrorCode> {
         let from = from.map_or(A::ANY_SOURCE, |rank| rank as c_int);
         let (byte, comm) = (A::restore(self.handles.byte), A::restore(comm));
-        // SAFETY: the caller guarantees it.
-        self.made(|made| unsafe {
-            (self.functions.irecv)(memory.cast(), n_bytes, byte, from, tag, comm, made)
+        // SAFETY: the caller guarantees that the memory stays valid and that nothing else accesses
+        // it.
+        self.made(|request| unsafe {
+            (self.functions.irecv)(memory.cast(), n_bytes, byte, from, tag, comm, request)
         })
     }
 
@@ -187,7 +191,7 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         if !in_status {
             checked(code)?;
         }
-        // `MPI_UNDEFINED`, a negative number, if there is no active request.
+        // `n_done` is `MPI_UNDEFINED`, a negative number, if there is no active request.
         let n_done = usize::try_from(n_done).unwrap_or(0);
         for (&index, status) in indices.iter().zip(statuses.chunks_exact(stride)).take(n_done) {
             let (mut cancelled, mut n_bytes) = (0, 0);

@@ -57,8 +57,8 @@ impl<A: Abi> MpiLibrary<A> {
         code.is_ok_and(|code| code != SUCCESS)
     }
 
-    /// Makes a call that may fail, and hides the error from the program. Open MPI reports some
-    /// errors on `MPI_COMM_WORLD`, whatever the communicator is.
+    /// Makes a call that may fail, and hides the error from the program. Hides errors on
+    /// `MPI_COMM_WORLD`, where Open MPI reports some errors of calls on other communicators.
     fn probe(&self, call: impl FnOnce() -> c_int) -> Result<c_int, MpiErrorCode> {
         self.quietly(self.handles.comm_world, call)
     }
