@@ -1,8 +1,8 @@
-//! Example programs. Each file beside this one is a program of its own: `cargo run --release -p
+//! Example programs. Most files beside this one are programs of their own: `cargo run --release -p
 //! foldwire-examples --example sum`.
 //!
-//! This library has no code. It compiles the Rust code in the project's documentation, so that it
-//! stays correct.
+//! This library has only tests. They compile the Rust code in the project's documentation, so that
+//! the code stays correct. `readme` has the snippets that need context.
 
 #[cfg(test)]
 mod readme;

@@ -1,10 +1,12 @@
-//! Several tensors, each with a call of its own.
+//! All-reduces several tensors with one call for each, and shows why one call for all is worse.
 //!
 //!     cargo run --release -p foldwire-examples --example tensors
 //!
-//! A relative bound refers to the range of the whole array. In one flat buffer, a tensor of small
-//! values gets the error that suits the largest tensor, and its values are lost.
-//! (`SharedCommunicator::all_reduce_group` makes the calls at once, with one scan of all tensors.)
+//! A relative bound refers to the value range of the whole array. If several tensors share one flat
+//! buffer, the tensor with the largest values determines the error of all. A tensor of small values
+//! is then lost.
+//!
+//! `SharedCommunicator::all_reduce_group` makes all calls at once, and scans all tensors together.
 
 use foldwire as fw;
 use foldwire_threads::World;

@@ -1,4 +1,4 @@
-//! Writes seed inputs: small valid encodings and messages that a fuzzer would need long to guess.
+//! Writes seed inputs: small valid encodings and messages that a fuzzer would take long to find.
 //!
 //! `cargo xtask fuzz` runs this first, with a folder that is not committed. `cargo xtask fuzz
 //! --keep` copies the useful inputs to `corpus/`.
@@ -18,14 +18,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Numbers of values in the encodings.
 const COUNTS: [usize; 7] = [0, 1, 33, 300, 4095, 4096, 4500];
-/// Bytes of the longest input that is written.
+/// Largest length of an input, in bytes. Longer inputs are not written.
 const MAX_BYTES: usize = 4096;
 
 /// Lengths in bytes of the segments of each bundle.
 const BUNDLES: [&[usize]; 4] = [&[70], &[0, 0], &[100, 3, 64], &[3, 200, 0, 64, 7, 500, 1, 90]];
 
-/// Scripts for each end of the handshake. `foldwire_fuzz::handshake` documents the bytes.
+/// Scripts for each side of the bootstrap handshake. `foldwire_fuzz::handshake` documents the
+/// bytes.
 const HANDSHAKES: [(&str, &[u8]); 6] = [
     ("admitted", &[0, 1, 1, 1, 4, 2]),
     ("duplicate", &[0, 0, 1, 2, 4, 2]),
@@ -35,8 +37,9 @@ const HANDSHAKES: [(&str, &[u8]); 6] = [
     ("shares", &[3, 255, 3, 5, 0, 2, 2, 2, 2, 3, 9, 4, 1, 0, 0, 0, 3, 11, 0]),
 ];
 
-/// Scripts of a lying rank while the others form a group. `foldwire_fuzz::survivors` documents the
-/// bytes. All scripts but the last are for three ranks, where the last rank lies.
+/// Scripts of a rank that lies while the other ranks form a group of survivors.
+/// `foldwire_fuzz::survivors` documents the bytes. All scripts but the last are for three ranks,
+/// where the last rank lies.
 const LIES: [(&str, &[u8]); 10] = [
     ("nothing", &[0x21, 0, 0, 0]),
     ("silent", &[0x21, 2, 0, 0]),
@@ -82,7 +85,7 @@ const LIES: [(&str, &[u8]); 10] = [
     ),
 ];
 
-/// Scripts for connections. `foldwire_fuzz::tcp` documents the bytes.
+/// Scripts for TCP connections. `foldwire_fuzz::tcp` documents the bytes.
 const TCP: [(&str, &[u8]); 8] = [
     ("honest-connector", &[0, 0]),
     ("honest-other", &[1, 0, 0]),
@@ -189,6 +192,7 @@ fn main() -> io::Result<()> {
     put(&folder, "roundtrip", "count", &(0..=255).collect::<Vec<u8>>())
 }
 
+/// Writes a seed for a target, unless it is longer than [`MAX_BYTES`].
 fn put(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     if bytes.len() > MAX_BYTES {
         return Ok(());
@@ -200,23 +204,24 @@ fn put(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> 
 /// Makes a bundle of segments with these lengths. `foldwire_fuzz::bundle` documents the first two
 /// bytes.
 fn bundle_of(lens: &[usize]) -> Vec<u8> {
-    let mut room = vec![0; bundle::n_bytes(lens.iter().copied())];
+    let mut buffer = vec![0; bundle::n_bytes(lens.iter().copied())];
     let mut n_bytes = 0;
     for (index, &len) in lens.iter().enumerate() {
-        let free = bundle::free(&room, lens.len(), n_bytes).expect("room");
+        let free = bundle::free(&buffer, lens.len(), n_bytes).expect("space");
         let written = free.start..free.start + len;
-        room[written.clone()].fill(index as u8);
-        n_bytes = bundle::end_segment(&mut room, lens.len(), index, written).expect("room");
+        buffer[written.clone()].fill(index as u8);
+        n_bytes = bundle::end_segment(&mut buffer, lens.len(), index, written).expect("space");
     }
     let split = lens.len() / 2;
-    [vec![lens.len() as u8 - 1, split as u8], room].concat()
+    [vec![lens.len() as u8 - 1, split as u8], buffer].concat()
 }
 
-/// A field: its name, and its value at an index.
+/// Test data: a name, and the value at an index.
 type SeedField = (&'static str, fn(usize) -> f64);
 
-/// Writes encodings of fields that take every path of a codec: smooth, rough, constant, and with
-/// few or many values beyond the lattice; also of sums.
+/// Writes encodings that take every path of a codec. The data are smooth, rough, or constant, or
+/// have few or many exceptions (values that the lattice cannot represent). Each encoding is of one
+/// operand, and of the sum of two.
 fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
     let fields: [SeedField; 5] = [
         ("smooth", |i| (i as f64 * 0.01).sin()),
@@ -258,6 +263,7 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
                 }
             }
             let array = compress_with(&values, setting.quantum::<T>());
+            // Bits 0 and 2 are the element type. Bit 1: the target corrects the checksum.
             let nth_type = T::DTYPE as u8 - 1;
             let choice = 2 | nth_type & 1 | nth_type >> 1 << 2;
             put(
@@ -279,6 +285,7 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a message of two values with a valid header.
 fn message(collective: Collective, checksum: bool) -> Vec<u8> {
     let mut bytes = vec![7; HEADER_BYTES + 8];
     let call = CallHeader {

@@ -12,7 +12,7 @@
 //!                    2 place[2] byte  the honest offer with one byte replaced
 //!     2      rank  number of ranks  streams  nodes (1 byte each)  hellos
 //!            hello:  from to stream (1 byte each; 0xff: the largest) encrypts (lowest bit)
-//!     3, 4   an encrypted greeting, as in `foldwire_fuzz::tcp`; 3: the connector, 4: the other
+//!     3, 4   an encrypted handshake, as in `foldwire_fuzz::tcp`; 3: the connector, 4: the other
 //!            side receives changed messages
 //! ```
 
@@ -31,7 +31,7 @@ pub fn check(input: &[u8]) {
         0 => bytes(script),
         1 => offers(script),
         2 => hellos(script),
-        end => tcp::greeting(script, end == 3, true),
+        end => tcp::handshake(script, end == 3, true),
     }
 }
 

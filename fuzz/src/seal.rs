@@ -1,22 +1,23 @@
-//! Any bytes on an encrypted connection. The reader gets the sealed bytes up to the first change,
-//! and nothing after it, in pieces of any size. It allocates memory only for received bytes.
+//! Any bytes on an encrypted connection. The reader returns the plaintext up to the first changed
+//! record, and nothing after it, for pieces of any size. It allocates memory only for received
+//! bytes.
 //!
 //! ```text
 //!   input:  size of the pieces in which bytes are written and arrive (1 byte)
-//!           most bytes that a read takes (1 byte)  acts
+//!           size of the buffer for each read (1 byte)  acts
 //!   act:    kind (1 byte), and
 //!           0 n             seals n bytes, which arrive
 //!           1 n             seals n · 300 bytes, which arrive
 //!           2 n             seals n bytes, which do not arrive yet
 //!           3 i             record i arrives, perhaps again
-//!           4 i place[2]    record i arrives with a bit flipped
+//!           4 i position[2] record i arrives with the bit at this position flipped
 //!           5 i n           record i arrives without its last n bytes
-//!           6 i length[2]   record i arrives with another length
+//!           6 i length[2]   record i arrives with its length field replaced
 //!           7 n             n bytes arrive that the reader itself has sealed
 //!           8 n bytes[n]    these bytes arrive
 //! ```
 //!
-//! Keys are random, so the ciphertext of a finding is valid for one run only.
+//! Keys are random, so each run of a script has other ciphertext.
 
 use foldwire_tcp::fuzzing::EncryptedEnd;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -27,27 +28,27 @@ const TAG_BYTES: usize = 16;
 const MAX_RECORD_BYTES: usize = u16::MAX as usize;
 /// The script ends after this many bytes are sealed or have arrived.
 const MAX_BYTES: usize = 70_000;
-/// Most pieces in which bytes arrive.
+/// Largest number of pieces in which bytes arrive.
 const MAX_PIECES: usize = 100;
 
 /// The target.
 pub fn check(input: &[u8]) {
-    let [piece, room, script @ ..] = input else { return };
+    let [piece, n_read_bytes, script @ ..] = input else { return };
     let piece = usize::from(*piece) * 83 + 1;
-    let room = usize::from(*room) * 57 + 1;
+    let n_read_bytes = usize::from(*n_read_bytes) * 57 + 1;
     let [writer, mut reader] = EncryptedEnd::pair();
     let mut sender = RecordSender { sealed: writer, piece, records: Vec::new(), n_sealed: 0 };
-    let came = come(script, &mut sender, &mut reader);
-    let (plain, end) = expected(&sender.records, &came);
+    let arriving = arriving(script, &mut sender, &mut reader);
+    let (plain, end) = expected(&sender.records, &arriving);
 
-    let piece = piece.max(came.len() / MAX_PIECES);
-    let mut wire = PiecewiseReader { rest: &came, piece, n_came: 0, is_pause: false };
+    let piece = piece.max(arriving.len() / MAX_PIECES);
+    let mut wire = PiecewiseReader { rest: &arriving, piece, n_arrived: 0, is_pause: false };
     let mut read = Vec::new();
-    assert_eq!(read_on(&mut reader, &mut wire, room, &mut read), end);
+    assert_eq!(read_on(&mut reader, &mut wire, n_read_bytes, &mut read), end);
     assert!(read == plain, "the read bytes are not the sealed bytes that arrived");
     for _ in 0..2 {
         assert_eq!(
-            read_on(&mut reader, &mut wire, room, &mut read),
+            read_on(&mut reader, &mut wire, n_read_bytes, &mut read),
             end,
             "reading after the end gives another result"
         );
@@ -55,11 +56,12 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// End of a read.
+/// Reason why reading ended.
 #[derive(Debug, PartialEq, Eq)]
 enum ReadEnd {
     /// The connection ended.
     Ended,
+    /// A record was changed, replayed, or not sealed by the writer.
     Forged,
 }
 
@@ -91,7 +93,8 @@ impl RecordSender {
     }
 }
 
-/// Returns bytes that differ from place to place, as far as single bytes can.
+/// Returns test data: bytes `start..start + n_bytes` of a sequence with period 251, so that moved
+/// records are detected.
 fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
     let numbers = std::array::from_fn::<_, 251, _>(|i| i as u8);
     let skipped = start % numbers.len();
@@ -102,29 +105,30 @@ fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
 }
 
 /// Seals one record. Returns it, and the number of plaintext bytes in it.
-fn seal(by: &mut EncryptedEnd, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
+fn seal(end: &mut EncryptedEnd, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
     let mut to = PiecewiseWriter { bytes: Vec::new(), piece, is_pause: false };
     let (one, two) = plain.split_at(piece.min(plain.len()));
-    let n_taken = by.write(&mut to, &[IoSlice::new(one), IoSlice::new(two)]);
+    let n_taken = end.write(&mut to, &[IoSlice::new(one), IoSlice::new(two)]);
     let n_taken = n_taken.expect("the last record has left");
-    while let Err(error) = by.flush(&mut to) {
+    while let Err(error) = end.flush(&mut to) {
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
     }
     assert_eq!(to.bytes.len(), LENGTH_BYTES + n_taken + TAG_BYTES);
     (to.bytes, n_taken)
 }
 
-/// Returns the bytes that arrive by the script.
-fn come(mut script: &[u8], sender: &mut RecordSender, reader: &mut EncryptedEnd) -> Vec<u8> {
-    let mut came = Vec::new();
-    while sender.n_sealed.max(came.len()) < MAX_BYTES
+/// Runs the script. Returns the bytes that arrive.
+fn arriving(mut script: &[u8], sender: &mut RecordSender, reader: &mut EncryptedEnd) -> Vec<u8> {
+    let mut arriving = Vec::new();
+    while sender.n_sealed.max(arriving.len()) < MAX_BYTES
         && let Some(bytes) = next(&mut script, sender, reader)
     {
-        came.extend_from_slice(&bytes);
+        arriving.extend_from_slice(&bytes);
     }
-    came
+    arriving
 }
 
+/// Executes the next act. Returns the bytes that arrive, or `None` at the end of the script.
 fn next(
     script: &mut &[u8],
     sender: &mut RecordSender,
@@ -167,10 +171,11 @@ fn next(
     Some(record)
 }
 
-/// Returns the plaintext that must be read: the records that arrive first, in order. A complete
-/// record after them is forged; an incomplete one is the end.
-fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, ReadEnd) {
-    let (mut read, mut rest) = (Vec::new(), came);
+/// Returns the plaintext that the reader must return, and how reading must end. The plaintext is
+/// that of the records that arrive unchanged and in order, from the first one. If a complete record
+/// follows them, it is forged. If an incomplete record follows them, the connection ended.
+fn expected(records: &[(Vec<u8>, Vec<u8>)], arriving: &[u8]) -> (Vec<u8>, ReadEnd) {
+    let (mut read, mut rest) = (Vec::new(), arriving);
     for (record, plain) in records {
         let Some(behind) = rest.strip_prefix(&record[..]) else { break };
         rest = behind;
@@ -182,28 +187,30 @@ fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, ReadEnd) {
     (read, if is_record { ReadEnd::Forged } else { ReadEnd::Ended })
 }
 
-/// Reads to the end.
+/// Appends plaintext to `read` until the end. Each read takes at most `n_read_bytes` bytes, in two
+/// buffers.
 fn read_on(
-    by: &mut EncryptedEnd,
+    end: &mut EncryptedEnd,
     from: &mut PiecewiseReader<'_>,
-    room: usize,
+    n_read_bytes: usize,
     read: &mut Vec<u8>,
 ) -> ReadEnd {
-    let (mut one, mut two) = (vec![0; room / 3], vec![0; room - room / 3]);
+    let n_first = n_read_bytes / 3;
+    let (mut one, mut two) = (vec![0; n_first], vec![0; n_read_bytes - n_first]);
     loop {
-        let n_read = by.read(from, &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);
-        let [inbox, plain] = by.n_held();
+        let n_read = end.read(from, &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);
+        let [inbox, plain] = end.n_held();
         assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES, "{inbox} bytes for incoming records");
-        // A buffer that grows may double.
+        // A growing buffer may be up to twice as long as its contents.
         assert!(
-            plain <= 2 * from.n_came,
+            plain <= 2 * from.n_arrived,
             "{plain} bytes of plaintext for {} received bytes",
-            from.n_came
+            from.n_arrived
         );
         match n_read {
             Ok(0) => return ReadEnd::Ended,
             Ok(n_bytes) => {
-                assert!(n_bytes <= room);
+                assert!(n_bytes <= n_read_bytes);
                 let n_one = n_bytes.min(one.len());
                 read.extend_from_slice(&one[..n_one]);
                 read.extend_from_slice(&two[..n_bytes - n_one]);
@@ -211,7 +218,7 @@ fn read_on(
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {}
                 ErrorKind::InvalidData => return ReadEnd::Forged,
-                kind => panic!("no socket said {kind}"),
+                kind => panic!("no connection here returns {kind}"),
             },
         }
     }
@@ -221,7 +228,7 @@ fn read_on(
 struct PiecewiseReader<'a> {
     rest: &'a [u8],
     piece: usize,
-    n_came: usize,
+    n_arrived: usize,
     is_pause: bool,
 }
 
@@ -234,7 +241,7 @@ impl Read for PiecewiseReader<'_> {
         let (here, rest) = self.rest.split_at(self.piece.min(into.len()).min(self.rest.len()));
         into[..here.len()].copy_from_slice(here);
         self.rest = rest;
-        self.n_came += here.len();
+        self.n_arrived += here.len();
         Ok(here.len())
     }
 }

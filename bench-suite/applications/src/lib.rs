@@ -1,10 +1,10 @@
-//! Programs that the `foldwire` command runs on several ranks. Each is a subcommand that runs with
-//! uncompressed and with compressed messages, and checks its own result.
+//! Programs that the `foldwire` command runs on several ranks. Each is a subcommand. It runs with
+//! uncompressed and then with compressed messages, and checks its own result.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`cg`] | conjugate gradients |
-//! | [`climate`] | a flow on a sphere, with each of CAM's methods to compress messages |
+//! | [`climate`] | a flow on a sphere, with each method to compress messages that the climate model CAM has |
 //! | [`halo`] | a wave simulation |
 //! | [`train`] | a neural network that averages gradients |
 //! | [`transpose`] | x + its transpose, over an all-to-all |

@@ -63,7 +63,7 @@ pub struct CodecArgs {
     pub packing: Vec<PackingArg>,
 
     /// Values that these codecs predict from, instead of the best choice for each chunk
-    #[arg(long, default_value = "auto", value_parser = predictions())]
+    #[arg(long, default_value = "auto", value_parser = prediction_parser())]
     pub predictor: Prediction,
 
     /// Shape for codecs that predict values from other rows (dense, fz-nd): the file's, one found
@@ -103,22 +103,22 @@ pub struct CodecArgs {
 }
 
 impl CodecArgs {
-    /// Returns whether this codec was requested by its name or packing, not as one of all.
+    /// Returns whether the user named this codec, or its packing. `--codec all` names no codec.
     pub fn is_named(&self, coding: CodecArg) -> bool {
         let by_packing = || self.packing.iter().any(|packing| packing.codec() == coding.codec);
-        self.codec.iter().any(|asked| asked[..] == [coding]) || by_packing()
+        self.codec.iter().any(|requested| requested[..] == [coding]) || by_packing()
     }
 
     /// The requested codecs, each once.
     pub fn codings(&self) -> Vec<CodecArg> {
         let packings = self.packing.iter().map(|packing| packing.codec().into());
-        let mut asked: Vec<CodecArg> =
+        let mut requested: Vec<CodecArg> =
             self.codec.iter().flatten().copied().chain(packings).collect();
-        if asked.is_empty() {
-            asked.push(CodecId::FzLight.into());
+        if requested.is_empty() {
+            requested.push(CodecId::FzLight.into());
         }
         let mut codings = Vec::new();
-        for coding in asked {
+        for coding in requested {
             if !codings.contains(&coding) {
                 codings.push(coding);
             }
@@ -145,8 +145,8 @@ impl PackingArg {
     }
 }
 
-/// Parses a predictor by its name.
-fn predictions() -> impl TypedValueParser<Value = Prediction> {
+/// Parses the name of a predictor.
+fn prediction_parser() -> impl TypedValueParser<Value = Prediction> {
     let of_name = |name: String| Prediction::ALL.into_iter().find(|each| each.name() == name);
     PossibleValuesParser::new(Prediction::ALL.map(Prediction::name))
         .try_map(move |name| of_name(name).ok_or("there is no such predictor"))

@@ -11,11 +11,11 @@ use std::str::FromStr;
 pub enum ShapeArg {
     /// The file's dimensions.
     OfFile,
-    /// A search of the values.
+    /// A search for rows and planes in the values.
     Found,
     /// No shape: the array is one row.
     Line,
-    /// The command line.
+    /// Dimensions from the command line.
     Given(Dims),
 }
 
@@ -36,7 +36,8 @@ impl FromStr for ShapeArg {
 }
 
 impl ShapeArg {
-    /// Sets the shape of codec parameters for these values. `of_file` holds the file's dimensions.
+    /// Returns `params` with the shape that this source gives for `values`. `of_file` holds the
+    /// file's dimensions.
     pub fn tell<T: Float>(&self, params: CodecParams, of_file: &Dims, values: &[T]) -> CodecParams {
         match self {
             Self::OfFile => params.with_shape(of_file.sizes()),

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use foldwire_fields::usage::UsageError;
 
-/// Codec speeds of publications, as files.
+/// Codec speeds that papers report. Each entry is the name that the user writes, and a TOML file
+/// with the speeds.
 pub const PUBLISHED: [(&str, &str); 7] = [
     ("zccl-1-thread-slow", include_str!("published/zccl-1-thread-slow.toml")),
     ("zccl-1-thread-fast", include_str!("published/zccl-1-thread-fast.toml")),
@@ -21,9 +22,9 @@ pub const PUBLISHED: [(&str, &str); 7] = [
 pub enum SpeedsArg {
     /// Measured on this machine.
     Measure,
-    /// A publication, with its name.
+    /// Reported in a paper. The text is an entry's name in [`PUBLISHED`].
     Published(&'static str),
-    /// A file.
+    /// Read from the user's file.
     File(PathBuf),
 }
 

@@ -23,7 +23,7 @@ fn field(folder: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The command fails if ranks end with different bits.
+/// Success of the command also means that all ranks ended with the same bits.
 #[test]
 fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,12 +32,13 @@ fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
         "--field {field} --ranks 3 --steps 60 --batch 32 --width 24 --link none \
          --bound rel:1e-2,rel:1e-3 --repeat 2 --json"
     );
-    let draws = cfg!(feature = "plots");
-    let args = if draws { format!("{args} --plot {}", plot.display()) } else { args };
+    let has_plots = cfg!(feature = "plots");
+    let args = if has_plots { format!("{args} --plot {}", plot.display()) } else { args };
     let output = run(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(object["about"].as_str().unwrap().contains("warm_24x32.f32, 24x32"), "{object}");
+    // Weights and biases of the layers 32 → 24 → 24 → 1.
     assert_eq!(object["n_values"], 33 * 24 + 25 * 24 + 25);
     let rows = object["rows"].as_array().unwrap();
     let exchanges: Vec<&str> = rows.iter().map(|row| row["exchange"].as_str().unwrap()).collect();
@@ -52,14 +53,14 @@ fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     assert!(number(1, "wire_bytes") < number(2, "wire_bytes"), "{rows:?}");
     assert!(number(2, "wire_bytes") < number(0, "wire_bytes"), "{rows:?}");
     assert!((number(2, "loss_of_raw") - 1.0).abs() < 0.15, "{rows:?}");
-    if draws {
+    if has_plots {
         let svg = fs::read_to_string(plot).unwrap();
         assert!(svg.contains("rel:0.001") && svg.contains("loss"), "{svg}");
     }
 }
 
-/// A bound as wide as the range erases most gradients. Unbiased rounding and feedback must help
-/// visibly.
+/// With a bound as wide as the value range, nearest rounding turns most gradients into zeros.
+/// Unbiased rounding and feedback must both halve the loss.
 #[test]
 fn rounding_without_bias_and_feedback_learn_where_nearest_rounding_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,6 +83,7 @@ fn rounding_without_bias_and_feedback_learn_where_nearest_rounding_does_not() {
         assert_eq!(of("feedback"), [false, false, true, false, true]);
         assert!(of("dtype").iter().all(|found| found == dtype));
         let losses: Vec<f64> = of("loss_end").iter().map(|loss| loss.as_f64().unwrap()).collect();
+        // Row 1 rounds to nearest without feedback.
         for at in 2..5 {
             assert!(losses[at] < 0.5 * losses[1], "{dtype}: {losses:?}");
         }
@@ -119,17 +121,18 @@ fn the_table_has_a_row_for_each_exchange() {
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("# first plane of warm_24x32.f32"), "{text}");
+    // The rows follow the line about the run and the table's header.
     let rows: Vec<&str> =
         lines[5..].iter().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(rows, ["raw", "rel:0.01", "rel:0.001"], "{text}");
 }
 
 #[test]
-fn what_cannot_be_trained_is_an_error_of_use() {
+fn arguments_that_prevent_training_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();
     let flat = folder.path().join("flat.f32");
     fs::write(&flat, [0; 400]).unwrap();
-    for (args, says) in [
+    for (args, expected) in [
         ("--ranks 8 --batch 7", "larger --batch"),
         ("--steps 0", "whole number"),
         ("--bound rel:0", "rel:0"),
@@ -140,8 +143,8 @@ fn what_cannot_be_trained_is_an_error_of_use() {
         (&format!("--field {}", flat.display()), "one dimension"),
     ] {
         let output = run(args);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains(says), "{args}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && message.contains(expected), "{args}: {message}");
         assert!(output.stdout.is_empty(), "{args}");
     }
 }

@@ -9,7 +9,7 @@ use bytemuck::Zeroable;
 pub struct NoMemory {
     /// Bytes requested.
     pub need: u128,
-    /// Bytes free. `None` if the system refused without giving a number.
+    /// Bytes free, if the caller measured them. `None` if the system refused the allocation.
     pub have: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_had_is_an_error_that_says_how_much_it_is() {
+    fn a_refused_allocation_is_an_error_that_states_its_size() {
         assert_eq!(zeroed::<f32>(3), Ok(vec![0.0; 3]));
         for n in [usize::MAX, isize::MAX as usize / 8] {
             let error = zeroed::<f64>(n).unwrap_err();

@@ -7,7 +7,7 @@
 //! search for the quoted key is enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0".
 //!
 //! Existing crates for this format depend on a parser generator, which needs an assembler at build
-//! time. These few lines need neither.
+//! time. This module replaces them, to avoid both.
 
 use std::io::{self, Read};
 
@@ -20,7 +20,7 @@ pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 /// Longest header that is accepted. NumPy's own headers are below 1 KiB.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
-/// Element type of a file.
+/// Element type of a file, raw or `.npy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
     /// 4-byte IEEE 754.
@@ -29,7 +29,7 @@ pub(crate) enum Dtype {
     F64,
     /// 2-byte IEEE 754.
     F16,
-    /// bfloat16.
+    /// bfloat16. Only raw files have it.
     Bf16,
 }
 
@@ -63,19 +63,20 @@ impl NpyHeader {
     /// A usage error without the file's name, if this is not a `.npy` file or not a C-ordered array
     /// of float16, float32 or float64.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
-        let no_npy = |_| {
+        let not_npy = |_| {
             UsageError::new(
                 "this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64",
             )
         };
-        let [major, minor] = version(file).map_err(no_npy)?;
+        let [major, minor] = version(file).map_err(not_npy)?;
         if !matches!((major, minor), (1..=3, 0)) {
             return Err(UsageError::new(format!(
-                "version {major}.{minor} of the .npy format is not known here (1.0, 2.0 and 3.0 are); save the \
-                 array with numpy.save, or its values with array.astype('<f4').tofile('NAME.f32')"
+                "version {major}.{minor} of the .npy format is not known here (1.0, 2.0 and 3.0 \
+                 are); save the array with numpy.save, or its values with \
+                 array.astype('<f4').tofile('NAME.f32')"
             )));
         }
-        parse(&header_text(file, major).map_err(no_npy)?)
+        parse(&header_text(file, major).map_err(not_npy)?)
     }
 }
 
@@ -153,7 +154,7 @@ fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A file with the bytes that NumPy writes for such an array.
+    /// Builds the bytes of a file: magic, version, the header `dict`, and `values`.
     pub(crate) fn file(version: u8, dict: &str, values: &[u8]) -> Vec<u8> {
         let mut bytes = b"\x93NUMPY".to_vec();
         bytes.extend([version, 0]);
@@ -170,7 +171,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn headers_of_both_versions_are_read() {
+    fn headers_of_all_versions_are_read() {
         let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40, 5), }   ";
         for version in [1, 2, 3] {
             let bytes = file(version, dict, &[7; 9]);
@@ -185,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn versions_that_nobody_has_described_are_refused() {
+    fn versions_without_a_specification_are_refused() {
         let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
         for (major, minor) in [(0, 0), (1, 1), (4, 0), (9, 0), (255, 0)] {
             let mut bytes = file(major, dict, &[0; 8]);

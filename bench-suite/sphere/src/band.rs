@@ -12,7 +12,7 @@ use super::{GRAVITY, HaloKind, RADIUS, Sphere, SphereExchange};
 /// Coefficient of the Robert–Asselin filter, which damps the oscillation of the leapfrog scheme.
 const ASSELIN: f64 = 0.05;
 
-/// The rows of one rank, called a band.
+/// A band: the rows of one rank.
 pub struct Band<'s> {
     sphere: &'s Sphere,
     own: Range<usize>,
@@ -27,6 +27,7 @@ pub struct Band<'s> {
     /// Filter factors for waves near the poles, for each own row: at its centre, and at its
     /// southern face. `None` where nothing is filtered.
     filters: Vec<[Option<Vec<f64>>; 2]>,
+    /// Divergence of the winds in one level of a row, at the three steps.
     divergences: [Vec<f64>; 3],
 }
 
@@ -85,8 +86,8 @@ impl<'s> Band<'s> {
         self.add_new_gradient(dt);
         exchange_rows(net, HaloKind::Winds, &mut self.new.winds, self.now.n_winds())?;
         if !is_first {
-            damp_flutter(&self.old.winds, &mut self.now.winds, &self.new.winds);
-            damp_flutter(&self.old.heights, &mut self.now.heights, &self.new.heights);
+            robert_asselin(&self.old.winds, &mut self.now.winds, &self.new.winds);
+            robert_asselin(&self.old.heights, &mut self.now.heights, &self.new.heights);
         }
         std::mem::swap(&mut self.old, &mut self.now);
         std::mem::swap(&mut self.now, &mut self.new);
@@ -157,7 +158,8 @@ impl<'s> Band<'s> {
         net.halo(HaloKind::Flow, [own, &[]], [&mut [], &mut north[n_winds / 2..]])
     }
 
-    /// Subtracts the divergence of the winds from the new heights.
+    /// Subtracts the divergence of the winds, with the weights of the semi-implicit scheme, from
+    /// the new heights.
     fn update_heights(&mut self, dt: f64) {
         let Self { sphere, old, now, new, divergences, .. } = self;
         let start = self.own.start;
@@ -207,7 +209,7 @@ fn exchange_rows<E: SphereExchange>(
 }
 
 /// Applies the Robert–Asselin filter to the middle of three steps.
-fn damp_flutter(old: &[f64], now: &mut [f64], new: &[f64]) {
+fn robert_asselin(old: &[f64], now: &mut [f64], new: &[f64]) {
     for ((now, old), new) in now.iter_mut().zip(old).zip(new) {
         *now += ASSELIN * (new - 2.0 * *now + old);
     }

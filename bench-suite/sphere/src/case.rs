@@ -1,4 +1,6 @@
-//! Initial states: three of Williamson's test cases.
+//! Initial states: three of Williamson's test cases. The crate's documentation names the paper.
+//!
+//! Rows are numbered from 0 here, the southernmost.
 
 use std::f64::consts::PI;
 
@@ -19,7 +21,8 @@ pub enum TestCase {
 const R: i32 = 4;
 
 impl TestCase {
-    /// Eastward and northward winds in m/s, and the height of the water surface in m.
+    /// Eastward and northward winds in m/s, and the height of the water surface in m. `strength`
+    /// multiplies the winds. Angles are in radians.
     fn state(self, strength: f64, latitude: f64, longitude: f64) -> [f64; 3] {
         let (sin, cos) = latitude.sin_cos();
         let zonal = |wind: f64, height: f64| {
@@ -32,7 +35,7 @@ impl TestCase {
             }
             Self::Mountain => zonal(strength * 20.0, 5960.0),
             Self::Wave => {
-                // ω and K of the paper.
+                // The paper's ω and K, which are equal. `a`, `b` and `c` below are its A, B and C.
                 let k = strength * 7.848e-6;
                 let (r, wave) = (f64::from(R), f64::from(R) * longitude);
                 let radial = cos.powi(R - 1);
@@ -54,6 +57,7 @@ impl TestCase {
 
     /// Height of the ground in m.
     fn ground(self, latitude: f64, longitude: f64) -> f64 {
+        // Radius of the mountain, in radians.
         let reach = PI / 9.0;
         let squares = (longitude - 1.5 * PI).powi(2) + (latitude - PI / 6.0).powi(2);
         match self {
@@ -64,7 +68,8 @@ impl TestCase {
 }
 
 impl Sphere {
-    /// Factor of a level's winds, at most 1.
+    /// Factor of a level's winds, relative to the test case: 1 at level 0, and smaller at the
+    /// others.
     fn strength(&self, level: usize) -> f64 {
         1.0 - 0.3 * level as f64 / self.n_levels as f64
     }
@@ -74,7 +79,8 @@ impl Sphere {
         (0..self.n_levels).flat_map(move |level| (0..n_columns).map(move |column| (level, column)))
     }
 
-    /// Heights of a row's levels, at the centres of cells.
+    /// Heights of a row's levels, at the centres of cells. `perturbation` is the relative change of
+    /// each height, up or down.
     pub(super) fn initial_heights(
         &self,
         row: usize,

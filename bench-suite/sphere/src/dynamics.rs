@@ -4,6 +4,9 @@
 //! In the cell of row r and column i, the centre holds height, kinetic energy and divergence. The
 //! western face holds the eastward wind, and the southern face the northward wind. The
 //! south-western corner holds the vorticity.
+//!
+//! Row 0 of a band is its southern halo. Row r of the band is entry `own.start + r` in the sphere's
+//! tables.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -109,15 +112,17 @@ impl LevelField {
 #[derive(Debug)]
 pub(super) struct Dynamics<'s> {
     sphere: &'s Sphere,
-    /// The rows of the band. The sphere's tables use indices that begin with the southern halo.
+    /// Rows of the band.
     own: Range<usize>,
     /// Height of the ground, halos included.
     ground: LevelField,
-    /// Quantities of the current step: eastward flux of water; northward flux times the length of
-    /// the face; absolute vorticity / height; kinetic plus potential energy.
+    /// Eastward flux of water at the current step.
     to_east: LevelField,
+    /// Northward flux of water at the current step, times the cosine of latitude.
     to_north: LevelField,
-    potential: LevelField,
+    /// Potential vorticity at the current step: absolute vorticity / height.
+    potential_vorticity: LevelField,
+    /// Kinetic plus potential energy at the current step.
     energy: LevelField,
     /// Quantities of the previous step, for viscosity.
     divergence: LevelField,
@@ -141,7 +146,7 @@ impl<'s> Dynamics<'s> {
             ground,
             to_east: plane(),
             to_north: plane(),
-            potential: plane(),
+            potential_vorticity: plane(),
             energy: plane(),
             divergence: plane(),
             vorticity: plane(),
@@ -171,12 +176,12 @@ impl<'s> Dynamics<'s> {
             for (i, flux) in self.to_north.row_mut(row).iter_mut().enumerate() {
                 *flux = 0.5 * (height[i] + south[i]) * north[i] * cos;
             }
-            vorticity(self.sphere, self.own.start, row, level, now, &mut self.potential);
+            vorticity(self.sphere, self.own.start, row, level, now, &mut self.potential_vorticity);
             vorticity(self.sphere, self.own.start, row, level, old, &mut self.vorticity);
-            for (i, potential) in self.potential.row_mut(row).iter_mut().enumerate() {
+            for (i, vorticity) in self.potential_vorticity.row_mut(row).iter_mut().enumerate() {
                 let w = west(i, n);
                 let around = height[i] + height[w] + south[i] + south[w];
-                *potential = 4.0 * (*potential + coriolis) / around;
+                *vorticity = 4.0 * (*vorticity + coriolis) / around;
             }
         }
         for row in 0..=n_own {
@@ -186,6 +191,7 @@ impl<'s> Dynamics<'s> {
         (1..=n_own).for_each(|row| self.row_of_tendencies(row, level, old));
     }
 
+    /// Computes the energy of a row.
     fn row_of_energy(&mut self, row: usize, level: usize, now: &Fields) {
         let n = self.sphere.n_columns;
         let at = self.own.start + row;
@@ -201,18 +207,29 @@ impl<'s> Dynamics<'s> {
         }
     }
 
+    /// Computes the tendencies of a row.
     fn row_of_tendencies(&mut self, row: usize, level: usize, old: &Fields) {
-        let Self { sphere, to_east, to_north, potential, energy, divergence, vorticity, .. } = self;
+        let Self {
+            sphere,
+            to_east,
+            to_north,
+            potential_vorticity,
+            energy,
+            divergence,
+            vorticity,
+            ..
+        } = self;
         let n = sphere.n_columns;
         let at = self.own.start + row;
         let (cos, cos_face) = (sphere.cos_centre[at], sphere.cos_face[at]);
         let [d_lat, d_lon] = sphere.spacing;
+        // Length of a cell from west to east, and from south to north.
         let (length, height) = (RADIUS * cos * d_lon, RADIUS * d_lat);
         let viscosity = sphere.viscosity;
         // Compensates the vorticity of solid rotation, which viscosity must not damp.
         let rotation = 2.0 / (RADIUS * RADIUS);
 
-        let (q, q_north) = (potential.row(row), potential.row(row + 1));
+        let (q, q_north) = (potential_vorticity.row(row), potential_vorticity.row(row + 1));
         let (v, v_north) = (to_north.row(row), to_north.row(row + 1));
         let (u, u_south) = (to_east.row(row), to_east.row(row - 1));
         let (e, e_south) = (energy.row(row), energy.row(row - 1));
@@ -247,7 +264,7 @@ impl<'s> Dynamics<'s> {
     }
 }
 
-/// Vorticity at the southern corners of a row. Row 0 is the band's southern halo.
+/// Computes the vorticity at the south-western corners of a row of the band that begins at `start`.
 fn vorticity(
     sphere: &Sphere,
     start: usize,
@@ -268,8 +285,8 @@ fn vorticity(
         let is_south = face == 1;
         let (around, sign) = if is_south { (north, -1.0) } else { (south, 1.0) };
         let mean = around.iter().sum::<f64>() / n as f64;
-        let height = 1.0 - (PI / 2.0 - d_lat / 2.0).sin();
-        out.fill(sign * mean * (d_lat / 2.0).sin() / (RADIUS * height));
+        let cap_height = 1.0 - (PI / 2.0 - d_lat / 2.0).sin();
+        out.fill(sign * mean * (d_lat / 2.0).sin() / (RADIUS * cap_height));
         return;
     }
     let v = fields.north(row, level);
@@ -280,7 +297,7 @@ fn vorticity(
     }
 }
 
-/// Divergence of the winds of a row.
+/// Computes the divergence of the winds of a row of the band that begins at `start`.
 pub(super) fn divergence(
     sphere: &Sphere,
     start: usize,

@@ -1,7 +1,12 @@
-//! Implicit solution for gravity waves: (1 − ε∇²) h = known terms, with ε = Δt²·g·depth.
+//! Solution of the implicit equation of gravity waves: (1 − ε∇²) h = known terms, with ε =
+//! Δt²·g·depth.
 //!
-//! Each wavenumber along longitude has its own tridiagonal system along latitude. Two
-//! transpositions give each rank some wavenumbers of all rows, and then return its rows.
+//! A Fourier transform along longitude turns each row into coefficients. Each coefficient has its
+//! own tridiagonal system along latitude, which its wavenumber determines. A first transposition
+//! gives each rank some coefficients of all rows. The rank solves their systems. A second
+//! transposition returns them to the ranks that own the rows.
+//!
+//! A *line* is one level of one row.
 
 use std::ops::Range;
 
@@ -13,8 +18,9 @@ use super::{RADIUS, Sphere, SphereExchange, TransposeDirection};
 /// One rank's rows and coefficients.
 pub(super) struct Implicit<'s> {
     sphere: &'s Sphere,
-    /// Range of rows, and range of coefficients, of each rank.
+    /// Rows of each rank.
     rows: Vec<Range<usize>>,
+    /// Coefficients of each rank.
     waves: Vec<Range<usize>>,
     rank: usize,
     /// Coefficients of this rank's rows, ordered by coefficient, level and row.
@@ -58,13 +64,18 @@ impl<'s> Implicit<'s> {
             fourier.waves(values, |at, wave| of_rows[place(at, line)] = wave);
         }
         let n_waves = self.waves[self.rank].len();
-        let theirs: Vec<usize> =
-            self.waves.iter().map(|own| own.len() * n_levels * n_own).collect();
-        let ours: Vec<usize> = self.rows.iter().map(|own| n_waves * n_levels * own.len()).collect();
-        net.transpose(TransposeDirection::ToWaves, (of_rows, &theirs), (of_waves, &ours))?;
+        // Values to exchange with each rank: its coefficients of this rank's rows, and this rank's
+        // coefficients of its rows.
+        let of_rows_lens: Vec<usize> =
+            self.waves.iter().map(|waves| waves.len() * n_levels * n_own).collect();
+        let of_waves_lens: Vec<usize> =
+            self.rows.iter().map(|rows| n_waves * n_levels * rows.len()).collect();
+        let direction = TransposeDirection::ToWaves;
+        net.transpose(direction, (of_rows, &of_rows_lens), (of_waves, &of_waves_lens))?;
         self.solve_waves(epsilon);
         let Self { of_rows, of_waves, .. } = self;
-        net.transpose(TransposeDirection::ToRows, (of_waves, &ours), (of_rows, &theirs))?;
+        let direction = TransposeDirection::ToRows;
+        net.transpose(direction, (of_waves, &of_waves_lens), (of_rows, &of_rows_lens))?;
         for (line, values) in heights.chunks_exact_mut(sphere.n_columns).enumerate() {
             fourier.row(|at| of_rows[place(at, line)], values);
         }
@@ -80,7 +91,7 @@ impl<'s> Implicit<'s> {
             let system = System::new(self.sphere, Fourier::wavenumber(coefficient), epsilon);
             for level in 0..n_levels {
                 let line = nth * n_levels + level;
-                // Ranks' blocks follow each other. A block holds as many rows as its rank has.
+                // `of_waves` has a block for each rank, in order of ranks, with that rank's rows.
                 let n_waves = self.waves[self.rank].len();
                 let place = |rows: &Range<usize>| {
                     let start = n_waves * n_levels * rows.start + line * rows.len();
@@ -98,13 +109,14 @@ impl<'s> Implicit<'s> {
     }
 }
 
-/// The tridiagonal system of one wavenumber, with the steps of Thomas's algorithm that do not
-/// depend on the right side.
+/// The tridiagonal system of one wavenumber, after the steps of Thomas's algorithm that do not
+/// depend on the right-hand side.
 struct System {
     /// Coefficient of each row's southern neighbour.
     south: Vec<f64>,
-    /// Reduced coefficient of the northern neighbour, and inverse of the pivot.
+    /// Coefficient of each row's northern neighbour, after the elimination.
     north: Vec<f64>,
+    /// 1 / pivot of each row.
     inverse: Vec<f64>,
 }
 
@@ -121,15 +133,16 @@ impl System {
             // Faces at the poles have length 0, so they add nothing.
             let (below, above) = (of_face(row), of_face(row + 1));
             let diagonal = 1.0 + below + above + epsilon * wave / (RADIUS * cos).powi(2);
-            let pivot = 1.0 / (diagonal + below * north_before);
-            north_before = -above * pivot;
+            let inverse_pivot = 1.0 / (diagonal + below * north_before);
+            north_before = -above * inverse_pivot;
             south.push(-below);
             north.push(north_before);
-            inverse.push(pivot);
+            inverse.push(inverse_pivot);
         }
         Self { south, north, inverse }
     }
 
+    /// Replaces the right-hand side, one value per row, by the solution.
     fn solve(&self, column: &mut [f64]) {
         let mut before = 0.0;
         for ((x, south), inverse) in column.iter_mut().zip(&self.south).zip(&self.inverse) {

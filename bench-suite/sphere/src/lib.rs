@@ -19,9 +19,10 @@
 //! *Method.* Winds and heights are staggered (Arakawa's grid C). Momentum is in vector-invariant
 //! form with Sadourny's fluxes of vorticity. Heights are in flux form, so mass is conserved up to
 //! rounding. The time scheme is leapfrog, semi-implicit for gravity waves, with the Robert–Asselin
-//! filter. Poleward of 60°, a filter removes waves that are shorter than those of 60°. A weak
-//! viscosity (a day for the shortest waves) does not affect solid rotation. Levels are independent
-//! layers with different winds. They make messages as large as in a model with coupled levels.
+//! filter. Columns converge towards the poles. Poleward of 60°, a filter therefore removes waves
+//! that are shorter than the shortest wave at 60°. A weak viscosity damps the shortest waves within
+//! a day, and does not affect solid rotation. Levels are independent layers with different winds.
+//! They make messages as large as in a model with coupled levels.
 //!
 //! Every number is computed in the same order for any number of ranks. With lossless messages, all
 //! runs therefore have the bits of a run on one rank.
@@ -54,14 +55,16 @@ const STEP_OF_64: f64 = 1200.0;
 /// Time in seconds in which viscosity damps the shortest waves.
 const DAMPING: f64 = 86_400.0;
 
-/// Kinds of halo exchanges in a step, in this order. Messages of one kind repeat in every step.
+/// Kinds of halo exchanges. A step makes one of each kind, in this order. A message can therefore
+/// be compressed relative to the message of the same kind in the previous step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HaloKind {
-    /// Northward wind without the new gravity term. Sent to the south only.
+    /// New northward winds, before the gradient of the new heights is added. Sent to the south
+    /// only.
     Flow,
-    /// Heights.
+    /// New heights.
     Heights,
-    /// Both winds.
+    /// New eastward and northward winds.
     Winds,
 }
 
@@ -79,8 +82,9 @@ pub trait SphereExchange {
     /// Error of a failed exchange.
     type Error;
 
-    /// Sends `own` to the southern and the northern neighbour, and receives `theirs` from them. A
-    /// rank at a pole lacks one neighbour. Empty arrays are not sent.
+    /// Sends the two arrays of `own` to the southern and the northern neighbour, and receives the
+    /// arrays of `theirs` from them. A rank at a pole lacks one neighbour. Empty arrays are not
+    /// sent.
     ///
     /// # Errors
     /// The errors of the network.
@@ -91,8 +95,8 @@ pub trait SphereExchange {
         theirs: [&mut [f64]; 2],
     ) -> Result<(), Self::Error>;
 
-    /// Sends each rank its block of `send`, and receives one block from each. Both sides know the
-    /// lengths.
+    /// Sends each rank its block of `send`, and receives one block from each. `send` and `recv` are
+    /// the values and the length of each rank's block.
     ///
     /// # Errors
     /// The errors of the network.
@@ -143,7 +147,7 @@ pub struct Sphere {
     coriolis: Vec<f64>,
     /// In m²/s.
     viscosity: f64,
-    /// Largest initial height in m, which bounds the speed of gravity waves.
+    /// Largest initial height in m. It determines the speed of the fastest gravity waves.
     depth: f64,
 }
 
@@ -152,12 +156,12 @@ impl Sphere {
     /// columns, an odd number of columns, or no level.
     #[must_use]
     pub fn new([n_rows, n_columns]: [usize; 2], n_levels: usize, case: TestCase) -> Option<Self> {
-        let is_one = n_rows >= 4 && n_columns >= 8 && n_columns.is_multiple_of(2) && n_levels > 0;
-        if !is_one {
+        let is_valid = n_rows >= 4 && n_columns >= 8 && n_columns.is_multiple_of(2) && n_levels > 0;
+        if !is_valid {
             return None;
         }
         let spacing = [PI / n_rows as f64, 2.0 * PI / n_columns as f64];
-        // Row 1 is the southernmost.
+        // In these tables, row 1 is the southernmost.
         let face = |row: usize| -PI / 2.0 + (row as f64 - 1.0) * spacing[0];
         let centre = |row: usize| face(row) + spacing[0] / 2.0;
         let rows = 0..n_rows + 2;
@@ -168,7 +172,8 @@ impl Sphere {
             n_levels,
             case,
             spacing,
-            // Beyond a pole the absolute value is used: it is a divisor, and has no weight.
+            // Rows beyond a pole do not exist. Their cosine must only not be zero, since it is a
+            // divisor.
             cos_centre: rows.clone().map(|row| centre(row).cos().abs()).collect(),
             cos_face: rows
                 .clone()
@@ -216,6 +221,7 @@ impl Sphere {
         (self.integral(squares) / self.integral(heights.iter().map(|_| 1.0))).sqrt()
     }
 
+    /// Integral over the sphere and all levels.
     fn integral(&self, values: impl Iterator<Item = f64>) -> f64 {
         let n_each = self.n_columns * self.n_levels;
         let area = |row: usize| {
@@ -224,7 +230,7 @@ impl Sphere {
         values.enumerate().map(|(at, value)| value * area(at / n_each)).sum()
     }
 
-    /// Latitudes of a row's southern face and of its centre.
+    /// Latitudes of a row's southern face and of its centre. Row 0 is the southernmost.
     fn latitudes(&self, row: usize) -> [f64; 2] {
         let face = -PI / 2.0 + row as f64 * self.spacing[0];
         [face, face + self.spacing[0] / 2.0]

@@ -1,10 +1,11 @@
-//! `foldwire stack`: one image volume per rank, summed with every preset over the same links.
+//! `foldwire stack`: sums one image volume per rank, with every preset over the same links.
 //!
-//! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
-//! volume, and an all-reduce sums them. The input is simulated by [`foldwire_wave`] or read from
-//! files. `benchmark` runs and times the presets for each bound. This module checks, draws and
-//! prints the results. `summary` writes a sentence about them, and `papers` holds the figures that
-//! the authors of these systems report.
+//! A preset is a plan that imitates a published system, or Foldwire's own plan. Image stacking is
+//! the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image volume, and an
+//! all-reduce sums them. The input is simulated by [`foldwire_wave`] or read from files.
+//! `benchmark` runs and times the presets for each bound. This module checks, draws and prints the
+//! results. `summary` writes a sentence about them, and `papers` holds the figures that the authors
+//! of these systems report.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -62,7 +63,8 @@ struct StackRow {
     decode_s: f64,
     wait_s: f64,
     verbatim_blocks: u64,
-    /// Largest error that the library allows in the result, rounding included.
+    /// Largest error that a value of the result may have by the library's guarantee, plus the
+    /// rounding error of the sum.
     bound_worst: f64,
     /// True if all ranks hold the same bits.
     same_bits: bool,
@@ -114,7 +116,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     } else if args.papers {
         streams::write(&format!("\n{}", papers::render()))?;
     }
-    // The results are printed before an error of the pictures is returned.
+    // An error of the pictures is returned only now, so that it does not suppress the results.
     drawn?;
     for row in &rows {
         anyhow::ensure!(
@@ -236,10 +238,11 @@ fn draw<T: Float + Into<f64>>(
     let bounds = rows.iter().map(|row| row.bound_worst).filter(|bound| bound.is_finite());
     let largest = bounds.fold(0.0, f64::max);
     for (row, result) in rows.iter().zip(results) {
-        // Two kinds of results use the largest bound of the others: exact results, whose own bound
-        // is only rounding, so that pictures would show noise; and codecs that keep no bound.
-        let has_own = row.bound_abs > 0.0 && row.bound_worst.is_finite();
-        let unit = if has_own { row.bound_worst } else { largest };
+        // Pictures show errors in units of the bound. Two kinds of results use the largest bound of
+        // the others. Exact results have only a bound on rounding, and would show noise. Other
+        // codecs guarantee no bound.
+        let has_own_bound = row.bound_abs > 0.0 && row.bound_worst.is_finite();
+        let unit = if has_own_bound { row.bound_worst } else { largest };
         gallery.add(row.preset, row.title, result, unit)?;
     }
     streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
@@ -256,6 +259,7 @@ fn rounding<T: Float + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
     foldwire::bound::rounding::<T>(volumes.len(), largest)
 }
 
+/// Evaluates the outcome of one preset.
 fn row<T: Float + Into<f64>>(
     (preset, bound): (Preset, Bound),
     args: &StackArgs,
@@ -275,8 +279,10 @@ fn row<T: Float + Into<f64>>(
     let wire_bytes: u64 = outcome.reports.iter().map(|r| r.wire_bytes).sum();
     let report = &outcome.reports[0];
     let bound_worst = report.worst_case.unwrap_or(f64::INFINITY) + rounding(volumes);
-    let farther = if bound_worst.is_finite() { bound_worst } else { 0.0 };
-    let most = quality::largest::<T>() - farther;
+    // A sum may overflow if its operands' magnitudes, plus the permitted error, exceed the largest
+    // finite value.
+    let error = if bound_worst.is_finite() { bound_worst } else { 0.0 };
+    let most = quality::largest::<T>() - error;
     let may_overflow = |at: usize| {
         let magnitudes = volumes.iter().map(|volume| Into::<f64>::into(volume[at]).abs());
         magnitudes.filter(|value| value.is_finite()).sum::<f64>() > most
@@ -310,7 +316,7 @@ fn row<T: Float + Into<f64>>(
 }
 
 /// Renders the rows of one bound as a table. With several bounds, a title names the bound.
-fn render(rows: &[StackRow], are_several: bool) -> String {
+fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
     let mut table = Table::new(&[
         ("preset", "", Align::Left),
         ("time", "ms", Align::Right),
@@ -349,7 +355,7 @@ fn render(rows: &[StackRow], are_several: bool) -> String {
             row.quality.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
         ]);
     }
-    let title = rows.first().filter(|_| are_several);
+    let title = rows.first().filter(|_| has_several_bounds);
     let title = title.map_or_else(String::new, |row| format!("bound {}\n", row.bound));
     title + &table.render()
 }

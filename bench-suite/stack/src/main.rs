@@ -1,5 +1,5 @@
-//! The main job as a separate program. It equals `foldwire stack`, and takes half as long to
-//! compile as the whole command.
+//! `foldwire stack` as a separate program, which takes half as long to compile as the whole
+//! command.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

@@ -6,23 +6,23 @@ use foldwire::Preset;
 
 use super::StackRow;
 
-/// Returns a sentence per bound about Foldwire's row, or about the row of automatic plans if
-/// Foldwire did not run.
+/// Returns a sentence for each bound. It is about the row of the preset Foldwire, or of the preset
+/// Auto if Foldwire did not run.
 ///
 /// It assumes that all rows are within their bounds, because the caller reports an error otherwise.
-pub(super) fn sentences(rows: &[StackRow], link: &str, are_several: bool) -> String {
+pub(super) fn sentences(rows: &[StackRow], link: &str, has_several_bounds: bool) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|a, b| a.bound == b.bound) {
         let of = |preset: Preset| rows.iter().find(|row| row.preset == preset.name());
         let Some(row) = of(Preset::Foldwire).or_else(|| of(Preset::Auto)) else { continue };
         text += if text.is_empty() { "\n" } else { "" };
         text += row.title;
-        if are_several {
+        if has_several_bounds {
             let _ = write!(text, " at {}", row.bound);
         }
         text += ": ";
         if let Some(speedup) = row.speedup_raw {
-            // Slower results need another digit, or else they could print as 0.0.
+            // A factor below 1 needs another digit: 0.04 would print as 0.0.
             let digits = if speedup < 0.95 { 2 } else { 1 };
             let _ = write!(text, "{speedup:.digits$} × as fast as raw {link}; ");
         }

@@ -1,4 +1,5 @@
-//! Tests of the main job as a separate program: README's first command.
+//! Tests of the program `stack`, which is `foldwire stack` alone and the first command in
+//! README.md.
 
 use std::process::{Command, Output};
 
@@ -7,6 +8,7 @@ fn stack(args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stack"))
         .current_dir(folder.path())
         .args(args.split_whitespace())
+        // A misspelt variable, about which the program must warn.
         .env("FOLDWIRE_TOKN", "none")
         .output()
         .expect("the program starts")
@@ -17,13 +19,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn it_sums_images_and_says_in_words_what_was_seen() {
+fn it_sums_images_and_summarizes_the_result_in_words() {
     let output = stack("--shape 24x20x28 --ranks 3 --cache images --repeat 1 --link none");
-    let (said, remarks) = (text(&output.stdout), text(&output.stderr));
+    let (results, remarks) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{remarks}");
     assert!(
-        said.contains("MPI-like raw") && said.contains("every value within its bound"),
-        "{said}"
+        results.contains("MPI-like raw") && results.contains("every value within its bound"),
+        "{results}"
     );
     assert!(
         remarks.contains("FOLDWIRE_TOKEN") && remarks.contains("out/overview.png"),
@@ -32,10 +34,11 @@ fn it_sums_images_and_says_in_words_what_was_seen() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_is_an_exit_code() {
+fn a_wrong_argument_is_named_and_sets_the_exit_code() {
     for (args, expected) in [
         ("--shape 64x64", "three numbers"),
         ("--bound 1e-3", "needs a prefix"),
+        // This program has no subcommands.
         ("stack", "unexpected argument"),
         ("--input a.f32 --cache images", "--cache has no use here"),
     ] {

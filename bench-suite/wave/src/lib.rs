@@ -1,11 +1,11 @@
-//! The default input of the main job: seismic images from a simulation that takes seconds.
+//! The default input of `foldwire stack`: seismic images from a simulation that takes seconds.
 //!
 //! Each rank fires one shot near the surface of the same layered ground (private module `model`).
 //! Waves travel through it (`solver`: 3-D acoustic wave equation, finite differences). The
 //! wavefield at the time when the direct wave reaches the bottom is the rank's image. Reverse time
-//! migration correlates and sums such snapshots, and the RTM fields of SDRBench and of the ZCCL
-//! papers are such snapshots. They hold a strong spherical front, with weak reflections and
-//! refractions behind it. Ahead of the front, values are almost but not quite zero.
+//! migration (RTM) correlates and sums such snapshots. The RTM fields of SDRBench and of the ZCCL
+//! papers are such snapshots too. A snapshot holds a strong spherical front, with weak reflections
+//! and refractions behind it. Ahead of the front, values are almost but not quite zero.
 //!
 //! Images are cached on disk, one file per shot (`cache`). The file name holds the parameters, so
 //! that surveys with other ranks or dimensions can share a folder.
@@ -33,10 +33,10 @@ const VERSION: u32 = 1;
 /// Distance between points in metres.
 const SPACING: f32 = 10.0;
 
-/// Default and largest peak frequency of a source.
+/// Default and largest peak frequency of a source, in Hz.
 ///
-/// It gives 11 points per wavelength in the slowest layer, and 4 at the highest frequency. Higher
-/// frequencies would only add numerical noise.
+/// In the slowest layer, this frequency has 11 points per wavelength, and the highest frequency in
+/// the source's spectrum has 4. Higher frequencies would only add numerical noise.
 pub const MAX_HZ: f32 = 18.0;
 
 /// Points of the absorbing sponge on each side.
@@ -71,7 +71,7 @@ pub struct Images {
 }
 
 impl Survey {
-    /// The survey of the main job: images of 176 × 128 × 176 points, 16 MB each.
+    /// The default survey: images of 176 × 128 × 176 points, 16 MB each.
     pub fn new(n_shots: usize) -> Self {
         Self { shape: [176, 128, 176], n_shots, hz: MAX_HZ, time: 1.0 }
     }
@@ -118,14 +118,14 @@ impl Survey {
             let progress = progress(n_simulated * self.n_steps(&medium));
             let missing = volumes.par_iter_mut().zip(&paths).enumerate();
             let missing = missing.filter(|(_, (volume, _))| volume.is_none());
-            let unkept: Vec<_> = missing
+            let write_errors: Vec<_> = missing
                 .filter_map(|(shot, (volume, path))| {
                     let image = volume.insert(self.simulate(&medium, shot, &progress));
                     path.as_deref().and_then(|path| cache::write(path, image).err())
                 })
                 .collect();
             progress.finish_and_clear();
-            notes.extend(unkept.first().map(|error| {
+            notes.extend(write_errors.first().map(|error| {
                 format!("images are not kept for the next run: {error}; name a folder with --cache")
             }));
         }
@@ -158,8 +158,8 @@ impl Survey {
 
     /// Position of a shot.
     ///
-    /// Shots are evenly spaced along x. Their y follows multiples of the golden ratio, so that two
-    /// shots of any survey never share a line.
+    /// Shots are evenly spaced along x. Their y is the fractional part of multiples of the golden
+    /// ratio, so that shots also differ in y.
     fn source(&self, shot: usize) -> [usize; 3] {
         let [ny, nz, nx] = self.shape;
         let x = (2 * shot + 1) * nx / (2 * self.n_shots);
@@ -179,7 +179,7 @@ impl Survey {
     }
 }
 
-/// A medium with a source, for a simulation in which shots repeat.
+/// A medium with one source that fires again and again.
 #[derive(Debug)]
 pub struct Ground {
     medium: solver::Medium,
@@ -188,7 +188,8 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// The planes of one rank of `size`. `None` if there are too few planes for this many ranks.
+    /// The planes of the grid that one rank of `size` computes. `None` if there are too few planes
+    /// for this many ranks.
     pub fn slab(&self, size: usize, rank: usize) -> Option<WaveSlab<'_>> {
         // Seconds between two shots.
         let period = 4.0 / self.hz;
@@ -273,7 +274,7 @@ mod tests {
 
     /// Lower frequencies give smoother images, and earlier images are emptier.
     #[test]
-    fn frequency_and_time_say_how_smooth_and_how_full_an_image_is() {
+    fn frequency_and_time_determine_how_smooth_and_how_full_an_image_is() {
         let folder = tempfile::tempdir().unwrap();
         let survey = Survey { shape: [48, 40, 48], ..Survey::new(1) };
         let image = |survey: Survey| survey.images(Some(folder.path())).volumes.remove(0);

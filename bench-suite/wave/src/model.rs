@@ -1,9 +1,9 @@
-//! The ground below the survey: five layers, whose boundaries include a flat, a dipping and a domed
-//! reflector.
+//! The ground below the survey: five layers, separated by an undulating, a dipping, a domed and a
+//! nearly flat boundary.
 //!
 //! Coordinates are fractions of the volume along y, z (depth) and x, so a volume of any size holds
-//! the whole model. Velocities are typical of sediments. The fastest layer limits the time step, so
-//! a small spread of velocities allows a long step.
+//! the whole model. Velocities are typical of sediments. They differ little, because the fastest
+//! layer limits the time step.
 
 /// Velocities of the layers in m/s, from the top.
 const VELOCITIES: [f32; 5] = [2000.0, 2250.0, 2500.0, 2800.0, 3100.0];

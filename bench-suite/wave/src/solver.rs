@@ -9,15 +9,18 @@
 //! ```
 //!
 //! L is the sum of three 9-point second derivatives. g is 1 inside and falls smoothly towards the
-//! faces in a sponge, which damps outgoing waves. Because `last` was already multiplied by g once,
-//! this is the sponge of Cerjan et al. (Geophysics 50, 1985) in a single pass over memory. The time
-//! step is a fixed fraction of the stability limit dt ≤ 2h / (v_max·√(3·Σ|c_k|)), computed from the
-//! stencil's coefficients.
+//! faces in a sponge, which damps outgoing waves. Cerjan et al. (Geophysics 50, 1985) multiply both
+//! `now` and `last` by g after each step. `now` is already multiplied when it is stored, so only
+//! `last` needs another factor. One pass over memory is enough.
 //!
-//! No wave is faster than the highest velocity. A step therefore visits only the ball around the
-//! source that a wave can have reached. This skips values ahead of the front, which are mere
-//! dispersion down to subnormal numbers. Each output value depends on the previous fields alone, in
-//! a fixed order of operations. Results therefore do not depend on the number of threads.
+//! The time step is a fixed fraction of the stability limit dt ≤ 2h / (v_max·√(3·Σ|c_k|)), computed
+//! from the stencil's coefficients.
+//!
+//! No wave is faster than the highest velocity. A step therefore computes only the points in the
+//! ball around the source that a wave can have reached. Values ahead of the front would be
+//! numerical dispersion, down to slow subnormal numbers. Each output value depends on the previous
+//! fields alone, in a fixed order of operations. Results therefore do not depend on the number of
+//! threads.
 //!
 //! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass. A
 //! pass makes several steps.
@@ -39,12 +42,12 @@ const STENCIL: [f32; HALO + 1] = [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 31
 /// Time step as a fraction of the stability limit.
 const CFL: f32 = 0.9;
 
-/// Points beyond the ball of the fastest wave that a step visits too, for the onset of the source
-/// and for dispersion.
+/// Width in points of a shell around the ball of the fastest wave, which a step computes too. It
+/// holds the wavelet's onset and dispersion.
 const MARGIN: f32 = 8.0;
 
-/// Distance from the source, in points, at which the direct wave has a peak of 1 on any grid: p =
-/// s·h/(4πr).
+/// Distance from the source, in points, at which the direct wave has a peak of 1 on any grid. At r
+/// points, a source of strength s gives p = s/(4πr), so s is 4π times this distance.
 const REFERENCE: f32 = 100.0;
 
 /// Values of a row that are computed at a time. The sums of one chunk stay in the first-level
@@ -113,8 +116,8 @@ impl Medium {
     }
 }
 
-/// Damping factors along one axis: exp(−(0.3·d/D)²) at depth d of D points into the sponge. With D
-/// = 20, as in Cerjan's paper, these are the paper's factors.
+/// Damping factors along one axis: exp(−(0.3·d/D)²) at depth d, where D is the width of sponge and
+/// halo together. With D = 20, as in Cerjan's paper, these are the paper's factors.
 fn damping(n: usize, sponge: usize) -> Vec<f32> {
     let border = sponge + HALO;
     let factor = |at: usize| {
@@ -131,8 +134,8 @@ fn ricker(t: f32, hz: f32) -> f32 {
     (1.0 - 2.0 * a) * (-a).exp()
 }
 
-/// Seconds from the start until the peak of the wavelet. Before the start, the wavelet is below
-/// 1e-4 of its peak.
+/// Seconds from the start until the peak of the wavelet. Before the start, the wavelet would be
+/// below 1e-4 of its peak.
 pub(super) fn onset(hz: f32) -> f32 {
     1.2 / hz
 }
@@ -144,7 +147,7 @@ pub(super) struct Shot<'a> {
     /// Position of the source in the whole grid.
     source: [usize; 3],
     hz: f32,
-    /// Points beyond the ball of the fastest wave that a step visits.
+    /// [`MARGIN`], which tests change.
     margin: f32,
     now: Vec<f32>,
     last: Vec<f32>,
@@ -165,8 +168,9 @@ impl<'a> Shot<'a> {
 
     /// Advances by `n_steps` time steps in one pass over memory.
     ///
-    /// Each step follows the previous one as closely as the stencil allows, and finds its planes in
-    /// a cache.
+    /// The first step moves through the grid plane by plane. Each further step follows [`HALO`]
+    /// planes behind the previous one, as closely as the stencil allows. It therefore finds its
+    /// planes in a cache.
     pub(super) fn advance(&mut self, n_steps: usize) {
         let Self { medium, source, hz, margin, n_steps: before, .. } = *self;
         let [ny, nz, nx] = medium.shape;
@@ -294,8 +298,8 @@ pub struct WaveSlab<'a> {
 }
 
 impl<'a> WaveSlab<'a> {
-    /// The planes of rank `index` of `size`. `None` if there are fewer planes than the stencil
-    /// reaches.
+    /// The planes of rank `index` of `size`. `None` if the rank would have fewer planes than the
+    /// stencil reaches.
     pub(crate) fn new(
         medium: &'a Medium,
         source: [usize; 3],
@@ -492,18 +496,18 @@ mod tests {
     fn long_runs_die_away() {
         let medium = Medium::new([24, 24, 24], 16, H, layers);
         let mut shot = Shot::new(&medium, [12, 2, 12], 20.0);
-        let mut heights = Vec::new();
+        let mut peaks = Vec::new();
         for _ in 0..10 {
             (0..100).for_each(|_| shot.advance(1));
-            heights.push(largest(&shot.now));
+            peaks.push(largest(&shot.now));
         }
-        assert!(heights[0] > 1.0 && heights[2] < 0.1 * heights[0], "{heights:?}");
-        assert!(heights[9] < 2e-2 * heights[0], "{heights:?}");
+        assert!(peaks[0] > 1.0 && peaks[2] < 0.1 * peaks[0], "{peaks:?}");
+        assert!(peaks[9] < 2e-2 * peaks[0], "{peaks:?}");
     }
 
-    /// The values outside the visited ball are negligible.
+    /// The values that a step skips are negligible.
     #[test]
-    fn nothing_to_speak_of_is_ahead_of_the_ball() {
+    fn values_outside_the_ball_are_negligible() {
         let medium = Medium::new([30, 30, 30], 8, H, layers);
         let mut whole = Shot::new(&medium, [4, 4, 4], 20.0);
         let mut ball = Shot::new(&medium, [4, 4, 4], 20.0);

@@ -1,7 +1,7 @@
 //! Plots as SVG or PNG.
 //!
-//! The same code draws both. A PNG has twice the pixels in each direction. Its letters use a font
-//! that comes with the program, so that it looks the same on machines without fonts.
+//! The same code draws both formats. A PNG has twice the pixels in each direction. The program
+//! brings its own font for the letters, so that a PNG looks the same on machines without fonts.
 
 mod curves;
 mod look;
@@ -39,13 +39,15 @@ pub const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
 ];
 
-/// Draws a plot into a file. In builds without plots, this macro never evaluates the plot.
+/// Draws a plot into a file. It is a macro because builds without plots have another version, which
+/// does not evaluate the plot (see `plot/absent.rs`).
 #[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
         $file.draw(&$plot)
     };
 }
+
 /// A plot that can be drawn.
 pub trait Plot {
     /// Width and height in pixels.

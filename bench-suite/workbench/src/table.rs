@@ -17,7 +17,7 @@ pub enum Align {
     Right,
 }
 
-/// A table to which rows are added.
+/// A table that grows by rows.
 #[derive(Debug)]
 pub struct Table {
     grid: Grid,

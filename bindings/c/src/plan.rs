@@ -1,7 +1,8 @@
 //! Conversion of plans: from text to `fwPlan`, and from `fwPlan` to core's plan.
 //!
-//! Values lose precision only if the plan asks for it. The default is exact. A plan with an exact
-//! mode and a bound is refused, and so is one with a codec that needs a bound and has none.
+//! Values lose precision only if the plan asks for it. The default is exact. These functions refuse
+//! a plan that contradicts itself: an exact mode with a bound, or a codec that needs a bound
+//! without one.
 
 use std::ffi::c_char;
 
@@ -88,28 +89,29 @@ pub(crate) fn bound_of(plan: &fwPlan) -> Result<Option<Bound>, ApiError> {
 pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
     let (bound, name) = (bound_of(plan)?, name_of(&plan.codec));
     let codec = if name.is_empty() { None } else { Some(codec(&name)?) };
-    let needs = |what: &str| Err(ApiError::argument(format!("this plan {what}")));
+    let refuse = |fault: &str| Err(ApiError::argument(format!("this plan {fault}")));
     let mut made = match (plan.mode, bound, codec) {
         (FW_EXACT | FW_LOSSLESS, Some(_), _) => {
-            return needs(
+            return refuse(
                 "is exact or lossless and has a bound; set its mode to FW_COMPRESS or FW_AUTO",
             );
         }
         (FW_EXACT, None, None | Some(CodecId::Raw)) => Plan::raw(),
         (FW_EXACT, None, Some(_)) => {
-            return needs("is exact and has a codec; set its mode to FW_LOSSLESS or FW_COMPRESS");
+            return refuse("is exact and has a codec; set its mode to FW_LOSSLESS or FW_COMPRESS");
         }
         (FW_LOSSLESS, None, None) => Plan::lossless(),
         (FW_LOSSLESS, None, Some(codec)) if codec.is_exact() => Plan::lossless().with_codec(codec),
-        (FW_LOSSLESS, None, Some(_)) => return needs("is lossless, but its codec is lossy"),
+        (FW_LOSSLESS, None, Some(_)) => return refuse("is lossless, but its codec is lossy"),
         (FW_COMPRESS, Some(bound), None) => Plan::foldwire(bound),
         (FW_COMPRESS, Some(bound), Some(codec)) if codec.loss() == Loss::Bound => {
             Plan::foldwire(bound).with_codec(codec)
         }
         (FW_COMPRESS, Some(_), Some(_)) => {
-            return needs("has a bound that its codec does not support; leave one of them out");
+            return refuse("has a bound that its codec does not support; leave one of them out");
         }
-        // The setting of such a codec determines its error.
+        // Such a codec has no bound, but a setting that determines its error. The bound of 1 is
+        // only a placeholder.
         (FW_COMPRESS, None, Some(codec)) if codec.loss() != Loss::Bound => {
             let mut plan = Plan::foldwire(Bound::Absolute(1.0)).with_codec(codec);
             plan.bound = None;
@@ -117,9 +119,9 @@ pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
         }
         (FW_AUTO, Some(bound), None) => Plan::auto(bound),
         (FW_AUTO, _, Some(_)) => {
-            return needs("is automatic and chooses its codec itself; leave the codec out");
+            return refuse("is automatic and chooses its codec itself; leave the codec out");
         }
-        (FW_COMPRESS | FW_AUTO, None, _) => return needs("needs a bound, for example `rel:1e-4`"),
+        (FW_COMPRESS | FW_AUTO, None, _) => return refuse("needs a bound, for example `rel:1e-4`"),
         (mode, ..) => return Err(ApiError::argument(format!("{mode} is not a mode of a plan"))),
     };
     made.setting = u16::try_from(plan.setting).map_err(|_| {

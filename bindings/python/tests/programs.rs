@@ -1,5 +1,6 @@
-//! Runs the tests of the package, which are in Python, with the library that cargo has built. Tests
-//! that need a missing package (numpy; torch, numcodecs and others) are skipped, with a message.
+//! Runs the package's Python tests with the library that cargo has built. Without numpy, all of
+//! them are skipped. A test that needs another missing package, such as torch, is skipped with a
+//! message.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +17,7 @@ fn python() -> Command {
 }
 
 /// Assembles the package in cargo's target folder, and returns the folder for `PYTHONPATH`.
-fn assembled() -> PathBuf {
+fn assemble() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foldwire-python");
     let into = folder.join("foldwire");
     fs::create_dir_all(&into).unwrap();
@@ -39,21 +40,21 @@ fn assembled() -> PathBuf {
 
 #[test]
 fn the_tests_in_python_pass() {
-    let mut ask = python();
-    let ask = ask.args(["-c", "import numpy"]).stdout(Stdio::null()).stderr(Stdio::null());
-    if !ask.status().is_ok_and(|status| status.success()) {
+    let mut probe = python();
+    let probe = probe.args(["-c", "import numpy"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if !probe.status().is_ok_and(|status| status.success()) {
         // `cargo xtask test` collects lines of this form.
         println!("skipped: the package for Python: no python3 with numpy");
         return;
     }
     let mut tests = python();
     tests.args(["-B", "-m", "unittest", "discover", "--verbose", "-s"]);
-    tests.arg(package().join("tests")).env("PYTHONPATH", assembled());
+    tests.arg(package().join("tests")).env("PYTHONPATH", assemble());
     let output = tests.output().unwrap();
-    // unittest writes to the standard error.
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}", output.status);
-    for line in said.lines() {
+    // unittest writes to standard error.
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{report}", output.status);
+    for line in report.lines() {
         if let Some((_, why)) = line.split_once("... skipped ") {
             println!("skipped: Python, {}", why.trim_matches(['\'', '"']));
         }

@@ -31,7 +31,7 @@ class Codec(unittest.TestCase):
             np.testing.assert_array_equal(back.view(np.uint64), odd.view(np.uint64))
         self.assertEqual(foldwire.info(foldwire.compress(odd)).bound, 0.0)
 
-    def test_arrays_of_any_layout_are_taken(self):
+    def test_arrays_of_any_layout_are_accepted(self):
         view = self.field[::2, ::-1, 1]
         back = foldwire.decompress(foldwire.compress(view), view.shape)
         np.testing.assert_array_equal(back, view)
@@ -40,13 +40,14 @@ class Codec(unittest.TestCase):
         self.assertEqual(foldwire.decompress(foldwire.compress(np.zeros((0, 3)))).shape, (0,))
         self.assertEqual(foldwire.decompress(foldwire.compress(1.5)), 1.5)
 
-    def test_bytes_say_what_they_hold(self):
+    def test_info_reads_type_count_and_bound(self):
         info = foldwire.info(foldwire.compress(self.field, "abs:0.5"))
         self.assertEqual((info.dtype, info.n_values), (np.float64, self.field.size))
         self.assertLessEqual(info.bound, 0.5)
 
     def test_damaged_bytes_are_an_error(self):
         data = bytearray(foldwire.compress(self.field, "rel:1e-3"))
+        # The header has 40 bytes.
         for end in (0, 10, 39, len(data) - 1):
             with self.assertRaises(foldwire.Error) as raised:
                 foldwire.decompress(data[:end])
@@ -72,7 +73,7 @@ class Codec(unittest.TestCase):
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((str(again), vars(again)), (str(error), vars(error)))
 
-    def test_bfloat16_is_that_of_ml_dtypes(self):
+    def test_bfloat16_arrays_have_the_type_of_ml_dtypes(self):
         try:
             import ml_dtypes
         except ImportError:

@@ -28,7 +28,7 @@ import foldwire
 
 
 def layouts(array):
-    """Yields the same values with other orders of axes, byte orders, and gaps."""
+    """Yields the array in all orders of axes and bytes; also an empty, a small and a 0-d array."""
     yield array
     yield np.asfortranarray(array)
     yield np.array(array.T, order="C").T
@@ -51,6 +51,7 @@ class Numcodecs(unittest.TestCase):
         for bound, most in ((None, 0.0), ("abs:0.01", 0.01)):
             codec = self.codec(bound)
             data = codec.encode(self.field)
+            # Without a bound, data may grow by a few percent.
             self.assertLess(len(data), self.field.nbytes / (2 if bound else 0.9))
             out = np.empty_like(self.field)
             codec.decode(data, out)
@@ -64,11 +65,12 @@ class Numcodecs(unittest.TestCase):
         data = codec.encode(np.arange(100.0).tobytes())
         np.testing.assert_allclose(again.decode(data), np.arange(100.0), atol=0.1)
 
-    def test_a_bound_that_is_none_is_refused_at_once(self):
+    def test_a_bound_without_a_kind_is_refused_at_once(self):
         with self.assertRaises(foldwire.Error):
             self.codec("1e-3")
 
     def refused(self, call, *words):
+        """Asserts that a call raises an error whose message contains these words."""
         with self.assertRaises(foldwire.Error) as raised:
             call()
         for word in words:
@@ -80,9 +82,9 @@ class Numcodecs(unittest.TestCase):
         field = self.field - self.field.min()
         for dtype in ("f4", "f8", "f2"):
             for array in layouts(field.astype(dtype)):
-                dense = array.flags.c_contiguous or array.flags.f_contiguous
-                self.assertTrue(dense)
-                # Exact without a bound, otherwise within it. Also for chunks of bytes.
+                # No layout has gaps, so `reshape` below makes no copy.
+                self.assertTrue(array.flags.c_contiguous or array.flags.f_contiguous)
+                # These checks also encode the array's bytes, so the codec needs the type.
                 codec = self.codec(None, array.dtype)
                 common.check_encode_decode(array, codec)
                 common.check_encode_decode_array(array.reshape(-1, order="A"), codec)
@@ -101,7 +103,7 @@ class Numcodecs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             try:
-                # The first opening writes, the second one reads.
+                # The first run writes files, and the second run decodes them.
                 for _ in range(2):
                     common.check_backwards_compatibility(
                         "foldwire", [self.field, np.asfortranarray(self.field)],
@@ -118,7 +120,7 @@ class Numcodecs(unittest.TestCase):
             back = codec.decode(codec.encode(swapped))
             self.assertEqual(back.dtype.str, ">f4")
             np.testing.assert_allclose(back, self.field.ravel(), atol=0.0101 if bound else 0)
-            # The same for bytes.
+            # A chunk of bytes gives the same result as an array.
             again = codec.decode(codec.encode(swapped.tobytes()))
             np.testing.assert_array_equal(again, back)
         native = self.codec().encode(self.field)
@@ -142,13 +144,13 @@ class Numcodecs(unittest.TestCase):
         for dtype in ("i4", "f4,f4", "c8", bool):
             self.refused(lambda d=dtype: self.codec(None, d))
 
-    def test_views_with_gaps_are_stored_as_they_are_seen(self):
+    def test_views_with_gaps_are_stored_in_c_order(self):
         for view in (self.field[::2, ::-3], self.field[:, 1:5],
                      np.array(self.field.reshape(4, 16, 100).transpose(1, 0, 2))):
             codec = self.codec()
             np.testing.assert_array_equal(codec.decode(codec.encode(view)), view.ravel())
 
-    def test_results_go_where_they_are_wanted(self):
+    def test_decode_writes_into_out(self):
         codec = self.codec()
         data = codec.encode(self.field)
         for out in (np.zeros_like(self.field), np.zeros(self.field.size, "f4"),
@@ -167,7 +169,7 @@ class Numcodecs(unittest.TestCase):
                     np.zeros(self.field.size // 2, "f8"), np.ma.masked_all(self.field.shape, "f4")):
             self.refused(lambda o=out: codec.decode(data, o), "out")
 
-    def test_bfloat16_is_that_of_ml_dtypes(self):
+    def test_bfloat16_arrays_have_the_type_of_ml_dtypes(self):
         try:
             import ml_dtypes
         except ImportError:
@@ -194,7 +196,7 @@ class Numcodecs(unittest.TestCase):
             return opened[...]
 
     @unittest.skipIf(zarr is None, "zarr: no version 3")
-    def test_zarr_stores_arrays_by_it(self):
+    def test_zarr_stores_arrays_with_the_codec(self):
         for order in "CF":
             for dtype in ("f4", "f8", "f2"):
                 for array in layouts(self.field.astype(dtype)):
@@ -212,13 +214,13 @@ class Numcodecs(unittest.TestCase):
                                          compressors=self.codec()), 'dtype=">f4"')
 
     @unittest.skipIf(zarr is None, "zarr: no version 3")
-    def test_filters_may_come_before_it(self):
+    def test_the_codec_works_with_filters_and_as_a_filter(self):
         if not hasattr(numcodecs, "BitRound"):
             self.skipTest("numcodecs: too old for this test")
         for order in "CF":
             if order == "C":
-                # Chunks are integers with the bits of floats. The filter transposes chunks in
-                # Fortran order itself, with any codec.
+                # BitRound passes chunks on as integers that hold the bits of floats. Only order C:
+                # BitRound itself transposes chunks in Fortran order, whatever the codec.
                 back = self.stored(self.field, (16, 30), filters=[numcodecs.BitRound(20)],
                                    compressors=self.codec(None, "f4"))
                 np.testing.assert_allclose(back, self.field, rtol=1e-6)
@@ -231,7 +233,7 @@ class Numcodecs(unittest.TestCase):
             np.testing.assert_allclose(back, self.field, atol=0.0101)
 
     @unittest.skipIf(zarr is None, "zarr: no version 3")
-    def test_xarray_stores_data_sets_by_it(self):
+    def test_xarray_stores_data_sets_with_the_codec(self):
         try:
             import xarray
         except ImportError:

@@ -1,4 +1,5 @@
-//! `compress` and `decompress`: any number of any values within the bound, and any bytes.
+//! `compress` and `decompress`: arrays of any length and any values come back within the bound, and
+//! bytes with another origin are refused with a typed error.
 
 use foldwire::bound::{BoundError, ValueRange};
 use foldwire::codec::DecodeError;
@@ -7,14 +8,15 @@ use foldwire::{Bound, DType, Float, Quantum, Spacing, bf16, compress, decompress
 use foldwire_tests::data::{self, Random};
 use proptest::prelude::*;
 
-/// Number of values in a segment.
+/// Number of values in a segment of the format.
 const SEGMENT: usize = 1 << 20;
 
+/// Returns whether each value is within the bound, or has the same bits (NaN, infinity).
 fn is_within<T: Float>(bound: f64, x: &[T], y: &[T]) -> bool {
-    let one = |(x, y): (&T, &T)| {
+    let is_close = |(x, y): (&T, &T)| {
         (x.to_f64() - y.to_f64()).abs() <= bound || data::bytes(&[*x]) == data::bytes(&[*y])
     };
-    x.len() == y.len() && x.iter().zip(y).all(one)
+    x.len() == y.len() && x.iter().zip(y).all(is_close)
 }
 
 fn every_length<T: Float>() {
@@ -23,7 +25,7 @@ fn every_length<T: Float>() {
             for bound in [Bound::Absolute(1e-3), Bound::Relative(1e-4), Bound::Psnr(70.0)] {
                 let bytes = compress(&values, bound).expect("a good bound");
                 let absolute = bound.absolute(ValueRange::of(&values)).expect("positive");
-                let info = Info::read(&bytes).expect("a head");
+                let info = Info::read(&bytes).expect("a header");
                 assert_eq!((info.dtype, info.n_values), (T::DTYPE, count as u64));
                 assert!(info.bound <= absolute, "{info:?}");
                 let restored: Vec<T> = decompress(&bytes).expect("undamaged");
@@ -64,6 +66,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_typed_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(decompress::<f32>(&bytes).is_err());
+        // With a valid start of the header: magic, version 1, f64.
         let bytes = [&b"FWZ1\x01\x02\0\0"[..], &bytes].concat();
         prop_assert!(decompress::<f64>(&bytes).is_err());
     }
@@ -75,7 +78,7 @@ fn a_relative_bound_refers_to_the_range_of_the_slice_alone() {
     let info = Info::read(&compress(&values, Bound::Relative(0.01)).expect("good"))
         .expect("our own output");
     assert!((info.bound - 0.01 * 4999.0 / 5000.0).abs() < 1e-12, "{info:?}");
-    // Constant values, or no finite ones: every bit is kept.
+    // Without a value range (constant values, or no finite ones), every bit is kept.
     for values in [vec![7.25; 100], vec![f64::NAN; 100], vec![f64::INFINITY, f64::NAN], vec![]] {
         let bytes = compress(&values, Bound::Relative(0.01)).expect("good");
         assert_eq!(Info::read(&bytes).map(|info| (info.step, info.bound)), Ok((0.0, 0.0)));
@@ -103,7 +106,7 @@ fn whole_numbers_on_a_lattice_of_a_power_of_two_are_exact() {
     assert!(bytes.len() < 3 * values.len());
 }
 
-/// Returns three chunks, the last of them short, with a verbatim block.
+/// Compresses two full chunks and a short one. One block is stored verbatim.
 fn example() -> Vec<u8> {
     let mut values: Vec<f32> = data::smooth(3, 2 * 4096 + 40);
     values[5000] = f32::NAN;
@@ -111,7 +114,7 @@ fn example() -> Vec<u8> {
 }
 
 #[test]
-fn every_prefix_and_what_is_longer_is_refused() {
+fn prefixes_and_extra_bytes_are_refused() {
     let bytes = example();
     for n in 0..bytes.len() {
         let refused = decompress::<f32>(&bytes[..n]);
@@ -135,8 +138,9 @@ fn every_changed_byte_is_noticed() {
 }
 
 #[test]
-fn what_is_something_else_is_said_to_be() {
+fn the_error_names_what_is_wrong_with_a_header() {
     let bytes = example();
+    // Header: magic at 0, version at 4, type at 5, count at 8, step at 16. A segment follows at 40.
     let changed = |at: usize, byte: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
@@ -152,9 +156,9 @@ fn what_is_something_else_is_said_to_be() {
     assert_eq!(changed(bytes.len() - 100, 1), Err(DecompressError::Checksum));
 }
 
-/// No memory is allocated for values that are not there.
+/// The count is checked against the bytes first, so a wrong count never causes a memory error.
 #[test]
-fn a_count_beyond_the_bytes_is_refused_before_any_room_is_made() {
+fn a_wrong_count_is_refused_before_memory_is_allocated() {
     for count in [1u64 << 40, u64::MAX, SEGMENT as u64 + 1, 2 * 4096 + 41, 2 * 4096 + 39, 0] {
         let mut bytes = example();
         bytes[8..16].copy_from_slice(&count.to_le_bytes());
@@ -163,7 +167,7 @@ fn a_count_beyond_the_bytes_is_refused_before_any_room_is_made() {
             matches!(refused, Err(ref error) if *error != DecompressError::Memory { n_values: count })
         );
     }
-    let head = compress_with::<f64>(&[], Quantum::LOSSLESS);
-    assert_eq!(head.len(), HEAD_BYTES);
-    assert_eq!(decompress::<f64>(&head), Ok(vec![]));
+    let header = compress_with::<f64>(&[], Quantum::LOSSLESS);
+    assert_eq!(header.len(), HEAD_BYTES);
+    assert_eq!(decompress::<f64>(&header), Ok(vec![]));
 }

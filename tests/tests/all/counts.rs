@@ -1,4 +1,5 @@
-//! Calls with counts. The shares of ranks may differ much, and so may the counts that ranks give.
+//! Collectives in which each rank's share has its own length (the V variants): very different
+//! lengths, and ranks that pass different counts.
 
 use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Bruck, Pairwise};
@@ -8,10 +9,10 @@ use foldwire_sim::{End, Net, World};
 use foldwire_tests::deadline::{PATIENT, run};
 use std::time::Duration;
 
-/// A rank skips peers with nothing to send or receive in a round. Time on the simulated network
-/// advances only while ranks wait, and here they wait only for frames.
+/// Only rank 7 has values, and only for rank 8. Ranks must skip rounds in which they send and
+/// receive nothing. Time on the simulated network advances only while ranks wait.
 #[test]
-fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
+fn one_long_message_does_not_wait_for_the_rounds_of_other_ranks() {
     const SIZE: usize = 9;
     let net = Net { frame_bytes: 1024, frames_per_rank: 5, depth: 1, ..Net::default() };
     let run = World::new(SIZE, 1).net(net).run(|endpoint| async {
@@ -30,15 +31,17 @@ fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
         Ok::<_, Error>(())
     });
     assert!(run.ends.iter().all(|end| matches!(end, End::Returned(Ok(())))), "{:?}", run.ends);
-    // This is the time of a hundred frames. It would jump if ranks waited for nothing.
+    // The frames of the message alone take less. A wait for a message that never comes would take
+    // longer.
     assert!(run.time < Duration::from_millis(50), "{:?}", run.time);
 }
 
-/// In Bruck's exchange, ranks forward blocks whose lengths they would not know.
+/// In Bruck's all-to-all, ranks forward blocks between other ranks. With counts, a rank knows only
+/// the lengths of its own blocks, so this schedule is not available.
 #[test]
-fn what_passes_through_others_has_lengths_that_all_know() {
-    let rows = select::parse("all-to-all:::bruck").expect("a row");
-    let rows: &'static [SelectionRule] = rows.leak();
+fn bruck_is_refused_for_blocks_of_different_lengths() {
+    let rules = select::parse("all-to-all:::bruck").expect("a rule");
+    let rules: &'static [SelectionRule] = rules.leak();
     let outcomes = run(5, PATIENT, move |comm| {
         let rank = comm.rank().index();
         let send: Vec<f32> = (0..5).map(|to| (10 * rank + to) as f32).collect();
@@ -49,8 +52,9 @@ fn what_passes_through_others_has_lengths_that_all_know() {
         let unsupported =
             Error::Unsupported { schedule: "bruck", collective: Collective::AllToAll };
         assert_eq!(refused, Err(unsupported));
-        // The caller's selection rules do not choose it either, except for equal shares.
-        comm.config_mut().select = rows;
+        // A selection rule for Bruck applies only to `all_to_all`, where all blocks are equal. It
+        // takes 3 messages instead of 4.
+        comm.config_mut().select = rules;
         let report = comm.all_to_all_v(&send, &[1; 5], &mut recv, &[1; 5], &Plan::raw())?;
         assert_eq!((report.n_messages, recv.as_slice()), (4, expected.as_slice()));
         recv.fill(0.0);
@@ -61,8 +65,8 @@ fn what_passes_through_others_has_lengths_that_all_know() {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
-/// The total, and the message with several shares, have the same number of values, but the shares
-/// differ.
+/// The root sends ranks 2 and 3's shares to rank 2 in one message. Both sides expect 10 values in
+/// it, but divide them differently.
 #[test]
 fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
     for root_differs in [false, true] {
@@ -77,10 +81,10 @@ fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
         });
         // Rank 2 forwards rank 3's share.
         let found = outcomes[2];
-        let is_told =
+        let is_mismatch =
             matches!(found, Err(Error::Mismatch { rank: Rank(0), field: Field::Segment, .. }));
-        assert!(is_told, "{found:?}");
-        let hears = |outcome: &Result<(), Error>| match outcome {
+        assert!(is_mismatch, "{found:?}");
+        let is_expected = |outcome: &Result<(), Error>| match outcome {
             Ok(()) => true,
             Err(error) => matches!(
                 error,
@@ -88,6 +92,6 @@ fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
                     | Error::Aborted { reason: AbortReason::Mismatch(Field::Segment), .. }
             ),
         };
-        assert!(outcomes.iter().all(hears) && outcomes[3].is_err(), "{outcomes:?}");
+        assert!(outcomes.iter().all(is_expected) && outcomes[3].is_err(), "{outcomes:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Whatever a rank does wrong, every rank soon gets a typed error: no hang, no wrong result, no
-//! panic.
+//! When a rank does something wrong, every rank soon gets a typed error: no hang, no wrong result,
+//! no panic.
 //!
-//! Ranks stay until all have their result, so that the others cannot detect a silent rank by its
-//! leaving. Only the tests of leaving ranks differ. Every run has a deadline.
+//! A rank that has its result stays until all ranks have theirs, so no closed connection reveals a
+//! silent rank. Only in the tests of leaving ranks, ranks leave at once. Every run has a deadline.
 
 use foldwire::codec::CodecId;
 use foldwire::error::Field;
@@ -27,13 +27,15 @@ fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     Ok(with_type!(case.dtype, T => data::digest(&case.run_rank::<T, _>(comm)?.0)))
 }
 
-/// Makes the next call of all ranks. It must fail after an aborted one.
+/// Makes a call that all ranks make after the tested one. It must fail if the tested call was
+/// aborted.
 fn next_call(comm: &mut Comm) -> Result<(), Error> {
     comm.all_reduce(&mut vec![1.0f32; 5000], Op::Sum, &plan()).map(|_| ())
 }
 
-/// Returns each rank's result, and whether its first or its next call failed. A rank that only
-/// sends may finish its call before another rank sees it; its next call must then fail.
+/// Runs the case on all ranks, with `twist` applied on rank `odd`. Returns each rank's result, and
+/// whether its first or its next call failed. A rank that only sends may finish its first call
+/// before another rank detects the mismatch. Then its next call must fail.
 fn disagree(
     honest: Case,
     twist: fn(&mut Case),
@@ -54,7 +56,7 @@ fn is_mismatch(error: &Error) -> bool {
 }
 
 /// Returns whether a rank may see this error when another rank's arguments differ.
-fn tells_of_a_mismatch(error: &Error) -> bool {
+fn can_follow_a_mismatch(error: &Error) -> bool {
     let lost = TransportErrorKind::PeerLost;
     is_mismatch(error)
         || matches!(error, Error::Aborted { .. } | Error::Frame { .. })
@@ -62,9 +64,10 @@ fn tells_of_a_mismatch(error: &Error) -> bool {
 }
 
 fn mismatch_or_stall(error: &Error) -> bool {
-    tells_of_a_mismatch(error) || matches!(error, Error::Stalled { .. })
+    can_follow_a_mismatch(error) || matches!(error, Error::Stalled { .. })
 }
 
+/// A change of one rank's arguments, with its name.
 type NamedTwist = (&'static str, fn(&mut Case));
 
 const TWISTS: [NamedTwist; 6] = [
@@ -77,7 +80,7 @@ const TWISTS: [NamedTwist; 6] = [
 ];
 
 /// Changes after which one rank exchanges value ranges, and the others do not.
-const EXTENT_TWISTS: [NamedTwist; 2] = [
+const VALUE_RANGE_TWISTS: [NamedTwist; 2] = [
     ("scope, and so the quantum", |case| case.scope = Scope::Result),
     ("bound's kind", |case| case.bound = Bound::Relative(1e-3)),
 ];
@@ -101,7 +104,7 @@ fn ranks_that_disagree_get_an_error_on_every_rank() {
                     );
                     let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
                     assert!(errors().any(is_mismatch), "{context}");
-                    assert!(errors().all(tells_of_a_mismatch), "{context}");
+                    assert!(errors().all(can_follow_a_mismatch), "{context}");
                     assert!(outcomes.iter().all(|(_, next_fails)| *next_fails), "{context}");
                     assert!(!needs_all(collective) || errors().count() == size, "{context}");
                     assert!(start.elapsed() < PATIENT / 2, "{context}");
@@ -111,9 +114,9 @@ fn ranks_that_disagree_get_an_error_on_every_rank() {
     }
 }
 
-fn check_extent_twists(timeout: Duration, allowed: fn(&Error) -> bool) {
+fn check_value_range_twists(timeout: Duration, allowed: fn(&Error) -> bool) {
     for size in [2, 3, 4, 5] {
-        for (name, twist) in EXTENT_TWISTS {
+        for (name, twist) in VALUE_RANGE_TWISTS {
             for odd in [0, size - 1] {
                 let honest = Case { schedule: &Ring, ..Case::all_reduce(size, 7000) };
                 let outcomes = disagree(honest, twist, odd, timeout);
@@ -126,16 +129,17 @@ fn check_extent_twists(timeout: Duration, allowed: fn(&Error) -> bool) {
 }
 
 #[test]
-fn ranks_that_disagree_on_needing_the_extent_get_an_error_on_every_rank() {
-    check_extent_twists(Duration::from_millis(300), mismatch_or_stall);
+fn ranks_that_disagree_on_value_ranges_get_an_error_on_every_rank() {
+    check_value_range_twists(Duration::from_millis(300), mismatch_or_stall);
 }
 
 #[test]
-fn ranks_that_disagree_on_needing_the_extent_need_not_wait_for_the_time_limit() {
-    check_extent_twists(PATIENT, tells_of_a_mismatch);
+fn ranks_that_disagree_on_value_ranges_fail_before_the_timeout() {
+    check_value_range_twists(PATIENT, can_follow_a_mismatch);
 }
 
-/// If both ranks consider themselves the root, no rank sends. Only the time limit ends the call.
+/// If two ranks consider themselves the root, both may wait for the other. Then only the timeout
+/// ends the call.
 #[test]
 fn ranks_that_disagree_on_the_root_get_an_error_by_the_next_call() {
     for collective in
@@ -160,7 +164,10 @@ fn ranks_that_disagree_on_the_division_get_an_error_on_every_rank() {
             let outcomes = disagree(honest, |case| case.division = Division::Blocks, 1, PATIENT);
             let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
             assert_eq!(errors().count(), size, "{outcomes:?}");
-            assert!(errors().any(is_mismatch) && errors().all(tells_of_a_mismatch), "{outcomes:?}");
+            assert!(
+                errors().any(is_mismatch) && errors().all(can_follow_a_mismatch),
+                "{outcomes:?}"
+            );
         }
     }
 }
@@ -172,27 +179,21 @@ fn ranks_that_disagree_on_the_collective_get_an_error_on_every_rank() {
         let twist = |case: &mut Case| case.collective = Collective::ReduceScatter;
         let outcomes = disagree(honest, twist, 1, PATIENT);
         let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
-        assert!(errors().any(is_mismatch) && errors().all(tells_of_a_mismatch), "{outcomes:?}");
+        assert!(errors().any(is_mismatch) && errors().all(can_follow_a_mismatch), "{outcomes:?}");
         assert!(outcomes.iter().all(|(_, next)| *next), "{outcomes:?}");
     }
 }
 
 /// Schedules have different peers, so a rank may wait for a peer that does not send to it. Then
-/// only the time limit ends the call.
+/// only the timeout ends the call.
 #[test]
 fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
-    for (ours, theirs) in
-        [(&Ring as &'static dyn Schedule, 0), (&RecursiveDoubling, 1), (&Pairwise, 2)]
-    {
-        let twists: [fn(&mut Case); 3] = [
-            |case| case.schedule = &RecursiveDoubling,
-            |case| case.schedule = &Pairwise,
-            |case| case.schedule = &Ring,
-        ];
+    let pairs: [[&'static dyn Schedule; 2]; 3] =
+        [[&Ring, &RecursiveDoubling], [&RecursiveDoubling, &Pairwise], [&Pairwise, &Ring]];
+    for [ours, theirs] in pairs {
         for size in [3, 4, 5] {
             let honest = Case { schedule: ours, ..Case::all_reduce(size, 20_000) };
-            let mut twisted = honest;
-            twists[theirs](&mut twisted);
+            let twisted = Case { schedule: theirs, ..honest };
             let outcomes = run(size, Duration::from_millis(500), move |comm| {
                 call(if comm.rank().index() == 1 { &twisted } else { &honest }, comm)
             });
@@ -206,7 +207,8 @@ fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
     }
 }
 
-/// The pipeline in the header tells the calls apart, unless both pipelines do the same.
+/// Messages carry the pipeline's code, so receivers detect another pipeline. Pipelines that have
+/// the same code do the same, and their calls succeed.
 #[test]
 fn ranks_that_disagree_on_the_pipeline_get_an_error_unless_both_do_the_same() {
     for (collective, schedule) in ROUTES {
@@ -217,8 +219,8 @@ fn ranks_that_disagree_on_the_pipeline_get_an_error_unless_both_do_the_same() {
                     let honest = Case { pipeline: ours, ..all };
                     let twisted = Case { pipeline: theirs, ..all };
                     let outcomes = run(size, PATIENT, move |comm| {
-                        let odd = comm.rank().index() == 1;
-                        let first = call(if odd { &twisted } else { &honest }, comm);
+                        let is_odd = comm.rank().index() == 1;
+                        let first = call(if is_odd { &twisted } else { &honest }, comm);
                         (first, first.is_err() || next_call(comm).is_err())
                     });
                     let context = format!("{honest:?} and {}: {outcomes:?}", theirs.name);
@@ -232,10 +234,10 @@ fn ranks_that_disagree_on_the_pipeline_get_an_error_unless_both_do_the_same() {
                     }
                     let errors = || outcomes.iter().filter_map(|(first, _)| first.err());
                     let field = Field::Pipeline;
-                    let is_told =
+                    let names_pipeline =
                         |e: Error| matches!(e, Error::Mismatch { field: f, .. } if f == field);
-                    assert!(errors().any(is_told), "{context}");
-                    assert!(errors().all(|error| tells_of_a_mismatch(&error)), "{context}");
+                    assert!(errors().any(names_pipeline), "{context}");
+                    assert!(errors().all(|error| can_follow_a_mismatch(&error)), "{context}");
                     assert!(outcomes.iter().all(|(_, next_fails)| *next_fails), "{context}");
                     assert!(!needs_all(collective) || errors().count() == size, "{context}");
                 }
@@ -255,7 +257,7 @@ fn ranks_that_disagree_on_lanes_or_checksums_get_an_error_on_every_rank() {
                 }
                 comm.all_reduce(&mut vec![1.5f32; 300_000], Op::Sum, &plan())
             });
-            let typed = |e: &Error| tells_of_a_mismatch(e);
+            let typed = |e: &Error| can_follow_a_mismatch(e);
             assert!(outcomes.iter().all(|r| r.as_ref().is_err_and(typed)), "{outcomes:?}");
         }
     }
@@ -318,8 +320,8 @@ fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
             (first, first.and_then(|_| next_call(comm)), start.elapsed())
         });
         let context = format!("{case:?}: {outcomes:?}");
-        // The late rank may find all its messages, if they were sent before the other ranks gave
-        // up.
+        // The late rank's first call can succeed, if the other ranks sent all of its messages
+        // before they timed out.
         let ((first, outcome, _), others) = outcomes.split_last().expect("ranks");
         assert!(outcome.is_err(), "{context}");
         assert!(collective != Collective::AllReduce || first.is_err(), "{context}");
@@ -390,7 +392,7 @@ fn after_an_error_every_call_says_poisoned_and_the_operation_finished() {
         (first, again, later)
     });
     for (first, again, later) in outcomes {
-        assert!(first.is_err_and(|e| tells_of_a_mismatch(&e)), "{first:?}");
+        assert!(first.is_err_and(|e| can_follow_a_mismatch(&e)), "{first:?}");
         assert_eq!(again, Poll::Ready(Err(Error::Finished)));
         assert_eq!(later, [Err(Error::Poisoned); 3]);
     }

@@ -1,7 +1,7 @@
-//! After a failure, the survivors make a new communicator, and its results are bit-exact.
+//! After a failure, the survivors form a new communicator, and its results have the right bits.
 //!
-//! The results are compared with those of a group of the same size and the same values. So leftover
-//! frames of the failed call, or a contribution of a lost rank, would be detected.
+//! Each result is compared with the result of a fresh group of the same ranks. This detects
+//! leftover frames of the failed call, and operands of lost ranks.
 
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
@@ -18,40 +18,41 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const COUNT: usize = 30_011;
-/// Patience in tests with silent ranks; far longer than a busy machine takes to answer.
+/// Time that `shrink` waits for a silent rank. A rank on a busy machine answers much sooner.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 fn plan() -> Plan {
     Plan::foldwire(Bound::Absolute(1e-3))
 }
 
-/// Returns the contribution of rank `who` of the first group.
-fn own(who: usize) -> Vec<f32> {
-    data::rough(who, COUNT)
+/// Returns the operand of a rank. `rank` is its number in the first group.
+fn operand(rank: usize) -> Vec<f32> {
+    data::rough(rank, COUNT)
 }
 
-/// Returns the result of a group of exactly these ranks.
+/// Returns the sum that a fresh group of these ranks computes.
 fn expected(members: &[usize]) -> Vec<u8> {
     let members = members.to_vec();
     let mut results = World::new(members.len()).frame_bytes(20_000).run(move |mut comm| {
-        let mut values = own(members[comm.rank().index()]);
+        let mut values = operand(members[comm.rank().index()]);
         comm.all_reduce(&mut values, Op::Sum, &plan()).expect("all ranks agree");
         data::bytes(&values)
     });
     results.pop().expect("a rank")
 }
 
-/// Sums the ranks' original contributions on `comm`.
+/// Sums the operands of the ranks of `comm`.
 fn sum(comm: &mut Comm) -> Result<Vec<u8>, Error> {
-    let who = comm.transport_rank(comm.rank()).expect("this rank is one");
-    let mut values = own(who.index());
+    let first = comm.transport_rank(comm.rank()).expect("this rank is a member");
+    let mut values = operand(first.index());
     comm.all_reduce(&mut values, Op::Sum, &plan())?;
     Ok(data::bytes(&values))
 }
 
-/// Ranks of a survivor's group, by their first numbers, and the sum.
+/// Members of a survivor's group, by their numbers in the first group, and their sum.
 type SurvivorGroup = (Vec<usize>, Vec<u8>);
 
+/// Lists the members of `comm`, and computes their sum.
 fn group(mut comm: Comm) -> Result<SurvivorGroup, Error> {
     let ranks = (0..comm.size()).map(|rank| comm.transport_rank(Rank::new(rank)));
     let ranks = ranks.map(|rank| rank.expect("below the size").index()).collect();
@@ -59,7 +60,7 @@ fn group(mut comm: Comm) -> Result<SurvivorGroup, Error> {
     Ok((ranks, sum(&mut comm)?))
 }
 
-/// Makes a call that fails, since a rank is missing.
+/// Makes a call, which fails if a rank is missing.
 fn fail(comm: &mut Comm, schedule: &'static dyn Schedule) -> Result<(), Error> {
     let mut values = vec![1.5f32; 50_000];
     comm.all_reduce(&mut values, Op::Sum, &plan().with_schedule(schedule)).map(|_| ())
@@ -135,7 +136,7 @@ fn survivors_of_lost_ranks_go_on_with_the_right_sums() {
 }
 
 #[test]
-fn with_nobody_lost_all_come_back() {
+fn without_lost_ranks_all_are_members_again() {
     for size in [1, 2, 3, 5, 8] {
         for voluntary in [true, false] {
             let outcomes = run_owned(size, move |mut comm| {
@@ -159,8 +160,8 @@ fn numbered<T>(outcomes: Vec<T>) -> Vec<(usize, T)> {
     outcomes.into_iter().enumerate().collect()
 }
 
-/// Runs `body` with every rank's communicator. Ranks wait for each other before they end, but their
-/// endpoints may close earlier.
+/// Runs `body` on every rank, and passes it the communicator. Ranks wait for each other before they
+/// end, but `body` may close its endpoint earlier.
 fn run_owned<R: Send + 'static>(
     size: usize,
     body: impl Fn(Comm) -> R + Send + Sync + 'static,
@@ -177,16 +178,16 @@ fn run_owned<R: Send + 'static>(
 }
 
 #[test]
-fn after_a_cancel_all_come_back_also_those_that_had_finished() {
-    let gave_up = Barrier::new(5);
+fn after_a_cancel_all_ranks_are_members_also_those_that_had_finished() {
+    let cancelled = Barrier::new(5);
     let outcomes = run_owned(5, move |mut comm| {
         let rank = comm.rank().index();
-        let mut values = own(rank);
+        let mut values = operand(rank);
         comm.all_reduce(&mut values, Op::Sum, &plan())?;
         if rank == 3 {
             comm.start(Call::all_reduce(&mut values, Op::Sum), &plan())?.cancel();
         }
-        gave_up.wait();
+        cancelled.wait();
         // A rank that continues learns of the abort in its next call, and may then shrink.
         let next = comm.all_reduce(&mut values, Op::Sum, &plan());
         assert!(matches!(next, Err(Error::Aborted { .. } | Error::Poisoned)), "{next:?}");
@@ -196,7 +197,7 @@ fn after_a_cancel_all_come_back_also_those_that_had_finished() {
 }
 
 #[test]
-fn a_silent_rank_is_left_out_after_the_patience_and_learns_it() {
+fn a_silent_rank_is_excluded_after_the_patience_and_gets_an_error() {
     let cases = [2, 3, 5].into_iter().flat_map(|size| [(size, 0), (size, size - 1)]);
     in_parallel(cases, |(size, silent)| {
         let outcomes = run_owned(size, move |mut comm| {
@@ -245,7 +246,7 @@ fn a_rank_that_comes_late_but_within_the_patience_is_a_member() {
             assert!(fail(&mut comm, &Ring).is_err(), "rank 2 is late");
         }
         comm.config_mut().timeout = PATIENT;
-        // The late rank learns of the failure by its call.
+        // The late rank's own call fails, because the other ranks have aborted it.
         if comm.rank() == Rank(2) {
             assert!(fail(&mut comm, &Ring).is_err(), "the others gave up");
         }
@@ -317,9 +318,9 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
                 }
                 let outcome = fail(&mut comm, &Ring);
                 let lost = TransportErrorKind::PeerLost;
-                let told = matches!(outcome, Err(Error::Aborted { .. } | Error::Poisoned))
+                let is_expected = matches!(outcome, Err(Error::Aborted { .. } | Error::Poisoned))
                     || matches!(outcome, Err(Error::Transport { kind, .. }) if kind == lost);
-                assert!(told, "{outcome:?}");
+                assert!(is_expected, "{outcome:?}");
                 let epoch = comm.epoch();
                 comm = comm.shrink(PATIENT).expect("some are left");
                 assert_eq!(comm.rank().index(), me - first - 1);
@@ -336,9 +337,9 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
     }
 }
 
-/// Messages carry 16 bits of the epoch, but the number of groups is unlimited.
+/// An epoch has 16 bits, but the number of groups is unlimited.
 #[test]
-fn epochs_wrap_and_groups_are_told_from_those_before() {
+fn groups_are_distinguished_from_earlier_ones_after_epochs_wrap() {
     let mut comms = World::new(2).communicators();
     for n in 1..=(1 << 16) + 10_u32 {
         let shrinks =
@@ -357,7 +358,7 @@ fn epochs_wrap_and_groups_are_told_from_those_before() {
 }
 
 #[test]
-fn one_thread_can_drive_all_that_shrink() {
+fn one_thread_can_drive_the_shrinks_of_all_ranks() {
     let mut comms = World::new(4).frame_bytes(20_000).communicators();
     drop(comms.remove(1));
     let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("a small group"));
@@ -374,7 +375,7 @@ fn one_thread_can_drive_all_that_shrink() {
     }
 }
 
-/// One frame is the smallest capacity of a link.
+/// Shrinking works with the smallest credit of a link.
 #[test]
 fn links_of_one_frame_suffice() {
     let outcomes = within_deadline(|| {
@@ -389,7 +390,7 @@ fn links_of_one_frame_suffice() {
     check(&numbered(outcomes.into_iter().flatten().collect()), &[0, 1, 2], "links of one frame");
 }
 
-/// Reports no lost peers, like MPI.
+/// Makes a transport report no lost peers, as with MPI.
 struct SilentLoss;
 
 impl Hooks for SilentLoss {

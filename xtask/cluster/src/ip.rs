@@ -1,7 +1,7 @@
 //! Runs iproute2's tools.
 //!
-//! Arguments are given as one string and split at spaces. Names of clusters have no spaces
-//! ([`super::nodes`]).
+//! The caller passes all arguments in one string, which is split at spaces. This is safe because
+//! names of clusters have no spaces ([`super::nodes`]).
 
 use anyhow::{Context, bail, ensure};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ pub(super) fn tc(words: &str) -> anyhow::Result<String> {
 
 /// Runs a line of shell in a namespace. Returns its output.
 pub(super) fn shell(namespace: &str, line: &str) -> anyhow::Result<String> {
-    finished(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", line]))
+    finish(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", line]))
 }
 
 /// Checks that this process may make namespaces, and that the tools are installed.
@@ -33,10 +33,11 @@ pub(super) fn require() -> anyhow::Result<()> {
 }
 
 fn output(program: &str, words: &str) -> anyhow::Result<String> {
-    finished(Command::new(program).args(words.split_whitespace()))
+    finish(Command::new(program).args(words.split_whitespace()))
 }
 
-fn finished(command: &mut Command) -> anyhow::Result<String> {
+/// Runs a command to its end. Returns its standard output, or an error with its standard error.
+fn finish(command: &mut Command) -> anyhow::Result<String> {
     let output = match command.stdin(Stdio::null()).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
             "`{}` is not installed; it comes with iproute2 (Debian: `apt install iproute2`)",
@@ -46,13 +47,13 @@ fn finished(command: &mut Command) -> anyhow::Result<String> {
             other.with_context(|| format!("cannot run {}", foldwire_steps::in_shell(command)))?
         }
     };
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
         "`{}` failed ({}): {}",
         foldwire_steps::in_shell(command),
         output.status,
-        said.trim()
+        message.trim()
     );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -6,8 +6,8 @@
 //! - They use TCP over the node's device. Open MPI gets `pml ob1` and `btl tcp,self`; MPICH
 //!   (ch4:ucx, as in Debian) gets `UCX_TLS` and `UCX_NET_DEVICES`.
 //! - They yield while they wait, if there are fewer processors than ranks. They take each node for
-//!   a separate machine, and would spin while another rank has work to do. (Open MPI yields by
-//!   itself when it sees more ranks than slots.)
+//!   a separate machine. Without this setting a waiting rank would spin on a core that another rank
+//!   needs. (Open MPI yields by itself when it sees more ranks than slots.)
 //! - They do not bind ranks to cores. Open MPI would bind each rank to the first core of its
 //!   supposed machine, so all to the same core. MPICH binds nothing.
 //!
@@ -17,9 +17,9 @@
 //! s. The links counted 1.5 times the array from each node, to 0.01 %. Other programs on the cores
 //! slow all of them down (by up to a half with two compilers).
 //!
-//! MPICH's launcher ends all ranks when one is killed or aborts. But when the only rank of a
-//! machine exits with an error code, the launcher waits forever. So a shell turns such an exit into
-//! a kill, and the exit code is lost. MPICH's `MPI_Finalize` is also kept from hanging (see
+//! MPICH's launcher (Hydra) ends all ranks when one is killed or aborts. But when the only rank of
+//! a machine exits with an error code, the launcher waits forever. So a shell turns such an exit
+//! into a kill, and the exit code is lost. MPICH's `MPI_Finalize` is also kept from hanging (see
 //! `mpich_finalize.rs`).
 //!
 //! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`. It means that the agent was
@@ -59,7 +59,7 @@ pub(super) struct MpirunJob<'a> {
     pub(super) variable: (&'a str, &'a str),
 }
 
-/// Runs a program with its arguments.
+/// Runs a program (and its arguments) under `mpirun`, with one rank in each of the first nodes.
 pub(super) fn run(job: &MpirunJob<'_>, program: &[String]) -> anyhow::Result<()> {
     let &MpirunJob { mpi, home, cluster, n_ranks, variable: (name, value), .. } = job;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;

@@ -1,10 +1,10 @@
-//! State of a cluster: its namespaces, whether they are ours and complete, and the processes in
-//! them.
+//! State of a cluster: its network namespaces, and the processes in them. Nodes and the switch are
+//! namespaces.
 //!
-//! A namespace is ours if its loopback device has the alias [`MARK`], which it gets right after it
-//! is made. A crash in between leaves a namespace with only a loopback device that is down. Such a
-//! namespace counts as ours too. As its last act, `up` gives the switch's bridge the same alias: a
-//! cluster without it is unfinished.
+//! A namespace is *ours* if its loopback device has the alias [`MARK`], which it gets right after
+//! it is made. A crash in between leaves a namespace without processes, whose only device is a
+//! loopback device that is down. Such a namespace counts as ours too. As its last step, `up` gives
+//! the switch's bridge the same alias. A cluster without this alias is unfinished.
 
 use super::ip::ip;
 use anyhow::{Context, bail, ensure};
@@ -75,8 +75,8 @@ impl ClusterName {
         if let Some(index) = self.index(host) {
             return Some(index);
         }
-        let asked: Ipv4Addr = host.parse().ok()?;
-        (0..MAX_NODES).find(|&index| address(index) == asked)
+        let wanted: Ipv4Addr = host.parse().ok()?;
+        (0..MAX_NODES).find(|&index| address(index) == wanted)
     }
 
     /// Finds all parts of the cluster that exist.
@@ -140,8 +140,8 @@ impl ClusterState {
     pub(super) fn refuse_foreign(&self) -> anyhow::Result<()> {
         if let Some(namespace) = self.foreign.first() {
             bail!(
-                "the network namespace `{namespace}` was not made by this command and is left alone; \
-                 take another --name, or remove it with `ip netns delete {namespace}`"
+                "the network namespace `{namespace}` was not made by this command and is left \
+                 alone; take another --name, or remove it with `ip netns delete {namespace}`"
             );
         }
         Ok(())
@@ -150,8 +150,9 @@ impl ClusterState {
 
 /// Returns the address of a node.
 pub(super) fn address(index: usize) -> Ipv4Addr {
+    // As in `NETWORK`.
     let [a, b, c, _] = [10, 77, 0, 0];
-    // `MAX_NODES` keeps this within the network.
+    // `MAX_NODES` keeps the last byte below 255.
     Ipv4Addr::new(a, b, c, u8::try_from(index + 1).unwrap_or(u8::MAX))
 }
 
@@ -172,6 +173,7 @@ pub(super) fn devices(namespace: &str) -> anyhow::Result<Vec<NetDevice>> {
     serde_json::from_str(&json).with_context(|| format!("`ip -j link` of {namespace} said: {json}"))
 }
 
+/// Returns whether a namespace is ours (see the top of this file).
 fn is_ours(namespace: &str) -> anyhow::Result<bool> {
     let devices = devices(namespace)?;
     let is_marked = devices.iter().any(|link| link.name == "lo" && link.alias == MARK);

@@ -5,9 +5,9 @@
 //! line with the rank in front. When a rank fails, the other ranks have some seconds to end by
 //! themselves, and are then killed.
 //!
-//! The token also marks the processes of the run. At the end of the run, or on Ctrl-C, every
-//! process with the token in its environment is killed. If this command itself is killed, at least
-//! the ranks, or mpirun, are killed with it.
+//! The token also marks the processes of the run. At the end of the run, or on Ctrl-C, this command
+//! kills every process with the token in its environment. If this command itself is killed, it
+//! cannot do so. The kernel then kills the processes that it started: the ranks, or mpirun.
 
 use super::agent::enter;
 use super::counters::Counters;
@@ -67,7 +67,8 @@ enum CounterFormat {
 
 /// Environment variable that holds the run's token.
 const TOKEN: &str = "FOLDWIRE_TOKEN";
-/// Variable that `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` recommends to launchers.
+/// Variable that launchers should set, and its value, as in
+/// `foldwire_libfabric::RECOMMENDED_ENVIRONMENT`.
 const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
@@ -161,7 +162,7 @@ impl RankLauncher<'_> {
         // A process that a rank left behind would keep the output open.
         end_processes(self.cluster, self.n_ranks.div_ceil(self.per_node), self.token)?;
         for forwarder in forwarders {
-            // The thread does not fail: it stops when the output is closed.
+            // The thread does not panic. It stops when the output is closed.
             let _ = forwarder.join();
         }
         result
@@ -195,7 +196,7 @@ pub(super) fn tied_to_this_process(command: &Command) -> Command {
     tied
 }
 
-/// Waits for all ranks. After one has failed, waits at most for `grace`.
+/// Waits for all ranks. `grace` after a rank has failed, kills the ranks that still run.
 fn wait(children: &mut [Child], grace: Duration) -> anyhow::Result<()> {
     let mut failed: Option<(Instant, usize, ExitStatus)> = None;
     loop {
@@ -235,9 +236,9 @@ fn kill(children: &mut [Child]) {
     }
 }
 
-/// Kills the remaining processes of a run.
-fn end_processes(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::Result<()> {
-    for index in 0..n_ranks {
+/// Kills the remaining processes of a run in the first nodes.
+fn end_processes(cluster: &ClusterName, n_nodes: usize, token: &str) -> anyhow::Result<()> {
+    for index in 0..n_nodes {
         let left = processes(&cluster.node(index))?;
         left.iter()
             .filter(|process| process.has_variable(TOKEN, token))
@@ -246,16 +247,16 @@ fn end_processes(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::
     Ok(())
 }
 
-/// Kills the run when this command receives a signal to end. The waiting thread then sees the
-/// failed run.
-fn end_when_interrupted(cluster: &ClusterName, n_ranks: usize, token: &str) -> anyhow::Result<()> {
+/// Kills the processes of the run when this command receives a signal to end. The thread that waits
+/// for them then reports that they failed.
+fn end_when_interrupted(cluster: &ClusterName, n_nodes: usize, token: &str) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
     let (cluster, token) = (cluster.clone(), token.to_owned());
     thread::spawn(move || {
         for _ in signals.forever() {
             eprintln!("interrupted: ending the run");
             // If this fails, the run continues, and the next signal tries again.
-            if let Err(error) = end_processes(&cluster, n_ranks, &token) {
+            if let Err(error) = end_processes(&cluster, n_nodes, &token) {
                 eprintln!("cannot end it: {error:#}");
             }
         }

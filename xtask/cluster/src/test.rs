@@ -1,6 +1,6 @@
-//! `cluster test`: tests what the emulator guarantees, on small clusters with their own names.
+//! `cluster test`: tests the guarantees of the emulated cluster, on a small one with its own name.
 //!
-//! A plain TCP stream between two nodes measures the rate, so no Foldwire code affects it.
+//! The rate is measured with a plain TCP stream between two nodes, without any code of Foldwire.
 
 use super::ip::{ip, shell};
 use super::nodes::{ClusterName, address, devices, processes};
@@ -25,7 +25,7 @@ pub(super) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let cluster: ClusterName =
         format!("foldwire-test-{}", std::process::id()).parse().map_err(anyhow::Error::msg)?;
     let result = all(steps, &cluster);
-    // Remove the cluster after a failure too. A second failure would hide the first.
+    // Remove the cluster after a failure too. If the removal also fails, return the first error.
     let removed = down::remove(&cluster);
     result.and(removed)
 }
@@ -37,27 +37,24 @@ fn all(steps: &mut Steps, cluster: &ClusterName) -> anyhow::Result<()> {
     steps.check("cluster: up, and up again", || {
         up::up(cluster, N_NODES, slow)?;
         up::up(cluster, N_NODES, slow)?;
-        ensure!(
-            up::up(cluster, N_NODES + 1, slow).is_err(),
-            "another number of nodes is no change"
-        );
+        ensure!(up::up(cluster, N_NODES + 1, slow).is_err(), "up accepted another number of nodes");
         ensure!(cluster.size()? == N_NODES, "{} nodes", cluster.size()?);
         Ok(())
     })?;
     steps.check("cluster: every node reaches every other", || reach(cluster))?;
     steps.check("cluster: there is no way out", || no_way_out(cluster))?;
-    steps.check("cluster: the rate is kept, and counted", || keeps(cluster, slow))?;
+    steps.check("cluster: the rate is kept, and counted", || keeps_rate(cluster, slow))?;
     steps.check("cluster: the rate changes in place", || {
         up::up(cluster, N_NODES, fast)?;
-        keeps(cluster, fast)
+        keeps_rate(cluster, fast)
     })?;
     steps.check("cluster: ranks know who they are", || identity(cluster))?;
     steps.check("cluster: one failure ends all ranks", || failure(cluster))?;
     steps.check("cluster: down leaves nothing", || nothing_left(cluster))
 }
 
-/// Another program's namespace with one of our names: `up` refuses, makes nothing, and leaves it
-/// alone.
+/// Makes a namespace like another program's, with one of our names. `up` must refuse it, leave it
+/// alone, and make nothing itself.
 fn foreign(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     let foreign = cluster.node(1);
     ip(&format!("netns add {foreign}"))?;
@@ -87,7 +84,7 @@ fn no_way_out(cluster: &ClusterName) -> anyhow::Result<()> {
     for node in 0..N_NODES {
         let routes = ip(&format!("-n {} route show", cluster.node(node)))?;
         ensure!(routes.lines().count() == 1, "node {node} has other routes: {routes}");
-        // An address reserved for documentation, which no network has.
+        // An address from a range that is reserved for documentation.
         let outside = SocketAddr::from(([192, 0, 2, 1], 80));
         let error = in_namespace(cluster.node(node), move || {
             TcpStream::connect_timeout(&outside, Duration::from_secs(5))
@@ -98,15 +95,17 @@ fn no_way_out(cluster: &ClusterName) -> anyhow::Result<()> {
     }
     let switch = cluster.switch();
     let n_devices = devices(&switch)?.len();
+    // A port for each node, the bridge, and the loopback device.
     ensure!(n_devices == N_NODES + 2, "the switch has {n_devices} devices");
     let routes = ip(&format!("-n {switch} route show"))?;
     ensure!(routes.is_empty(), "the switch has routes: {routes}");
     Ok(())
 }
 
-fn keeps(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
+/// Compares the measured rate and the kernel's counters with what was sent.
+fn keeps_rate(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     let Rate::Limited(bits) = rate else { anyhow::bail!("there is no rate to keep") };
-    // The bytes of half a second.
+    // As many bytes as the link carries in half a second.
     let n_bytes = bits / 16;
     // Other programs can make a link slower, never faster. So take the best of some runs.
     let mut best = 0.0f64;
@@ -133,6 +132,7 @@ fn keeps(cluster: &ClusterName, rate: Rate) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Ranks must have the right environment, host names, and their own `/dev/shm`.
 fn identity(cluster: &ClusterName) -> anyhow::Result<()> {
     let token = random_token()?;
     let line = format!(
@@ -163,7 +163,7 @@ fn failure(cluster: &ClusterName) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the cluster while a node has a process without a parent that waits for it.
+/// Removes the cluster while an orphaned process still runs in a node.
 fn nothing_left(cluster: &ClusterName) -> anyhow::Result<()> {
     shell(&cluster.node(0), "sleep 600 > /dev/null 2>&1 &")?;
     down::remove(cluster)?;

@@ -1,7 +1,7 @@
 //! `cluster up`: makes the namespaces, connects them, and shapes the links.
 //!
-//! A cluster that exists stays, and only its rate changes. An unfinished cluster is made anew. When
-//! a step fails, everything that this call made is removed.
+//! If the cluster exists, only its rate changes. An unfinished cluster is removed and made anew.
+//! When a step fails, everything that this call made is removed.
 
 use super::ip::{ip, require, shell};
 use super::nodes::{BRIDGE, ClusterName, DEVICE, MARK, MAX_NODES, address};
@@ -35,10 +35,10 @@ pub(super) fn up(cluster: &ClusterName, n_nodes: usize, rate: Rate) -> anyhow::R
     let found = cluster.find()?;
     found.refuse_foreign()?;
     if found.is_complete {
-        let there = found.nodes.len();
+        let n_found = found.nodes.len();
         ensure!(
-            there == n_nodes,
-            "cluster `{cluster}` is up with {there} nodes; \
+            n_found == n_nodes,
+            "cluster `{cluster}` is up with {n_found} nodes; \
              remove it first with `cargo xtask cluster down --name {cluster}`"
         );
         return (0..n_nodes).try_for_each(|index| shape::apply(cluster, index, n_nodes, rate));
@@ -78,8 +78,8 @@ fn node(cluster: &ClusterName, index: usize, n_nodes: usize, rate: Rate) -> anyh
     Ok(())
 }
 
-/// Makes a marked namespace with its loopback device up. It has no IPv6: the counters would include
-/// IPv6's announcements.
+/// Makes a marked namespace with its loopback device up. IPv6 is off, because the counters would
+/// include its announcements.
 fn namespace(name: &str) -> anyhow::Result<()> {
     ip(&format!("netns add {name}"))?;
     ip(&format!("-n {name} link set dev lo alias {MARK}"))?;

@@ -1,8 +1,11 @@
-//! Runs commands one after another. Each is shown, timed and counted. The first that fails ends the
-//! task, and is shown in a form that can be pasted into a shell.
+//! Runs the commands of a task, such as `cargo xtask test`, one after another. Each command is a
+//! step. A step is printed and timed, and its tests are counted. The first step that fails ends the
+//! task. Its error shows the command in a form that can be pasted into a shell.
 //!
-//! Test counts come from the `test result:` lines of cargo's output as it passes through. Lines of
-//! tests that begin with `skipped: ` are kept for the summary.
+//! Cargo's output passes through. Test counts come from its `test result:` lines. Lines that begin
+//! with `skipped: ` are repeated in the summary.
+//!
+//! Long tasks have *parts* of one or more steps, which a time limit can skip.
 
 pub mod programs;
 
@@ -18,8 +21,9 @@ pub struct Steps {
     root: PathBuf,
     start: Instant,
     done: Vec<StepRecord>,
-    /// Collected output of steps that run beside others; `None` if output is printed at once.
-    said: Option<Vec<u8>>,
+    /// Collected output, if these steps run at the same time as others. `None` if output is printed
+    /// at once.
+    output: Option<Vec<u8>>,
     /// No part begins after this time.
     end: Option<Instant>,
 }
@@ -28,14 +32,14 @@ struct StepRecord {
     name: String,
     time: Duration,
     seen: OutputSummary,
-    verdict: StepStatus,
+    status: StepStatus,
 }
 
 /// Results found in a step's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OutputSummary {
     tests: TestCounts,
-    /// Parts that its tests skipped, each once.
+    /// Reasons for which tests skipped parts, each once.
     skips: BTreeSet<String>,
 }
 
@@ -60,6 +64,7 @@ pub struct TestCounts {
 #[derive(Debug)]
 struct StepFailure {
     step: String,
+    /// Command line that repeats the step.
     repeat: String,
     status: ExitStatus,
 }
@@ -76,19 +81,19 @@ impl std::error::Error for StepFailure {}
 impl Steps {
     /// Starts an empty list of steps. Commands run in `root`.
     pub fn new(root: PathBuf) -> Self {
-        Self { root, start: Instant::now(), done: Vec::new(), said: None, end: None }
+        Self { root, start: Instant::now(), done: Vec::new(), output: None, end: None }
     }
 
-    /// Starts steps that run beside these. Their output is printed when they are
-    /// [appended](Self::append).
+    /// Starts a list of steps that run at the same time as these. Their output is printed when they
+    /// are [appended](Self::append).
     pub fn aside(&self) -> Self {
-        Self { said: Some(Vec::new()), end: self.end, ..Self::new(self.root.clone()) }
+        Self { output: Some(Vec::new()), end: self.end, ..Self::new(self.root.clone()) }
     }
 
-    /// Adds steps that ran beside these.
+    /// Prints the output of steps that ran at the same time, and adds their records to this list.
     pub fn append(&mut self, aside: Self) {
         // Ignore the error: it means that the reader closed the output.
-        let _ = io::stdout().write_all(&aside.said.unwrap_or_default());
+        let _ = io::stdout().write_all(&aside.output.unwrap_or_default());
         self.done.extend(aside.done);
     }
 
@@ -107,12 +112,12 @@ impl Steps {
 
     /// Runs a command, passing its output through. Returns how many tests it ran.
     pub fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<TestCounts> {
-        let Some(mut said) = self.said.take() else {
+        let Some(mut output) = self.output.take() else {
             return self.run_into(name, command, &mut io::stdout());
         };
         // Cargo's messages on standard error would mix with the other steps' lines.
-        let result = self.run_into(name, command.env("CARGO_TERM_QUIET", "true"), &mut said);
-        self.said = Some(said);
+        let result = self.run_into(name, command.env("CARGO_TERM_QUIET", "true"), &mut output);
+        self.output = Some(output);
         result
     }
 
@@ -141,7 +146,7 @@ impl Steps {
         })
     }
 
-    /// Runs a check of our own as a step.
+    /// Runs a function as a step, instead of a command.
     pub fn check(
         &mut self,
         name: &str,
@@ -151,6 +156,7 @@ impl Steps {
         self.timed(name, |_| check()).map(|_| ())
     }
 
+    /// Runs `step`, and records its time and result.
     fn timed(
         &mut self,
         name: &str,
@@ -161,8 +167,8 @@ impl Steps {
         let result = step(&mut seen);
         let (time, tests) = (start.elapsed(), seen.tests);
         eprintln!("    {name}: {}", seconds(time));
-        let verdict = if result.is_ok() { StepStatus::Passed } else { StepStatus::Failed };
-        self.done.push(StepRecord { name: name.to_owned(), time, seen, verdict });
+        let status = if result.is_ok() { StepStatus::Passed } else { StepStatus::Failed };
+        self.done.push(StepRecord { name: name.to_owned(), time, seen, status });
         result.map(|()| tests)
     }
 
@@ -174,11 +180,11 @@ impl Steps {
             name: name.to_owned(),
             time,
             seen,
-            verdict: StepStatus::Skipped,
+            status: StepStatus::Skipped,
         });
     }
 
-    /// Begins no part after this many minutes. `None` means no limit.
+    /// Sets the time limit: no part begins after this many minutes. `None` means no limit.
     pub fn end_after(&mut self, minutes: Option<f64>) {
         let seconds = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
         self.end = seconds.map(|seconds| Instant::now() + seconds);
@@ -228,23 +234,23 @@ impl Steps {
         }
         let width = self.done.iter().map(|done| done.name.len()).max().unwrap_or(0);
         let mut table = String::from("\n");
-        let mut row = |name: &str, time, tests: TestCounts, verdict: &str| {
+        let mut row = |name: &str, time, tests: TestCounts, status: &str| {
             let tests = match tests {
                 TestCounts { passed: 0, failed: 0 } => String::new(),
                 TestCounts { passed, failed: 0 } => format!("{passed} passed"),
                 TestCounts { passed, failed } => format!("{passed} passed, {failed} failed"),
             };
-            let line = format!("{name:width$}  {:>9}  {verdict:7}  {tests}", seconds(time));
+            let line = format!("{name:width$}  {:>9}  {status:7}  {tests}", seconds(time));
             // Writing to a string cannot fail.
             let _ = writeln!(table, "{}", line.trim_end());
         };
         for done in &self.done {
-            let verdict = match done.verdict {
+            let status = match done.status {
                 StepStatus::Passed => "ok",
                 StepStatus::Failed => "FAILED",
                 StepStatus::Skipped => "skipped",
             };
-            row(&done.name, done.time, done.seen.tests, verdict);
+            row(&done.name, done.time, done.seen.tests, status);
         }
         row("total", self.start.elapsed(), self.tests(), "");
         for done in &self.done {
@@ -295,8 +301,8 @@ fn count(line: &str) -> Option<TestCounts> {
 /// if one test runs at a time.
 fn skipped(line: &str) -> Option<&str> {
     let behind_name = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
-    let said = behind_name.map_or(line, |(_, said)| said);
-    said.strip_prefix("skipped: ").map(str::trim_end)
+    let message = behind_name.map_or(line, |(_, message)| message);
+    message.strip_prefix("skipped: ").map(str::trim_end)
 }
 
 /// Returns the command as a line for a shell, with the variables that we set.

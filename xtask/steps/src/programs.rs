@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-/// Programs of an MPI library. Their names differ between systems.
+/// Programs of an MPI library. Their names differ between systems, and `mpicc` may belong to any
+/// library. A program therefore counts only if it prints the library's name.
 pub struct MpiPrograms {
     mpicc: [&'static str; 2],
     mpicc_version: &'static str,
@@ -47,8 +48,8 @@ impl MpiPrograms {
 pub fn prints(program: &str, args: &[&str], word: &str) -> bool {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();
     output.is_ok_and(|output| {
-        let said = [output.stdout, output.stderr].concat();
-        output.status.success() && String::from_utf8_lossy(&said).contains(word)
+        let printed = [output.stdout, output.stderr].concat();
+        output.status.success() && String::from_utf8_lossy(&printed).contains(word)
     })
 }
 
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_counts_when_it_succeeds_and_says_the_word() {
+    fn a_program_counts_if_it_succeeds_and_prints_the_word() {
         assert!(prints("sh", &["-c", "echo Open MPI >&2"], "Open MPI"));
         assert!(!prints("sh", &["-c", "echo MPICH"], "Open MPI"));
         assert!(!prints("sh", &["-c", "echo Open MPI; exit 1"], "Open MPI"));

@@ -1,10 +1,16 @@
 //! Growth of a run's error over time, and the perturbation growth test.
+//!
+//! The *exact run* is on one rank, without compression. The *perturbed run* is too, but it starts
+//! from heights with a tiny relative change. A run passes the test if its error never grows to more
+//! than [`FACTOR`] times the perturbed run's error.
 
 use foldwire_sphere::Sphere;
 use serde::Serialize;
 
-/// Largest ratio of a run's error to the perturbed run's error that passes. The effect of a
-/// perturbation varies by a few times with the choice of its signs.
+/// Largest ratio of a run's error to the perturbed run's error that passes the test.
+///
+/// It leaves a margin, because perturbations with other signs grow to errors that differ by a few
+/// times.
 pub(super) const FACTOR: f64 = 10.0;
 
 /// Difference from the exact run over time.
@@ -12,8 +18,10 @@ pub(super) const FACTOR: f64 = 10.0;
 pub(super) struct ErrorGrowth {
     /// RMS difference at the end, in metres.
     pub(super) rms_m: f64,
-    /// Largest ratio of this error to the perturbed run's error at the same time.
+    /// Largest ratio, over all samples, of this error to the perturbed run's error at the same
+    /// time. 1 for the perturbed run.
     pub(super) worst: f64,
+    /// True if `worst` is at most [`FACTOR`].
     pub(super) passes: bool,
     pub(super) curve: Vec<GrowthPoint>,
     /// True if the heights have the bits of the exact run at all samples.
@@ -49,10 +57,15 @@ impl ErrorGrowth {
         let has_same_bits = both().all(|((_, exact), (_, heights))| {
             exact.iter().zip(heights).all(|(a, b)| a.to_bits() == b.to_bits())
         });
-        Self::judged(curve, has_same_bits, perturbed)
+        Self::with_verdict(curve, has_same_bits, perturbed)
     }
 
-    fn judged(curve: Vec<GrowthPoint>, has_same_bits: bool, perturbed: Option<&Self>) -> Self {
+    /// Compares the curve with the perturbed run's curve.
+    fn with_verdict(
+        curve: Vec<GrowthPoint>,
+        has_same_bits: bool,
+        perturbed: Option<&Self>,
+    ) -> Self {
         let worst = perturbed.map_or(1.0, |perturbed| {
             let both = curve.iter().zip(&perturbed.curve);
             let ratios = both.map(|(own, other)| match own.rms_m {
@@ -74,11 +87,11 @@ mod tests {
 
     fn growth(rms: &[f64], perturbed: Option<&ErrorGrowth>) -> ErrorGrowth {
         let curve = rms.iter().zip(1..).map(|(&rms_m, day)| GrowthPoint { day: day.into(), rms_m });
-        ErrorGrowth::judged(curve.collect(), false, perturbed)
+        ErrorGrowth::with_verdict(curve.collect(), false, perturbed)
     }
 
     #[test]
-    fn what_exceeds_the_perturbed_run_once_fails() {
+    fn a_run_that_exceeds_the_limit_once_fails() {
         let perturbed = growth(&[1e-12, 1e-10, 1e-6], None);
         let judge = |rms: &[f64]| {
             let growth = growth(rms, Some(&perturbed));

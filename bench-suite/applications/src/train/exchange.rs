@@ -1,5 +1,8 @@
-//! Averaging of gradients over ranks: exact or within a bound, with nearest or unbiased rounding,
-//! without or with error feedback, in a type of 16 bits or more.
+//! Averaging of gradients over ranks, in any float type.
+//!
+//! An exchange is exact or has an error bound. With a bound, it rounds to nearest or without bias.
+//! With *feedback*, a rank keeps the error that an exchange made (its *residues*), and adds it to
+//! the next gradient.
 
 use foldwire::{
     Bound, DType, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, bf16, f16,
@@ -23,7 +26,8 @@ pub(super) struct GradientExchange {
 }
 
 impl GradientExchange {
-    /// No compression first, then each bound with each rounding, without and with feedback.
+    /// The uncompressed exchange first, then each combination of bound, rounding and feedback that
+    /// the user requested.
     pub(super) fn all(args: &TrainArgs) -> Vec<Self> {
         let raw = Self {
             name: "raw".to_owned(),
@@ -47,7 +51,8 @@ impl GradientExchange {
         all
     }
 
-    /// The plan of a step. Each step has its own seed, or else all would round alike.
+    /// The plan of a step. Each step has its own seed, because with one seed all steps would round
+    /// values in the same direction.
     fn plan(&self, step: usize) -> Plan {
         let plan = self.bound.map_or_else(Plan::raw, Plan::foldwire);
         match self.rounding {
@@ -57,7 +62,7 @@ impl GradientExchange {
     }
 }
 
-/// A rank's gradient as it is exchanged, in any element type.
+/// A buffer for a rank's gradient, with the element type hidden.
 pub(super) trait GradientBuffer {
     /// Copies this rank's gradient in, rounded to the element type.
     fn load(&mut self, gradient: &NeuralNet);
@@ -74,7 +79,7 @@ pub(super) trait GradientBuffer {
     fn store(&self, gradient: &mut NeuralNet);
 }
 
-/// Returns a buffer for gradients of this network in this type, with residuals of zero.
+/// Returns a buffer for gradients of this network in this type, with residues of zero.
 pub(super) fn gradient_buffer(net: &NeuralNet, dtype: DType) -> Box<dyn GradientBuffer> {
     match dtype {
         DType::F64 => Box::new(TypedGradients::<f64>::new(net)),
@@ -84,10 +89,12 @@ pub(super) fn gradient_buffer(net: &NeuralNet, dtype: DType) -> Box<dyn Gradient
     }
 }
 
-/// A rank's gradient as it is exchanged, and the error that earlier exchanges made in it.
+/// A rank's gradient in the element type that ranks exchange.
 #[derive(Debug)]
 struct TypedGradients<T: Element> {
     arrays: Vec<Vec<T>>,
+    /// Errors that earlier exchanges made in this rank's gradient. Exchanges with feedback use
+    /// them.
     residues: Vec<Vec<T::Residue>>,
 }
 

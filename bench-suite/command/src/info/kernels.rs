@@ -1,4 +1,5 @@
-//! Kernel levels: the one in use, and the missing instructions of the others.
+//! Section "kernels" of `foldwire info`: the kernel level in use, and the instruction sets that
+//! this machine lacks for the other levels.
 
 use foldwire::kernel::Level;
 use foldwire_workbench::table::Align;

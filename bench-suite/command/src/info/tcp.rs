@@ -1,9 +1,11 @@
-//! The TCP backend: the address to listen at, and the settings of connections.
+//! Section "tcp" of `foldwire info`: the address where the backend listens, and the settings of its
+//! connections.
 
 use super::section::ReportSection;
 
 #[cfg(not(feature = "tcp"))]
 pub(super) fn section() -> ReportSection {
+    // A build with this feature needs no library or tool.
     ReportSection::absent_backend("tcp", "nothing else")
 }
 

@@ -43,7 +43,7 @@ impl Image {
         Self { width, height: pixels.len() / width, pixels: pixels.to_vec() }
     }
 
-    /// Draws each pixel by its column and row.
+    /// Creates an image in which `colour` returns the colour at a column and a row.
     pub(super) fn draw(
         width: usize,
         height: usize,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_has_room_for_all_of_its_images() {
+    fn a_sheet_has_space_for_all_of_its_images() {
         let image = |shade| Image::plain(30, 20, [shade; 3]);
         let (a, b, c) = (image(1), image(2), image(3));
         let panels =

@@ -19,8 +19,11 @@ use crate::{group, handle_table};
 
 /// Array lengths as the caller passes them.
 enum RawCounts {
+    /// One count for all ranks.
     Same(usize),
+    /// A count for each rank.
     Given(*const usize),
+    /// A count for each rank: values to send to it, and values to receive from it.
     Exchanged(*const usize, *const usize),
 }
 
@@ -70,7 +73,7 @@ unsafe fn collective(arguments: RawArguments) -> fwResult {
     } = arguments;
     catch_call_errors(|| {
         // SAFETY: guaranteed by the caller.
-        let place = unsafe { RequestOut::optional(request) }?;
+        let request = unsafe { RequestOut::optional(request) }?;
         let (endpoint, rank, size) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
         let op = code.map_or(Ok(ReduceOperation::Known(OpCode::None)), ReduceOperation::of)?;
@@ -96,7 +99,7 @@ unsafe fn collective(arguments: RawArguments) -> fwResult {
                 (rank, size),
             )?
         };
-        let call = SubmittedCall::Collective(Box::new(call), place);
+        let call = SubmittedCall::Collective(Box::new(call), request);
         group::submit(Submission { endpoint, comm: comm.addr(), call })
     })
 }
@@ -116,20 +119,20 @@ unsafe fn messages<const N: usize>(
 ) -> fwResult {
     catch_call_errors(|| {
         // SAFETY: guaranteed by the caller.
-        let place = unsafe { RequestOut::optional(request) }?;
+        let request = unsafe { RequestOut::optional(request) }?;
         let (endpoint, _, size) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
         // SAFETY: guaranteed by the caller.
         let plan = unsafe { plan_of(plan) }?;
-        let made = all.into_iter().map(|(is_sent, start, count, peer)| {
+        let checked = all.into_iter().map(|(is_sent, start, count, peer)| {
             let plan = is_sent.then_some(plan);
             // SAFETY: guaranteed by the caller.
             unsafe { CheckedMessage::new(start, count, dtype, peer, tag, plan, size) }
         });
-        let mut made = made.collect::<Result<Vec<_>, ApiError>>()?;
-        let call = match place.and_then(|place| Some((made.pop()?, place))) {
-            Some((message, place)) => SubmittedCall::Message(Box::new(message), place),
-            None => SubmittedCall::Messages(made),
+        let mut checked = checked.collect::<Result<Vec<_>, ApiError>>()?;
+        let call = match request.and_then(|request| Some((checked.pop()?, request))) {
+            Some((message, request)) => SubmittedCall::Message(Box::new(message), request),
+            None => SubmittedCall::Messages(checked),
         };
         group::submit(Submission { endpoint, comm: comm.addr(), call })
     })

@@ -60,7 +60,7 @@ def _bytes(data) -> np.ndarray:
 def info(data) -> Info:
     """Reads the header of bytes that :func:`compress` returned.
 
-    Raises :class:`Error` of kind ``"damaged"`` for other or damaged bytes.
+    Raises :class:`Error` of kind ``"damaged"`` if the bytes are damaged or have another format.
     """
     code, n_values, bound = _native.info(_bytes(data))
     return Info(dtype_of(code), n_values, bound)
@@ -69,11 +69,11 @@ def info(data) -> Info:
 def decompress(data, shape: Optional[Tuple[int, ...]] = None) -> np.ndarray:
     """Decompresses bytes that :func:`compress` returned.
 
-    The result has the given shape, or one dimension. Each value is within the error bound of the
-    compression.
+    The result has the given shape. Without a shape, it has one dimension. Each value is within the
+    error bound that the array was compressed with.
 
-    Raises :class:`Error` of kind ``"damaged"`` for other or damaged bytes, and ``"argument"`` if
-    the shape does not fit the number of values.
+    Raises :class:`Error` of kind ``"damaged"`` if the bytes are damaged or have another format, and
+    ``"argument"`` if the shape does not fit the number of values.
     """
     bytes_ = _bytes(data)
     code, _, _ = _native.info(bytes_)
