@@ -68,8 +68,8 @@ pub use truncate_xor::TruncateXor;
 pub use xor_lz::XorLz;
 pub use zfp_rate::ZfpRate;
 
-/// Counts of blocks by the path that they took through [`CodecExt::combine`] (statistics of hZCCL),
-/// and of blocks and values that are not on the lattice.
+/// Counts of exceptions, of blocks with exceptions, and of pairs of blocks by the path that they
+/// took through [`CodecExt::combine`] (statistics of hZCCL).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
     /// Blocks with exceptions. An exception is a value off the lattice, stored unchanged; a block
@@ -103,7 +103,7 @@ impl AddAssign for BlockStats {
 pub struct Written {
     /// Bytes of the encoding.
     pub n_bytes: usize,
-    /// Counts of blocks by kind.
+    /// Statistics of the encoding's blocks.
     pub blocks: BlockStats,
 }
 
@@ -127,15 +127,15 @@ pub trait Codec<T: Element>: Sync {
     /// least this long. `None` if one frame cannot address that many bytes.
     fn max_encoded_len(&self, n_values: usize) -> Option<usize>;
 
-    /// Returns the factor from local values to partial results. It is 1 except for averages. For
-    /// averages it is a power of two so small that no sum overflows
+    /// Returns the factor by which local values are multiplied to make partial results. It is 1
+    /// except for averages. For averages it is a power of two so small that no sum overflows
     /// ([`CodecParams::for_averages_of`]).
     fn weight(&self) -> T {
         T::ONE
     }
 
-    /// Returns the threads that do the work. Work that the codec does not divide itself is divided
-    /// among them chunk by chunk.
+    /// Returns the threads that do the work. The default methods divide their work among them,
+    /// chunk by chunk.
     fn threads(&self) -> Threads {
         Threads::ONE
     }
@@ -204,10 +204,11 @@ pub trait Codec<T: Element>: Sync {
     ///
     /// Unless the output is [empty](Values::unstored), also stores the result there, with each
     /// value divided by `divisor`. The stored values equal those that [`decode`](CodecExt::decode)
-    /// gives. A rank uses this when it needs a finished sum and also sends it on. With an output,
-    /// the bytes of the frame may differ from those without one, for the same values, if `src` is
-    /// valid but was not written by this library's encoders. After an error, part of the output may
-    /// have been written.
+    /// gives. A rank uses this when it needs a finished sum and also sends it on. After an error,
+    /// part of the output may have been written.
+    ///
+    /// If `src` is valid but was not written by this library's encoders, the frame may have other
+    /// bytes with an output than without. They decode to the same values.
     ///
     /// # Errors
     /// If `src` is invalid, `dst` is too small, or the operands do not match;
@@ -226,9 +227,9 @@ pub trait Codec<T: Element>: Sync {
         store_folded(self, written, values, divisor, dst, pace)
     }
 
-    /// Decodes `n_values` values and encodes them again, as a rank does that compresses anew at
-    /// each hop. If `own` is given, reduces with these local values in between: in floats, chunk by
-    /// chunk.
+    /// Decodes `n_values` values and encodes them again, chunk by chunk, for pipelines that
+    /// compress at each hop. If `own` is given, reduces each decoded chunk with these local values
+    /// before it is encoded.
     ///
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
@@ -273,8 +274,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError>;
 
-    /// Same as [`combine`](CodecExt::combine), but leaves the result in `a`, whose length must not
-    /// change. `None` if the codec cannot do this. Saves a frame and a pass over memory.
+    /// Same as [`combine`](CodecExt::combine), but leaves the result in `a` and keeps its length.
+    /// `None` if the codec cannot do this. Saves a frame and a pass over memory.
     fn combine_in_place(
         &self,
         op: &Op<'_, T>,
@@ -285,8 +286,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         None
     }
 
-    /// Same as [`fold`](CodecExt::fold), but leaves the result in `frame`, whose length must not
-    /// change. `None` if the codec cannot do this.
+    /// Same as [`fold`](CodecExt::fold), but leaves the result in `frame` and keeps its length.
+    /// `None` if the codec cannot do this.
     fn fold_in_place(
         &self,
         op: &Op<'_, T>,
@@ -298,7 +299,7 @@ pub trait Homomorphic<T: Element>: Codec<T> {
     }
 }
 
-/// Stores the values of a folded frame in the output, unless that is empty.
+/// Decodes a folded frame into the output of `values`, unless that is empty. Returns `written`.
 fn store_folded<T: Element, C: Codec<T> + ?Sized>(
     codec: &C,
     written: Written,

@@ -1,4 +1,5 @@
-//! Safe entry points to the codec's inner loops, and dispatch to an instruction set.
+//! Safe entry points to the inner loops of codec `fz-light` and of sums, and dispatch to an
+//! instruction set.
 //!
 //! The layers follow those of memchr: `scalar` is the specification. `generic` has every chunk
 //! loop, written once over the trait `generic::Isa`. `x86_64` implements that trait for AVX2 with
@@ -34,7 +35,7 @@ use stores::Stores;
 
 /// Number of values in a block, the unit with one bit width.
 pub const BLOCK: usize = 32;
-/// Number of values in a chunk, the unit of random access, parallelism and damage.
+/// Number of values in a chunk, the unit of random access and of parallelism.
 pub const CHUNK: usize = 4096;
 /// Number of blocks in a full chunk.
 pub(crate) const BLOCKS: usize = CHUNK / BLOCK;
@@ -132,8 +133,8 @@ impl fmt::Display for Level {
 
 /// Integer codes on a lattice: `i64` for `f64`, `i32` for the other types.
 ///
-/// All arithmetic wraps. Head-room keeps sums of valid frames in range, and a hostile frame must
-/// not cause a panic.
+/// All arithmetic wraps. Codes leave headroom, so sums of valid frames stay in range. A hostile
+/// frame may exceed it but must not cause a panic.
 pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
     /// Number of bits, and so the largest width of a zig-zag residual.
     const BITS: u32;
@@ -201,8 +202,8 @@ macro_rules! code {
 code!(i32, u32);
 code!(i64, u64);
 
-/// Lattice k·step, and the condition for a value to be on it. Codes are computed in the wide type
-/// of `T`.
+/// Lattice of the points k·step, and the condition for a value to be on it. Codes k are computed in
+/// the wide type of `T`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lattice<T: Float> {
     /// Spacing Δ.
@@ -227,8 +228,8 @@ impl<T: Float> Lattice<T> {
         self.limit >= T::ZERO.widen()
     }
 
-    /// Returns the lattice of values that have been multiplied by the weight. The codes are the
-    /// same.
+    /// Returns the lattice for values that have been multiplied by the weight. They get the same
+    /// codes as the unweighted values on this lattice.
     pub(crate) fn of_partial_results(self) -> Self {
         let Self { step, inverse, limit, bound, weight } = self;
         let factor = weight.widen();
@@ -242,7 +243,7 @@ impl<T: Float> Lattice<T> {
     }
 }
 
-/// Scaling in a decoder: codes are multiplied by `of_codes`, exceptions are divided by `divisor`.
+/// Scaling in a decoder, which multiplies codes by `of_codes` and divides exceptions by `divisor`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<T: Float> {
     of_codes: T::Wide,
@@ -250,8 +251,8 @@ pub(crate) struct Scale<T: Float> {
 }
 
 impl<T: Float> Scale<T> {
-    /// Scaling of sums on a lattice of this step, each divided by `divisor`. If `divisor` is 1, the
-    /// results are weighted as exceptions are.
+    /// Scaling that divides sums on a lattice of this step by `divisor`. If `divisor` is 1, decoded
+    /// codes are multiplied by `weight`, as exceptions were when they were encoded.
     pub(crate) fn new(step: f64, divisor: u32, weight: T) -> Self {
         let step = T::Wide::nearest(step);
         let of_codes = if divisor == 1 {
@@ -396,8 +397,8 @@ impl<T: Float> Kernel<T> {
             }
             Values::Apart { local, output } => (local.as_ptr(), output.as_mut_ptr()),
         };
-        // SAFETY: as in `encode` and `decode`; both pointers come from one slice of that length, or
-        // each from its own.
+        // SAFETY: as in `encode` and `decode`. Both pointers come from one slice of that length, or
+        // from two slices that do not overlap.
         unsafe { (self.table.fold_store)(op, src, local, lattice, dst, scale, output) }
     }
 
@@ -436,8 +437,8 @@ impl<T: Float> Kernel<T> {
     /// Packs blocks of codes to the front of `dst`, which must have [`packed_room`] bytes, and
     /// writes the width of each block to `widths`. Returns the number of bytes written.
     ///
-    /// With a code `before` the first one, it packs the difference of each code to the previous
-    /// code instead.
+    /// If `before` is `Some`, packs the difference of each code to the previous one instead. The
+    /// code in `before` precedes the first one.
     #[inline]
     pub(crate) fn pack(
         self,
@@ -454,8 +455,8 @@ impl<T: Float> Kernel<T> {
 
     /// Unpacks what [`pack`](Self::pack) wrote. Returns the number of bytes read.
     ///
-    /// Returns `None` if a width is invalid or `src` is too short. `src` must have [`PAD`] more
-    /// bytes, because vector loads reach past the blocks.
+    /// Returns `None` if a width is invalid or `src` is too short. `src` must have [`PAD`] bytes
+    /// after the blocks, because vector loads reach past them.
     #[inline]
     pub(crate) fn unpack(
         self,

@@ -1,4 +1,4 @@
-//! Container of chunked payloads, common to all codecs but raw.
+//! Container of chunked payloads, common to all codecs but `raw`.
 //!
 //! A payload consists of a header (version, element type, operands, spacing, number of values), an
 //! index of chunk ends, the chunks, and 64 zero bytes that vector loads may touch. A chunk holds
@@ -6,8 +6,9 @@
 //! [threads](crate::threads) can write and read independent chunks. This module checks the lengths;
 //! the codec checks the contents of chunks.
 //!
-//! Functions that write and read chunks are passed as `dyn Fn` and called once per 4096 values. As
-//! type parameters they were a quarter of all code that the compiler had to process in core.
+//! Functions that write and read chunks are passed as `dyn Fn` and called once per 4096 values.
+//! When they were type parameters, they made a quarter of the code that core's compilation
+//! processed.
 
 #[cfg(feature = "std")]
 mod parallel;
@@ -38,21 +39,21 @@ pub(super) struct Container {
     pub(super) max_chunk_len: fn(usize) -> usize,
 }
 
-/// Returns the maximum bytes of a payload of `n_values` values, if its chunks take at most what
-/// `max_chunk_len` returns. `None` if a header cannot hold that length.
+/// Returns the maximum bytes of a payload of `n_values` values. `max_chunk_len` returns the maximum
+/// bytes of a chunk. `None` if a header cannot hold the length.
 pub(super) fn max_len(n_values: usize, max_chunk_len: fn(usize) -> usize) -> Option<usize> {
     let (full, rest) = (n_values / CHUNK, n_values % CHUNK);
     let n_chunks = n_values.div_ceil(CHUNK);
     let tail = if rest == 0 { 0 } else { max_chunk_len(rest) };
-    // Slack for wide stores is needed only once per destination. Counting it in each chunk is
-    // simpler and costs 0.4 %.
+    // A destination needs the slack for wide stores only once. Counting it in each chunk is simpler
+    // and makes destinations 0.4 % longer.
     let chunks = full.checked_mul(max_chunk_len(CHUNK))?.checked_add(tail)?;
     let total = chunks.checked_add(HEADER_BYTES + INDEX_ENTRY * n_chunks + PAD)?;
     u32::try_from(total).is_ok().then_some(total)
 }
 
 impl Container {
-    /// Writes header, index and pad around the chunks. `chunk(index, piece, dst)` writes a chunk
+    /// Writes a payload: header, index, chunks and pad. `chunk(index, piece, dst)` writes a chunk
     /// from its piece of the input. Reports each chunk to `pace`.
     pub(super) fn write<P: Pieces>(
         self,
@@ -73,8 +74,8 @@ impl Container {
         Ok(close(body_at, body, written))
     }
 
-    /// Same as [`write`](Self::write), for independent chunks. The threads share them if there are
-    /// enough.
+    /// Same as [`write`](Self::write), for independent chunks. If there are enough chunks, the
+    /// threads share them.
     pub(super) fn write_independent<P: Pieces + Send>(
         self,
         threads: Threads,
@@ -99,7 +100,7 @@ impl Container {
     }
 
     /// Same as [`write`](Self::write): `fill` provides the values of a chunk, and `encode` writes
-    /// them. A separate function, so that other paths do not reserve its buffer on the stack.
+    /// them. It is not inlined, so that other paths do not reserve its buffer on the stack.
     #[inline(never)]
     pub(super) fn write_filled<T: Float>(
         self,
@@ -117,8 +118,8 @@ impl Container {
         })
     }
 
-    /// Same as [`write_filled`](Self::write_filled), with several threads: `give` provides the
-    /// values.
+    /// Same as [`write_filled`](Self::write_filled), but several threads may call `give`, which
+    /// provides the values.
     pub(super) fn write_given<T: Float>(
         self,
         threads: Threads,
@@ -141,7 +142,7 @@ impl Container {
     }
 
     /// Writes the header into `dst`, after checking that the whole payload fits. Returns where the
-    /// chunks begin; the index lies between.
+    /// chunks begin, after the header and the space for the index.
     fn open(self, n_values: usize, dst: &mut [u8]) -> Result<usize, CodecError> {
         let Self { dtype, operands, step, max_chunk_len } = self;
         let need = max_len(n_values, max_chunk_len).ok_or(EncodeError::TooLong { n_values })?;
@@ -165,20 +166,20 @@ fn close(body_at: usize, body: &mut [u8], written: Written) -> Written {
     Written { n_bytes: body_at + written.n_bytes + PAD, ..written }
 }
 
-/// Writes chunk `index` from its piece.
+/// Writes the chunk with this index from its piece of the input.
 pub(super) type ChunkWriteFn<'a, P> =
     dyn FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError> + 'a;
 /// Same as [`ChunkWriteFn`], for independent chunks.
 pub(super) type SharedChunkWriteFn<'a, P> =
     dyn Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync + 'a;
-/// Reads the chunks of a run from chunk `first` on, and reports each.
+/// Reads the chunks of a run, which starts with this chunk index, and reports each.
 pub(super) type RunReadFn<'a, T> =
     dyn Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync + 'a;
 
-/// Inputs of the chunks of a segment, dealt out in order.
+/// Input of a segment's encoding, which is divided into the pieces of its chunks in order.
 pub(super) trait Pieces: Sized {
-    /// Splits off the piece of the first `n_values` values, or of all if there are fewer. Returns
-    /// the piece and the rest.
+    /// Splits off the piece with the first `n_values` values, or with all if there are fewer.
+    /// Returns the piece and the rest.
     fn deal(self, n_values: usize) -> (Self, Self);
 }
 
@@ -201,7 +202,8 @@ impl<T> Pieces for Values<'_, T> {
     }
 }
 
-/// Chunks in a run: about 20 microseconds of work, far more than it costs to hand over a run.
+/// Chunks in a run, the unit of work of a thread. They take about 20 microseconds, far longer than
+/// handing a run to a thread.
 const RUN: usize = 8;
 
 /// Returns whether it pays to divide `n_values` values among these threads.
@@ -210,8 +212,8 @@ pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
 }
 
 /// Calls `run(first, values, pace)` for runs of whole chunks that together make up `dst`. `first`
-/// is the index of a run's first chunk. With enough chunks the threads share the runs. Otherwise
-/// there is one run, which reports each chunk itself.
+/// is the index of a run's first chunk. If there are enough chunks, the threads share the runs, and
+/// this function reports them at the end. Otherwise there is one run, which reports each chunk.
 pub(super) fn for_each_run<T: Element>(
     threads: Threads,
     dst: &mut [T],
@@ -319,7 +321,7 @@ impl<'a, T: Float> CheckedPayload<'a, T> {
         }
     }
 
-    /// Returns the end of chunk `index` in `body`. The end is not checked yet.
+    /// Returns the end of chunk `index` in `body`, unchecked.
     fn end(&self, index: usize) -> usize {
         let entry = &self.index[INDEX_ENTRY * index..INDEX_ENTRY * (index + 1)];
         u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize

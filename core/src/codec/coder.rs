@@ -2,12 +2,12 @@
 //! [`Coded`] makes a codec of it.
 //!
 //! The container is the same for all chunked payloads (`chunked`). A chunk is a byte that names its
-//! form, and then the coder's output. A coder can decline a chunk because a value would break its
-//! bound or because the chunk would not get shorter. The chunk's values are then stored unchanged.
+//! form, and then the coder's output. A coder can decline a chunk because a value would break the
+//! bound, or because the chunk would not get shorter. The chunk's values are then stored unchanged.
 //! A chunk thus takes at most one byte more than its values, and values that a coder cannot
-//! represent (NaN, infinities) come through exactly.
+//! represent (NaN, infinities) decode exactly.
 //!
-//! Reductions are the default ones: decode, operate, encode, chunk by chunk.
+//! Reductions are the default ones of [`Codec`]: decode, operate, encode, chunk by chunk.
 
 use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Pace, Source, Stores, Written};
@@ -23,7 +23,8 @@ const VERBATIM: u8 = 0;
 /// Form byte of a chunk that its coder wrote.
 const CODED: u8 = 1;
 
-/// Parameters from which a coder is made, for partial results as frames hold them.
+/// Parameters from which a coder is made. Bound and step apply to partial results, so they include
+/// the weight of operands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoderParams {
     /// Largest error of a value; 0 if values are exact.
@@ -52,8 +53,8 @@ pub trait Coder<T: Float>: Copy + core::fmt::Debug + Send + Sync {
     /// Makes the coder with these parameters.
     fn new(params: &CoderParams) -> Self;
 
-    /// Returns the number that a reader needs: spacing or setting. It is stored in the payload's
-    /// header; 0 if a reader needs none.
+    /// Returns the number that a reader needs from the payload's header: the lattice's spacing or
+    /// the codec's setting. 0 if a reader needs none.
     fn parameter(&self) -> f64 {
         0.0
     }
@@ -255,7 +256,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
 }
 
 impl<T: Float, C: Coder<T>> Coded<T, C> {
-    /// Reads values from the start of a chunk on.
+    /// Reads values from index `start` on, which is the start of a chunk.
     fn read(
         &self,
         stream: &CheckedPayload<'_, T>,
@@ -281,7 +282,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         })
     }
 
-    /// Reads the first values of a chunk of `n_values`. A separate function, so that other paths do
+    /// Reads the first values of a chunk of `n_values`. It is not inlined, so that other paths do
     /// not reserve its buffer on the stack.
     #[cold]
     #[inline(never)]

@@ -1,17 +1,17 @@
-//! Codec `cuszp`: cuSZp 2 (Huang et al., SC'24) on processors. Each block uses the shortest of
-//! three modes.
+//! Codec `cuszp`: cuSZp 2 (Huang et al., SC'24) on CPUs. Each block uses the shortest of three
+//! modes.
 //!
-//! Values become codes on a lattice of twice the bound. Blocks of 32 numbers are stored as signs
-//! and as many bit planes as the largest number needs. The mode determines the numbers:
+//! Values become codes on a lattice with a spacing of twice the bound. Each block of 32 stores
+//! numbers as signs and as many bit planes as the largest number needs. The mode determines the
+//! numbers:
 //!
 //! - *fixed*: the codes;
-//! - *plain*: their differences, with the first code as the first of them;
-//! - *outlier*: their differences, with the first code stored apart, so that it does not widen the
-//!   block.
+//! - *plain*: the first code, and then the differences of codes;
+//! - *outlier*: the same, but the first code is stored apart, so that it does not widen the block.
 //!
-//! The authors' code uses one mode for a whole array, and in outlier mode takes plain where that is
-//! shorter. This coder compares all three for each block. A block of zeros takes only its length
-//! byte. A block with a value off the lattice stores its values unchanged.
+//! The authors' code uses one mode for a whole array, except that outlier mode uses plain for
+//! blocks where that is shorter. This coder compares all three for each block. A block of zeros
+//! takes only its length byte. A block with a value off the lattice stores its values unchanged.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -38,11 +38,11 @@ enum BlockMode {
     Plain,
     /// Codes.
     Fixed,
-    /// Differences without the first code. This many bytes before them hold the first code.
+    /// Differences after the first code. This many bytes before them hold the first code.
     Outlier(usize),
 }
 
-/// Form of a block of codes, as its length byte describes it.
+/// Mode and width of a block of codes, as its length byte gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BlockForm {
     mode: BlockMode,
@@ -51,14 +51,15 @@ struct BlockForm {
 }
 
 impl BlockForm {
-    /// Returns the first mode number of outlier modes, and the bytes of the outlier in each of
-    /// them.
+    /// Returns the first mode number of outlier modes, and the number of bytes for the outlier (the
+    /// first code) in each of them.
     #[inline(always)]
     const fn outliers<T: Float>() -> (u8, &'static [usize]) {
         if size_of::<T::Code>() == 4 { (4, &[1, 2, 3]) } else { (2, &[4, 7]) }
     }
 
-    /// Returns how many low bits of the length byte hold the width. The bits above hold the mode.
+    /// Returns the number of low bits of the length byte that hold the width. The bits above hold
+    /// the mode.
     #[inline(always)]
     const fn width_bits<T: Float>() -> u32 {
         if size_of::<T::Code>() == 4 { 5 } else { 6 }
@@ -89,8 +90,8 @@ impl BlockForm {
         (width <= max_width::<T>()).then_some(Self { mode, width })
     }
 
-    /// Returns the shortest form of a block. The first code has `first` bits, the other differences
-    /// have `others`, and all codes have `codes`.
+    /// Returns the shortest form of a block. The first code needs `first` bits, the differences
+    /// after it need `others`, and codes without differences need `codes`.
     #[inline(always)]
     fn shortest<T: Float>(first: u32, others: u32, codes: u32) -> Self {
         let outliers = Self::outliers::<T>().1;
@@ -106,7 +107,7 @@ impl BlockForm {
         best
     }
 
-    /// Returns the bytes of the outlier.
+    /// Returns the bytes of the outlier; 0 if the mode has none.
     #[inline(always)]
     const fn n_apart(self) -> usize {
         if let BlockMode::Outlier(n_bytes) = self.mode { n_bytes } else { 0 }
@@ -166,7 +167,7 @@ impl<T: Float> Coder<T> for CuSzpCoder<T> {
                 match form.mode {
                     BlockMode::Plain => numbers[0] = first,
                     BlockMode::Fixed => numbers.copy_from_slice(codes),
-                    // Keep only the sign.
+                    // The magnitude is stored apart, so keep only the sign.
                     BlockMode::Outlier(_) => numbers[0] = first & T::Bits::from_u64(1),
                 }
                 most = most.max(form.n_planes());
@@ -251,7 +252,7 @@ fn put_apart<W: Word>(number: W, n_bytes: usize, dst: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Reads a number that [`put_apart`] wrote. `src` has at least as many bytes.
+/// Reads a number that [`put_apart`] wrote. `src` has at least `n_bytes` bytes.
 #[inline(always)]
 fn take_apart(n_bytes: usize, src: &[u8]) -> u64 {
     let bytes = match src.first_chunk() {

@@ -1,9 +1,9 @@
-//! Codec `demote`: sends `f64` as `f32`, in half the bytes. The 24 binary digits of `f32` are its
-//! only guarantee.
+//! Codec `demote`: stores `f64` as `f32`, in half the bytes. It guarantees no error bound but only
+//! the precision of `f32`: 24 binary digits.
 //!
 //! Source: CAM's DP-SP (Kumar et al., Parallel Computing 2008). A value moves by at most 2⁻²⁴ of
 //! itself, or by 2⁻¹⁵⁰ in the range of subnormal `f32`. A chunk stays unchanged if a finite value
-//! would become infinite or a NaN would become another.
+//! would become infinite or a NaN would become another NaN.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};

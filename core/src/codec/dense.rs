@@ -4,27 +4,28 @@
 //! Values become the same codes as with [`FzLight`], so sums are exact and decoded values agree bit
 //! for bit. Only the way from codes to bytes differs:
 //!
-//! 1. The writer chooses, for each chunk, the predictor with the smallest residuals. It predicts
-//!    from the code before, the row before, the plane before, or several of them (`window.rs`).
+//! 1. The writer chooses, for each chunk, the predictor with the smallest residuals. A predictor
+//!    uses the previous code, the previous row, the previous plane, or several of them
+//!    (`window.rs`).
 //! 2. `dense` splits the residuals of a block of 32 into low bits, stored unchanged, and high
 //!    parts, which it Huffman-codes in pairs (`chunk.rs`, `huffman.rs`). `fz-nd` instead packs each
 //!    block as wide as its largest residual (`widths.rs`).
 //!
 //! The payload records every choice, so ranks need not agree on predictors, nor on the array's
-//! shape. Each chunk depends on earlier chunks. These contain the row and the plane before. `dense`
-//! also counts their pairs to make its Huffman code, so no table travels. In return, one thread
-//! reads and writes all chunks in order.
+//! shape. Each chunk depends on earlier chunks: they contain the previous row and plane, and
+//! `dense` derives its Huffman code from them, so that no table travels. One thread
+//! therefore has to write or read all chunks in order.
 //!
 //! Reductions operate on codes, not on residuals, because residuals of different predictors cannot
-//! be added. The writer of a sum predicts it anew. So its bytes depend on the sum's codes, and not
-//! on the order of the additions.
+//! be added. The writer of a sum predicts the sum's codes anew. Its bytes therefore depend only on
+//! these codes, and not on the order of the additions.
 //!
 //! Cost: a window of 20,480 codes on the stack for each payload read or written.
 //!
 //! *Not implemented: sums of residuals.* Prediction is linear. If two payloads of `fz-nd` have the
-//! same predictors in all chunks, their residuals could be added like those of fz-light, which
-//! should be several times as fast. But the bytes of a sum would then depend on the order, and
-//! exceptions would need codes that both sides can derive.
+//! same predictors in all chunks, their residuals could be added as in fz-light. That should be
+//! several times as fast. But the bytes of a sum would then depend on the order of the additions,
+//! and exceptions would need codes that both sides can derive.
 
 mod chunk;
 mod codes;
@@ -50,8 +51,10 @@ pub use prediction::Prediction;
 use stream::{Packing, Reader, Writer};
 pub(crate) use window::Strides;
 
-/// Codec for one lattice, communicator size and shape. Also the type of [`FzNd`], which packs
-/// residuals in blocks as wide as the largest of them. Each reads the payloads of the other.
+/// Codec for one lattice, communicator size and shape.
+///
+/// This is also the type of [`FzNd`], which packs each block of residuals as wide as the largest of
+/// them. Each of the two codecs reads the payloads of the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Dense<T: Float> {
     packing: Packing,
@@ -125,8 +128,8 @@ impl<T: Float> Dense<T> {
         })
     }
 
-    /// Writes these values on the given lattice. This and the following functions are separate, so
-    /// that each reserves only its own window and buffer on the stack.
+    /// Writes these values on the given lattice. Like the following functions, it is not inlined,
+    /// so that a caller does not reserve the windows and buffers of all of them on the stack.
     #[inline(never)]
     fn write_slice(
         &self,
@@ -146,7 +149,7 @@ impl<T: Float> Dense<T> {
         self.write(1, src.len(), dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
-    /// Writes partial results that the source provides piece by piece.
+    /// Writes partial results that the source provides chunk by chunk.
     #[inline(never)]
     fn write_pieces(
         &self,
@@ -166,8 +169,8 @@ impl<T: Float> Dense<T> {
         self.write(1, n_values, dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
-    /// Reduces a frame with local values into a new frame. With a `scale`, also stores the result
-    /// in the output, divided by the scale's divisor.
+    /// Reduces a payload with local values into a new payload. If there is a `scale`, also stores
+    /// the decoded result, divided by the scale's divisor, in the output of `values`.
     #[inline(never)]
     fn fold_to(
         &self,
@@ -216,7 +219,7 @@ impl<T: Float> Dense<T> {
         run(self.level, OperateTask::<T> { op, codes, others: reader.codes() });
     }
 
-    /// Reduces two frames by codes.
+    /// Reduces two payloads by operating on their codes.
     #[inline(never)]
     fn combine_codes(
         &self,
@@ -242,7 +245,7 @@ impl<T: Float> Dense<T> {
         self.write(operands, a.n_values, dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
-    /// Reduces two frames in floats.
+    /// Reduces two payloads by operating on their decoded values.
     #[inline(never)]
     fn recombine(
         &self,
@@ -265,7 +268,8 @@ impl<T: Float> Dense<T> {
         self.write_pieces(Source::Sequential(a.n_values, &mut fill), dst, pace)
     }
 
-    /// Decodes chunk by chunk, in order, and passes the values to `take(start, values)`.
+    /// Decodes the first `n_values` values and passes them chunk by chunk to
+    /// `take(start, values)`.
     #[inline(never)]
     fn read_all(
         &self,

@@ -1,12 +1,12 @@
 //! Estimates, from a sample of an array's blocks, how many bits per value codecs would need.
 //!
 //! Samples are blocks of 32 values, spread over the array. A hash selects the place of a sample
-//! within its part of the array, so that no period of the data goes unnoticed. The values of a
-//! sample, and the values that predict them, become codes on the lattice. The residuals give the
-//! estimates:
+//! within its part of the array, so that samples do not follow a period of the data. The values of
+//! a sample, and the values that predict them, become codes on the lattice. Their residuals give
+//! the estimates:
 //!
 //! - *fZ-light*: the width of each block's largest residual, as it would be stored.
-//! - *fz-nd*: the same with the best predictor, and with shorter headers for widths.
+//! - *fz-nd*: the same with the best predictor, and with fewer bits to store the width.
 //! - *dense*: with the best predictor, the entropy of residuals whose magnitudes have the block's
 //!   mean m and fall off geometrically: H(m) = (1 + m)·log₂(1 + m) − m·log₂ m + m/(1 + m).
 //!
@@ -16,16 +16,15 @@
 use crate::element::{DType, Element, Float, with_float};
 use crate::kernel::BLOCK;
 
-/// A sample is taken of one block in this many, but at least `MIN_SAMPLES` are taken if the array
-/// has them, and at most `MAX_SAMPLES`.
+/// One block in this many is a sample, within the limits of `MIN_SAMPLES` and `MAX_SAMPLES`.
 const BLOCKS_PER_SAMPLE: usize = 64;
 const MIN_SAMPLES: usize = 8;
 const MAX_SAMPLES: usize = 32;
-/// Number of predictors. By index: (0) none; (1) the previous value; (2) Lorenzo with the row
-/// before; (3) Lorenzo with the row and the plane before; (4) second differences; (5) second
-/// differences in the row and across rows.
+/// Number of predictors. By index: (0) none; (1) the previous value; (2) Lorenzo with the previous
+/// row; (3) Lorenzo with the previous row and the previous plane; (4) second differences; (5)
+/// second differences in the row and across rows.
 const N_PREDICTORS: usize = 6;
-/// Codes of a block, after the two codes before it.
+/// Two codes, and the codes of the block after them.
 type CodeLine = [i64; BLOCK + 2];
 
 /// Estimated bits per value, by codec.
@@ -43,8 +42,8 @@ pub(crate) fn estimate<T: Element>(values: &[T], strides: [u32; 2], step: f64) -
     of_bytes(T::DTYPE, bytemuck::cast_slice(values), strides, step)
 }
 
-/// Same for values whose type is a run-time argument, so that the function is compiled in this
-/// crate.
+/// Same as [`estimate`] for values whose type is a run-time argument, so that the function is
+/// compiled in this crate.
 fn of_bytes(dtype: DType, bytes: &[u8], strides: [u32; 2], step: f64) -> Option<Estimate> {
     with_float!(dtype, T => of_floats::<T>(bytemuck::cast_slice(bytes), strides, step), else None)
 }
@@ -54,7 +53,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let n_samples = (n_blocks / BLOCKS_PER_SAMPLE).clamp(MIN_SAMPLES.min(n_blocks), MAX_SAMPLES);
     let last = values.len().checked_sub(BLOCK)?;
     let [row, plane] = strides.map(|stride| stride as usize);
-    // Use a stride only if at least some blocks have such a neighbour.
+    // Ignore a stride so long that few blocks have such a neighbour.
     let row = if row > 1 && 2 * row < values.len() { row } else { 0 };
     let plane = if row > 0 && plane > row && 2 * plane < values.len() { plane } else { 0 };
     let codes = SampleCodes { values, inverse: step.recip(), limit: limit::<T>() };
@@ -64,27 +63,27 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let mut n_off = 0;
     for nth in 0..n_samples {
         let start = block_start(nth, n_samples, n_blocks).clamp(first, last);
-        let (own, n_missing) = codes.line(start, 0);
+        let (sample, n_missing) = codes.line(start, 0);
         n_off += n_missing;
-        let widest = width(&differences(&own, 1));
+        let widest = width(&differences(&sample, 1));
         widths += if widest > 0.0 { widest + 8.0 / BLOCK as f64 } else { 0.0 };
         let mut add = |predictor: usize, line: &CodeLine, n: u32| {
-            let left = differences(line, n);
-            narrowest[predictor] += width(&left);
-            entropies[predictor] += geometric_entropy(mean(&left));
+            let residuals = differences(line, n);
+            narrowest[predictor] += width(&residuals);
+            entropies[predictor] += geometric_entropy(mean(&residuals));
         };
-        add(0, &own, 0);
-        add(1, &own, 1);
-        add(4, &own, 2);
+        add(0, &sample, 0);
+        add(1, &sample, 1);
+        add(4, &sample, 2);
         if row > 0 {
             let above = codes.line(start, row).0;
-            let left = minus(&own, &above);
-            add(2, &left, 1);
-            add(5, &minus(&left, &minus(&above, &codes.line(start, 2 * row).0)), 2);
+            let across = minus(&sample, &above);
+            add(2, &across, 1);
+            add(5, &minus(&across, &minus(&above, &codes.line(start, 2 * row).0)), 2);
             if plane > 0 {
                 let behind = codes.line(start, plane).0;
                 let behind = minus(&behind, &codes.line(start, plane + row).0);
-                add(3, &minus(&left, &behind), 1);
+                add(3, &minus(&across, &behind), 1);
             }
         }
     }
@@ -95,7 +94,7 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let least = |of: &[f64; N_PREDICTORS], noise: f64| {
         let bits = |at: usize| if is_there[at] { of[at] / n } else { f64::INFINITY };
         let once = (0..4).map(bits).fold(f64::INFINITY, f64::min);
-        // Codecs, too, take second differences only if first differences leave more than noise.
+        // Like the codecs, take second differences only if first ones leave more than noise.
         if once > noise { (4..N_PREDICTORS).map(bits).fold(once, f64::min) } else { once }
     };
     // Header bits per block: fz-light marks occupied blocks, fz-nd stores widths, and dense rounds
@@ -116,7 +115,7 @@ fn geometric_entropy(m: f64) -> f64 {
     (1.0 + m) * libm::log2(1.0 + m) - m * libm::log2(m) + m / (1.0 + m)
 }
 
-/// Returns the largest |code|, with some headroom for sums.
+/// Returns the exclusive limit of |code|, which leaves some headroom for sums.
 fn limit<T: Float>() -> f64 {
     T::MAX_CODE.min(libm::ldexp(1.0, 8 * T::BYTES as i32 - 5))
 }
@@ -129,28 +128,30 @@ fn block_start(nth: usize, n_samples: usize, n_blocks: usize) -> usize {
     (nth * n_blocks / n_samples.max(1) + hash as usize % share.max(1)) * BLOCK
 }
 
-/// Returns a block's codes after taking differences to the previous code `n` times.
+/// Returns the block's codes after `n` times taking differences to the previous code.
 fn differences(line: &CodeLine, n: u32) -> [i64; BLOCK] {
     core::array::from_fn(|at| {
-        let [two, one, own] = [line[at], line[at + 1], line[at + 2]];
-        let [before, now] = [one.wrapping_sub(two), own.wrapping_sub(one)];
+        let [two_before, before, code] = [line[at], line[at + 1], line[at + 2]];
+        let previous = before.wrapping_sub(two_before);
+        let difference = code.wrapping_sub(before);
         match n {
-            0 => own,
-            1 => now,
-            _ => now.wrapping_sub(before),
+            0 => code,
+            1 => difference,
+            _ => difference.wrapping_sub(previous),
         }
     })
 }
 
-/// Returns the mean magnitude.
-fn mean(left: &[i64; BLOCK]) -> f64 {
-    left.iter().map(|left| left.unsigned_abs() as f64).sum::<f64>() / BLOCK as f64
+/// Returns the mean magnitude of the residuals.
+fn mean(residuals: &[i64; BLOCK]) -> f64 {
+    residuals.iter().map(|residual| residual.unsigned_abs() as f64).sum::<f64>() / BLOCK as f64
 }
 
-/// Returns the bits of the largest number in zig-zag form.
-fn width(left: &[i64; BLOCK]) -> f64 {
-    let zig_zags = left.iter().map(|&left| (left << 1 ^ left >> (i64::BITS - 1)) as u64);
-    f64::from(u64::BITS - zig_zags.fold(0, |all, left| all | left).leading_zeros())
+/// Returns the bits of the largest residual in zig-zag form.
+fn width(residuals: &[i64; BLOCK]) -> f64 {
+    let zig_zags =
+        residuals.iter().map(|&residual| (residual << 1 ^ residual >> (i64::BITS - 1)) as u64);
+    f64::from(u64::BITS - zig_zags.fold(0, |all, number| all | number).leading_zeros())
 }
 
 fn minus(line: &CodeLine, other: &CodeLine) -> CodeLine {
@@ -164,17 +165,17 @@ struct SampleCodes<'a, T> {
 }
 
 impl<T: Float> SampleCodes<'_, T> {
-    /// Returns the codes `before` places before a block at `start`, and the number of the block's
-    /// values without a code. A value off the lattice has none and takes the code of the value
-    /// before.
+    /// Returns the codes of the 34 values that end `before` places before the end of the block at
+    /// `start`, and the number of values without a code among the last 32. A value that is not on
+    /// the lattice has no code and gets that of the previous value.
     fn line(&self, start: usize, before: usize) -> (CodeLine, u32) {
         let (mut line, mut n_missing, mut last) = ([0; BLOCK + 2], 0, 0);
         let Some(first) = start.checked_sub(before) else { return (line, 0) };
         for (nth, code) in line.iter_mut().enumerate() {
-            // The places before the first value have none.
+            // Before the array's first value, codes are 0.
             let value = self.values.get((first + nth).wrapping_sub(2));
             let scaled = value.map_or(0.0, |x| x.to_f64() * self.inverse);
-            // False for NaN.
+            // The comparison is false for NaN.
             if scaled.abs() < self.limit {
                 last = (scaled + if scaled < 0.0 { -0.5 } else { 0.5 }) as i64;
             } else {

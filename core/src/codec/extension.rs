@@ -32,7 +32,7 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.store(src, divisor, dst, Stores::Cached, &())
     }
 
-    /// Same as [`decode`](Self::decode), into a caller's output and with progress reports.
+    /// Same as [`decode`](Self::decode), with a choice of stores and with progress reports.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -85,8 +85,8 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.fold_paced(op, src, Values::unstored(local), 1, dst, &())
     }
 
-    /// Same as [`fold`](Self::fold), and stores the result in the output, each value divided by
-    /// `divisor`.
+    /// Same as [`fold`](Self::fold), but also stores the decoded result, divided by `divisor`, in
+    /// the output of `values`.
     ///
     /// # Errors
     /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has space for another number
@@ -121,7 +121,7 @@ pub trait CodecExt<T: Element>: Codec<T> {
         self.recode_paced(src, local.len(), Some((op, local)), dst, &())
     }
 
-    /// Decodes and encodes again, as a rank does that compresses anew at each hop.
+    /// Decodes values and encodes them again, for pipelines that compress at each hop.
     ///
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.

@@ -1,9 +1,9 @@
 //! Codec `fz-light`: an improved fZ-light. It quantizes to a lattice, takes 1-D Lorenzo
-//! differences, and packs each block with codes of one length.
+//! differences, and packs each block of 32 with one bit width.
 //!
-//! A payload is chunked (`chunked.rs`) into 4096 values each, which [`crate::kernel`] writes and
+//! A payload consists of chunks of 4096 values (`chunked.rs`), which [`crate::kernel`] writes and
 //! reads. docs/format.md gives the exact layout. Source: Huang et al., *ZCCL* (2025) and *hZCCL*
-//! (SC'24). docs/algorithms.md explains the differences.
+//! (SC'24). docs/algorithms.md explains the differences from the papers.
 //!
 //! Cost: one pass over the values. The encoder checks the bound for every value. A value that would
 //! break it, or is not finite, is an *exception* and is stored unchanged.
@@ -28,9 +28,9 @@ use crate::threads::Threads;
 
 pub use super::chunked::{HEADER_BYTES, VERSION};
 
-/// Minimum number of values that threads share. With two rayon threads instead of one, encoding
-/// took 20 instead of 14 µs for 2¹⁶ values, 39 instead of 41 µs for 3·2¹⁶, and 81 instead of 105 µs
-/// for 2¹⁹. A sleeping thread takes 10 µs to wake.
+/// Minimum number of values for which several threads are used. With two rayon threads instead of
+/// one, encoding took 20 instead of 14 µs for 2¹⁶ values, 39 instead of 41 µs for 3·2¹⁶, and 81
+/// instead of 105 µs for 2¹⁹. A sleeping thread takes 10 µs to wake.
 const SHARED_FROM: u32 = 3 << 16;
 
 /// Codec for one lattice and one communicator size.
@@ -51,14 +51,14 @@ const SHARED_FROM: u32 = 3 << 16;
 /// # Ok::<(), foldwire::codec::CodecError>(())
 /// ```
 ///
-/// With `STATIC`, payloads are added like in hZCCL's baseline ([`FzStatic`]).
+/// If `STATIC` is true, payloads are added as in hZCCL's baseline ([`FzStatic`]).
 #[derive(Clone, Copy, Debug)]
 pub struct FzLight<T: Float, const STATIC: bool = false> {
     quantum: Quantum,
     max_operands: u32,
     /// Lattice for local values.
     pub(super) lattice: Lattice<T>,
-    /// Lattice for partial results: the same, scaled by the weight of local values.
+    /// Lattice for partial results: `lattice`, scaled by the weight of local values.
     pub(super) partial: Lattice<T>,
     pub(super) kernel: Kernel<T>,
     threads: Threads,
@@ -91,7 +91,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         let head_room = libm::ldexp(1.0, <T as OnLattice>::Code::BITS as i32 - 2);
         let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
-        // No point exceeds the type's largest value, so that averages of points do not either.
+        // Points must not exceed the type's largest value. Then averages of points do not either.
         let last = T::MAX.to_f64() / quantum.step();
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)).min(last));
         let one = T::Wide::ONE;
@@ -141,6 +141,8 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         Ok(stream)
     }
 
+    /// Returns the number of operands in the sum of two payloads of `a` and `b` operands. Fails if
+    /// the codes have no headroom for that many.
     pub(super) fn head_room(&self, a: u32, b: u32) -> Result<u32, CodecError> {
         let operands = u64::from(a) + u64::from(b);
         match u32::try_from(operands) {
@@ -149,7 +151,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         }
     }
 
-    /// Describes a payload of this many operands.
+    /// Returns the description of a payload that sums this many operands.
     pub(super) const fn container(&self, operands: u32) -> Container {
         let (dtype, step) = (T::DTYPE, self.quantum.step());
         Container { dtype, operands, step, max_chunk_len: max_chunk_len::<T> }
@@ -169,7 +171,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         })
     }
 
-    /// Decodes the first values of a chunk. A separate function, so that other paths do not reserve
+    /// Decodes the first values of a chunk. It is not inlined, so that other paths do not reserve
     /// its buffer on the stack.
     #[cold]
     #[inline(never)]
@@ -179,8 +181,8 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         dst.copy_from_slice(&whole[..dst.len()]);
     }
 
-    /// Reduces two frames in floats. A separate function, so that combining on the lattice does not
-    /// reserve its buffers on the stack.
+    /// Reduces two payloads by operating on their decoded values. It is not inlined, so that
+    /// combining on the lattice does not reserve its buffer on the stack.
     #[inline(never)]
     fn recombine(
         &self,
@@ -202,7 +204,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     }
 }
 
-/// Checks and returns chunk `index`.
+/// Returns chunk `index` after checking its structure.
 fn chunk_of<'a, T: Float>(
     stream: &CheckedPayload<'a, T>,
     index: usize,
@@ -353,6 +355,7 @@ impl<T: Float, const STATIC: bool> Homomorphic<T> for FzLight<T, STATIC> {
     }
 }
 
+/// Counts the pairs of blocks by the path that adding them takes.
 fn block_paths<T: Float>(a: &ChunkView<'_, T>, b: &ChunkView<'_, T>) -> BlockStats {
     let mut paths = BlockStats::default();
     for (a, b) in a.occupied().into_iter().zip(b.occupied()) {

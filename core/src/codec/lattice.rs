@@ -1,8 +1,8 @@
-//! Points q·step on a line, for coders that turn values into integers q (docs/guarantees.md,
+//! Points q·step on a line, for coders that turn values into integer codes q (docs/guarantees.md,
 //! section 1).
 //!
-//! Coders work on groups of eight blocks of 32 values. The compiler keeps loops of that length and
-//! vectorizes them. It would unroll a loop over a single block first.
+//! Coders work on groups of eight blocks of 32 values, because the compiler vectorizes loops of
+//! that length. It would unroll a loop over a single block before it vectorizes it.
 
 use super::coder::{CoderParams, padded};
 use crate::element::Float;
@@ -28,10 +28,11 @@ pub(super) struct Points<T: Float> {
 }
 
 impl<T: Float> Points<T> {
-    /// Makes the points with these parameters; `None` if no value is on a lattice.
+    /// Makes the points with these parameters; `None` if these give no usable step.
     pub(super) fn new(params: &CoderParams) -> Option<Self> {
         let bound = params.limit_of_errors::<T>();
-        // With a power of two the differences are exact, so an error of exactly step/2 may pass.
+        // If the step is a power of two, differences are exact, so errors of exactly step/2 may
+        // pass.
         let is_power_of_two = params.step == 2.0 * params.bound;
         let bound = if is_power_of_two { bound.next_up() } else { bound };
         Some(Self { bound, ..Self::of_step(params.step)? })
@@ -45,7 +46,7 @@ impl<T: Float> Points<T> {
         is_step.then(|| Self { step: wide, inverse, bound: T::Wide::nearest(0.0) })
     }
 
-    /// Returns the parameter of a coder with these points, or with none.
+    /// Returns the parameter of a coder with these points: their step, or 0 if there are none.
     pub(super) fn parameter(points: Option<Self>) -> f64 {
         points.map_or(0.0, |points| points.step.to_f64())
     }
@@ -146,7 +147,7 @@ pub(super) fn add_up<C: Code>(block: &mut [C]) {
 pub(super) struct Verbatim<'a>([&'a [u8]; BLOCKS]);
 
 impl<'a> Verbatim<'a> {
-    /// Takes block `i` of a group of values from the front of `src`; `None` if that is too short.
+    /// Takes block `i` of a group of values from the front of `src`; `None` if `src` is too short.
     #[inline(always)]
     pub(super) fn take<T>(&mut self, i: usize, values: &[T], src: &mut &'a [u8]) -> Option<()> {
         let values = &values[i * BLOCK..values.len().min((i + 1) * BLOCK)];

@@ -29,13 +29,12 @@ enum SupportedTypes {
     F64,
 }
 
-/// Properties of a codec that do not depend on its parameters.
+/// Properties of a codec that do not depend on its parameters. The methods of [`CodecId`] that
+/// return them describe them.
 #[derive(Clone, Copy)]
 struct Properties {
     loss: Loss,
-    /// Encoding decoded values changes nothing.
     is_stable: bool,
-    /// Values that it encodes lossily become points of the call's lattice.
     has_lattice: bool,
     is_free: bool,
     is_homomorphic: bool,
@@ -47,7 +46,7 @@ struct Properties {
     settings: [[u16; 2]; 2],
 }
 
-/// Properties of a codec that keeps an error bound and offers nothing else.
+/// Properties of a codec that keeps an error bound on the call's lattice and offers nothing else.
 const BOUNDED: Properties = Properties {
     loss: Loss::Bound,
     is_stable: true,
@@ -68,7 +67,7 @@ const TRUNCATING: Properties = Properties {
     ..BOUNDED
 };
 
-/// Defines a type that holds any of these codecs, or the raw codec for every other identifier.
+/// Defines a type that holds any of these codecs. It uses the raw codec for all other identifiers.
 macro_rules! any_of {
     ($(#[$doc:meta])* $name:ident<$bound:ident>: $($variant:ident)*) => {
         $(#[$doc])*
@@ -99,7 +98,7 @@ macro_rules! any_of {
 
 any_of! {
     /// Any codec for 16-bit floats ([`SupportedTypes::Floats`]). The other codecs are not compiled
-    /// for them; they would be half of the crate.
+    /// for these types, because that code would be half of the crate.
     NarrowCodecs<Float>: Raw FzLight FzStatic
 }
 
@@ -166,8 +165,8 @@ impl CodecId {
         matches!(self.loss(), Loss::None)
     }
 
-    /// Returns whether encoding decoded values changes nothing. If it does change them, values that
-    /// are encoded repeatedly may move by the bound each time.
+    /// Returns whether encoding decoded values again changes nothing. Otherwise each encoding may
+    /// move a value by the bound.
     #[must_use]
     pub const fn is_stable(self) -> bool {
         self.properties().is_stable
@@ -220,15 +219,15 @@ impl CodecId {
         }
     }
 
-    /// Returns the setting for values of this type when the caller requests `asked`; 0 requests the
-    /// default. `None` if the codec does not support the requested setting. The default of a codec
-    /// without settings is 0.
+    /// Returns the setting for values of this type if the caller requests `requested`; 0 requests
+    /// the default. `None` if the codec does not support the requested setting. The default of a
+    /// codec without settings is 0.
     #[must_use]
-    pub const fn setting(self, dtype: DType, asked: u16) -> Option<u16> {
+    pub const fn setting(self, dtype: DType, requested: u16) -> Option<u16> {
         let [default, most] = self.properties().settings[matches!(dtype, DType::F64) as usize];
-        match asked {
+        match requested {
             0 => Some(default),
-            _ if asked <= most => Some(asked),
+            _ if requested <= most => Some(requested),
             _ => None,
         }
     }
@@ -241,7 +240,7 @@ impl CodecId {
     }
 }
 
-/// Any codec for one element type, stored without an allocation.
+/// Any codec for one element type, stored inline.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyCodec<T: Element> {
     codec: ErasedCodec,
@@ -374,23 +373,24 @@ codecs! {
         types: SupportedTypes::All,
         ..BOUNDED
     };
-    /// Quantizes, takes 1-D Lorenzo differences and packs each block with codes of one length.
+    /// Quantizes, takes 1-D Lorenzo differences, and packs each block of 32 with one bit width.
     /// Reduces without decoding.
     FzLight = 1, "fz-light", Properties {
         is_homomorphic: true,
         types: SupportedTypes::Floats,
         ..BOUNDED
     };
-    /// Same bytes as fz-light, but adds by unpacking and packing all blocks: the baseline of hZCCL.
+    /// Writes the bytes of fz-light, but adds payloads by unpacking and packing all blocks, as
+    /// hZCCL's baseline does.
     FzStatic = 11, "fz-static", Self::FzLight.properties();
     /// The values of fz-light in fewer bytes, by prediction and Huffman codes. Reduces without
     /// decoding to floats.
     Dense = 14, "dense", Properties { is_homomorphic: true, takes_shape: true, ..BOUNDED };
-    /// The values of fz-light, predicted in up to three dimensions; packs the residuals in the
-    /// blocks of fz-light. Reduces without decoding to floats.
+    /// The values of fz-light, predicted in up to three dimensions. Packs the residuals in blocks
+    /// like those of fz-light. Reduces without decoding to floats.
     FzNd = 15, "fz-nd", Self::Dense.properties();
-    /// Drops the low bits of each value. The setting is the number of bits; the default is half of
-    /// the value's bits.
+    /// Drops the low bits of each value. The setting is the number of dropped bits, by default half
+    /// of the value's bits.
     Truncate = 2, "truncate", TRUNCATING;
     /// Stores `f64` as `f32`.
     Demote = 3, "demote", Properties {
@@ -401,14 +401,14 @@ codecs! {
     };
     /// XORs each value with the previous one and drops leading zero nibbles. Exact.
     XorLz = 4, "xor-lz", Properties { loss: Loss::None, ..BOUNDED };
-    /// Drops leading zero nibbles of each value. Exact. For differences that the caller takes
-    /// ([`InterStep`](crate::InterStep)).
+    /// Drops leading zero nibbles of each value. Exact. Made for values that are differences, which
+    /// the caller has computed ([`InterStep`](crate::InterStep)).
     Lz = 12, "lz", Properties { loss: Loss::None, ..BOUNDED };
     /// Drops low bits as [`Truncate`](Self::Truncate) does and codes the rest as
     /// [`XorLz`](Self::XorLz) does.
     TruncateXor = 5, "truncate-xor", TRUNCATING;
-    /// Codes residuals as bit planes without repeated words. Exact. The setting is the distance to
-    /// the value that residuals refer to: 1 by default, at most 64.
+    /// Codes residuals as bit planes without repeated words. Exact. The setting is the distance
+    /// from a value to the one that its residual refers to: 1 by default, at most 64.
     Mpc = 6, "mpc", Properties {
         loss: Loss::None,
         settings: [[1, super::mpc::MAX_DIM]; 2],
@@ -426,8 +426,8 @@ codecs! {
         settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
-    /// SZx: codes blocks of 128 values as their midpoint, or as the leading bits of the differences
-    /// to it.
+    /// SZx: codes a block of 128 values as its midpoint, or as the leading bits of the differences
+    /// to the midpoint.
     Szx = 8, "szx", Properties { is_stable: false, has_lattice: false, ..BOUNDED };
     /// ompSZp: quantizes, and codes differences as bit planes in independent blocks of 32.
     OmpSzp = 9, "ompszp", BOUNDED;

@@ -60,8 +60,8 @@ fn mpc<T: Float>(dim: u8) -> MpcCoder {
     <MpcCoder as Coder<T>>::new(&CoderParams { setting: dim.into(), ..CoderParams::default() })
 }
 
-/// Returns the first byte of the candidate with the fewest bits for a sample. A sample takes as
-/// many values as a word has bits, at several places of the chunk.
+/// Returns the first byte of the candidate that takes the fewest bits for samples of the chunk.
+/// Each sample has as many values as a word has bits.
 #[inline(always)]
 fn shortest<T: Float>(values: &[T]) -> u8 {
     let n_values = T::Bits::BITS as usize;
@@ -92,8 +92,8 @@ fn bits_by_xor<T: Float>(sample: &[T]) -> u32 {
     4 * pairs.map(n_nibbles).sum::<u32>()
 }
 
-/// Counts the bits that bit planes take for the same values: a bitmap, and each plane that differs
-/// from the one below it.
+/// Counts the bits that bit planes take for the same values: a bitmap, and the planes that differ
+/// from the plane below.
 #[inline(always)]
 fn bits_by_planes<T: Float>(sample: &[T], dim: usize) -> u32 {
     let mut changes = T::Bits::ZERO;

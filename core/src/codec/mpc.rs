@@ -1,15 +1,16 @@
-//! Codec `mpc`: residuals as bit planes, keeping only words that differ from the word before.
+//! Codec `mpc`: residuals as bit planes, of which only words that differ from the previous word are
+//! kept.
 //!
 //! Source: Yang, Mukka, Hesaaraki and Burtscher, IEEE Cluster 2015, who name the components LnVs
 //! BIT LVs ZE. Zhou et al. (IPDPS'21) compress messages with it. The steps for each section of 1024
 //! values are:
 //!
-//! 1. Take the integer residual of each value to the one `dim` places before. `dim` is the setting:
-//!    the number of quantities that the array interleaves.
+//! 1. Take the integer difference of each value to the one `dim` places before: the residual. `dim`
+//!    is the setting: the number of quantities that the array interleaves.
 //! 2. Transpose the bits of each group of residuals. A group has one residual for each bit of a
 //!    word. After that, word p (a *plane*) holds bit p of all of them. If residuals are small and
 //!    have one sign, all high planes are equal.
-//! 3. Take the residual of each word to the word before.
+//! 3. Take the difference of each word to the previous word.
 //! 4. Keep the words that are not 0, and a bitmap of their places.
 //!
 //! The coder works on a whole section at a time, so all steps but the last are loops over long
@@ -38,7 +39,7 @@ const SECTION: usize = 1024;
 /// Largest `dim`.
 pub(super) const MAX_DIM: u16 = 64;
 
-/// Maximum groups in a section: those of 16-bit values.
+/// Maximum groups in a section, which 16-bit values would have.
 const MAX_GROUPS: usize = 64;
 
 impl<T: Float> Coder<T> for MpcCoder {
@@ -126,7 +127,7 @@ impl<T: Float> Coder<T> for MpcCoder {
     }
 }
 
-/// Returns the steps of the transposition: log₂ of the bits of a word.
+/// Returns the number of steps of the transposition: log₂ of the bits of a word.
 const fn n_steps<W: Word>() -> u32 {
     W::BITS.trailing_zeros()
 }
@@ -146,8 +147,8 @@ fn exchange<W: Word>(low: W, high: W, step: u32) -> (W, W) {
     (low & mask | (high & mask) << distance, low >> distance & mask | high & !mask)
 }
 
-/// Transposes residuals in order to words: plane p of group g becomes word p · groups + g. Returns
-/// the buffer with the result and then the other one.
+/// Transposes residuals to planes: word p · groups + g becomes plane p of group g. Overwrites both
+/// buffers, and returns the one with the result and then the other one.
 #[inline(always)]
 fn planes_of<'a, W: Word>(
     mut from: &'a mut [W; SECTION],
@@ -163,7 +164,7 @@ fn planes_of<'a, W: Word>(
     (from, to)
 }
 
-/// Inverse of [`planes_of`].
+/// Inverse of [`planes_of`]. Returns the buffer with the result.
 #[inline(always)]
 fn residuals_of<'a, W: Word>(
     mut from: &'a mut [W; SECTION],
@@ -179,8 +180,8 @@ fn residuals_of<'a, W: Word>(
     from
 }
 
-/// Writes the residual of each word to the one before. For the first plane of a group, that is the
-/// last plane of the group before.
+/// Writes the difference of each word to the previous one. The word before the first plane of a
+/// group is the last plane of the previous group.
 #[inline(always)]
 fn changes_of<W: Word>(planes: &[W; SECTION], changes: &mut [W; SECTION]) {
     let n_groups = SECTION / W::BITS as usize;
@@ -234,7 +235,7 @@ fn eliminate_zeros<'a, W: Word>(
         for (plane, changes) in changes.chunks_exact(n_groups).enumerate() {
             let word = changes[group];
             let is_kept = word != W::ZERO;
-            // The next word overwrites this one if it is 0.
+            // If this word is 0, the next one overwrites it.
             kept[n_kept % SECTION] = word;
             n_kept += usize::from(is_kept);
             bits |= u64::from(is_kept) << plane;

@@ -1,11 +1,11 @@
-//! Words as a count of leading zero nibbles and the remaining nibbles. For words that are the XOR
-//! of similar values: neighbours, or the same value in two time steps.
+//! Coding of words as a count of leading zero nibbles and the remaining nibbles. It suits words
+//! that are the XOR of similar values: neighbours, or the same value in two time steps.
 //!
-//! Counts come first, four bits for each word, then the nibbles, low ones first. A reader thus
-//! knows the lengths of all words before it takes the first, and each word depends on the one
-//! before only by an addition. Words have `n_nibbles` ≤ 16 nibbles. Counts end at 15. For words of
-//! 16 nibbles, 15 means that the word is zero. A word with a single remaining nibble is then
-//! written with two, because zero is more frequent.
+//! All counts come first, four bits for each word, then the nibbles, low ones first. A reader thus
+//! knows the lengths of all words before it takes the first. To find a word, it only adds the
+//! length of the previous one. Words have `n_nibbles` ≤ 16 nibbles, but a count is at most 15. For
+//! words of 16 nibbles, the count 15 therefore means that the word is zero. A word with a single
+//! remaining nibble has the count 14 and stores two nibbles, because zero is more frequent.
 //!
 //! Source: CAM's lossless compression (Kumar et al., Parallel Computing 2008).
 
@@ -14,8 +14,8 @@ use bytemuck::pod_read_unaligned;
 
 /// Words written or read together. An even number.
 pub(super) const BATCH: usize = 128;
-/// Maximum bytes of a batch's nibbles, which may start within a byte, and the overhang of the last
-/// access.
+/// Maximum bytes of a batch's nibbles, which may start within a byte, and of the accesses past
+/// their end.
 const REACH: usize = BATCH * 8 + 16;
 
 /// Writes words, batch by batch.
@@ -25,8 +25,8 @@ pub(super) struct NibbleWriter<'a> {
     nibbles: &'a mut [u8],
     /// Whole bytes of nibbles so far.
     n_bytes: usize,
-    /// The nibble after them, if there is one.
-    left: Option<u8>,
+    /// Nibble after these bytes, which waits for the other half of its byte.
+    pending: Option<u8>,
 }
 
 impl<'a> NibbleWriter<'a> {
@@ -34,7 +34,7 @@ impl<'a> NibbleWriter<'a> {
     #[inline(always)]
     pub(super) fn new(n_nibbles: u32, n_words: usize, dst: &'a mut [u8]) -> Option<Self> {
         let (counts, nibbles) = dst.split_at_mut_checked(n_words.div_ceil(2))?;
-        Some(Self { n_nibbles, counts, nibbles, n_bytes: 0, left: None })
+        Some(Self { n_nibbles, counts, nibbles, n_bytes: 0, pending: None })
     }
 
     /// Writes the next words: a whole [`BATCH`] unless they are the last. `None` if there is no
@@ -57,8 +57,8 @@ impl<'a> NibbleWriter<'a> {
         }
 
         let mut buffer = [0; REACH];
-        let mut carry = u64::from(self.left.unwrap_or(0));
-        let mut at = usize::from(self.left.is_some());
+        let mut carry = u64::from(self.pending.unwrap_or(0));
+        let mut at = usize::from(self.pending.is_some());
         for (word, &len) in words.iter().zip(&*lens) {
             let word = word.to_u64();
             let shift = 4 * (at % 2) as u32;
@@ -73,7 +73,7 @@ impl<'a> NibbleWriter<'a> {
         let end = self.n_bytes + at / 2;
         self.nibbles.get_mut(self.n_bytes..end)?.copy_from_slice(&buffer[..at / 2]);
         self.n_bytes = end;
-        self.left = (!at.is_multiple_of(2)).then_some(carry as u8);
+        self.pending = (!at.is_multiple_of(2)).then_some(carry as u8);
         Some(())
     }
 
@@ -81,10 +81,10 @@ impl<'a> NibbleWriter<'a> {
     /// space.
     #[inline(always)]
     pub(super) fn finish(self, n_words: usize) -> Option<usize> {
-        if let Some(left) = self.left {
-            *self.nibbles.get_mut(self.n_bytes)? = left;
+        if let Some(nibble) = self.pending {
+            *self.nibbles.get_mut(self.n_bytes)? = nibble;
         }
-        Some(n_words.div_ceil(2) + self.n_bytes + usize::from(self.left.is_some()))
+        Some(n_words.div_ceil(2) + self.n_bytes + usize::from(self.pending.is_some()))
     }
 }
 

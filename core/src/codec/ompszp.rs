@@ -1,11 +1,11 @@
-//! Codec `ompszp`: ompSZp, the baseline of hZCCL (Huang et al., SC'24), with cuSZp's layout for
-//! processors.
+//! Codec `ompszp`: ompSZp, the baseline of hZCCL (Huang et al., SC'24), which uses cuSZp's layout
+//! on CPUs.
 //!
-//! Values become codes on a lattice of twice the bound. Each block of 32 stores its first code. Its
-//! differences are stored as signs and as many bit planes as the largest difference needs. The
-//! lengths of all blocks come first, a byte each, so that the authors' threads find their blocks by
-//! a prefix sum. A block of zeros takes only that byte. A block with a value off the lattice stores
-//! its values unchanged.
+//! Values become codes on a lattice with a spacing of twice the bound. Each block of 32 stores its
+//! first code. It stores the differences of codes as signs and as many bit planes as the largest
+//! difference needs. The lengths of all blocks come first, a byte each, so that the authors'
+//! threads find their blocks by a prefix sum. A block of zeros takes only its length byte. A block
+//! with a value off the lattice stores its values unchanged.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
@@ -123,13 +123,13 @@ impl<T: Float> Coder<T> for OmpSzpCoder<T> {
     }
 }
 
-/// Number of planes for signs and differences of `width` bits.
+/// Returns the number of planes for signs and differences of `width` bits.
 #[inline(always)]
 const fn n_planes(width: u32) -> u32 {
     if width == 0 { 0 } else { 1 + width }
 }
 
-/// Bytes of a block of codes.
+/// Returns the bytes of a block of codes with differences of `width` bits.
 #[inline(always)]
 const fn n_bytes_of<T: Float>(width: u32) -> usize {
     size_of::<T::Code>() + PLANE * n_planes(width) as usize

@@ -32,7 +32,7 @@ pub struct CodecParams {
 }
 
 impl CodecParams {
-    /// Parameters for single operands on this lattice, with the machine's best kernels.
+    /// Makes the parameters for single operands on this lattice, with the machine's best kernels.
     #[must_use]
     pub fn new(quantum: Quantum) -> Self {
         let (level, threads) = (Level::best(), Threads::default());
@@ -69,22 +69,22 @@ impl CodecParams {
     }
 
     /// Sets the shape of the arrays, slowest dimension first, as
-    /// [`Plan::with_shape`](crate::Plan::with_shape) does. Parts of arrays of this shape are fine
-    /// too.
+    /// [`Plan::with_shape`](crate::Plan::with_shape) does. A codec may also encode parts of such
+    /// arrays.
     #[must_use]
     pub fn with_shape(self, shape: &[usize]) -> Self {
         self.with_strides(strides(shape))
     }
 
-    /// Sets the shape of the arrays by searching these values for rows and planes, if they are
-    /// floats.
+    /// Searches these values for rows and planes, and sets the shape accordingly. Integers leave
+    /// the parameters unchanged.
     #[must_use]
     pub fn with_shape_of<T: Element>(self, values: &[T]) -> Self {
         self.with_shape_of_bytes(T::DTYPE, bytemuck::cast_slice(values))
     }
 
-    /// Same for values whose type is a run-time argument, so that the search is compiled in this
-    /// crate.
+    /// Same as [`with_shape_of`](Self::with_shape_of) for values whose type is a run-time argument,
+    /// so that the search is compiled in this crate.
     fn with_shape_of_bytes(self, dtype: DType, bytes: &[u8]) -> Self {
         with_float!(dtype, T => {
             let step = self.quantum.of_type::<T>().step();

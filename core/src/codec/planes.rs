@@ -1,9 +1,9 @@
-//! Bit planes of 32 numbers: plane j is 4 bytes, and its bit i is bit j of number i. For coders of
-//! blocks; the kernels of fz-light have their own packing.
+//! Bit planes of a block of 32 numbers: plane j is 4 bytes, and its bit i is bit j of number i. The
+//! coders `ompszp` and `cuszp` use them. The kernels of fz-light have their own packing.
 //!
-//! Eight planes are made at a time, from one byte of each number. Four words of 64 bits hold these
-//! bytes and are transposed by swapping ever smaller squares of bits (Warren, Hacker's Delight,
-//! 7-3).
+//! One byte of each number makes eight planes. Four words of 64 bits hold these bytes, and each
+//! word is transposed as a square of 8 × 8 bits by swapping ever larger squares of bits (Warren,
+//! Hacker's Delight, 7-3).
 
 use super::lattice::{BLOCKS, Codes, GROUP};
 use crate::element::Float;
@@ -21,7 +21,7 @@ pub(super) const PLANE: usize = BLOCK / 8;
 /// Bytes of eight planes.
 const OCTET: usize = 8 * PLANE;
 
-/// Converts codes to numbers. The sign becomes the lowest bit, and so the first plane.
+/// Converts codes to signs and magnitudes. The signs become the first plane.
 #[inline(always)]
 pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut SignedMagnitudes<T>) {
     let zero = <T::Code as Code>::ZERO;
@@ -59,7 +59,7 @@ pub(super) fn width<T: Float>(numbers: &[T::Bits]) -> u32 {
 
 /// Bit planes of a group's numbers.
 pub(super) struct Planes {
-    /// Eight planes of each block in each element.
+    /// Element i holds planes 8·i to 8·i + 7 of each block.
     octets: [[Octet; BLOCKS]; 8],
 }
 
@@ -70,7 +70,7 @@ impl Planes {
         Self { octets: [[[0; OCTET]; BLOCKS]; 8] }
     }
 
-    /// Computes at least the lowest `n_planes` planes of the numbers.
+    /// Computes the lowest `n_planes` planes of the numbers, and the rest of the last octet.
     #[inline(always)]
     pub(super) fn set<T: Float>(&mut self, numbers: &SignedMagnitudes<T>, n_planes: u32) {
         for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter_mut().enumerate() {
@@ -87,8 +87,8 @@ impl Planes {
         }
     }
 
-    /// Writes the lowest planes of a block to the front of `dst`. May also overwrite bytes after
-    /// them.
+    /// Writes the lowest `n_planes` planes of a block to the front of `dst`; `None` if there is no
+    /// space. May also overwrite bytes after them.
     #[inline(always)]
     pub(super) fn put(&self, block: usize, n_planes: u32, dst: &mut [u8]) -> Option<()> {
         let n_bytes = PLANE * n_planes as usize;
@@ -111,7 +111,8 @@ impl Planes {
         self.octets[..n_octets::<T>(n_planes)].fill([[0; OCTET]; BLOCKS]);
     }
 
-    /// Reads the lowest planes of a block from the front of `src`; `None` if that is too short.
+    /// Reads the lowest `n_planes` planes of a block from the front of `src`; `None` if `src` is
+    /// too short.
     #[inline(always)]
     pub(super) fn take(&mut self, block: usize, n_planes: u32, src: &[u8]) -> Option<()> {
         let n_bytes = PLANE * n_planes as usize;
@@ -120,17 +121,17 @@ impl Planes {
         }
         let octets = src.chunks(OCTET).take(n_bytes.div_ceil(OCTET));
         for (i, (src, octet)) in octets.zip(&mut self.octets).enumerate() {
-            let n_own = (n_bytes - i * OCTET).min(OCTET);
+            let n_used = (n_bytes - i * OCTET).min(OCTET);
             let planes = &mut octet[block];
             match <&Octet>::try_from(src) {
-                Ok(src) => *planes = lowest_planes(*src, n_own / PLANE),
-                Err(_) => planes[..n_own].copy_from_slice(&src[..n_own]),
+                Ok(src) => *planes = lowest_planes(*src, n_used / PLANE),
+                Err(_) => planes[..n_used].copy_from_slice(&src[..n_used]),
             }
         }
         Some(())
     }
 
-    /// Computes the numbers from their planes, if no block has more than `n_planes`.
+    /// Computes the numbers from their planes. No block may have more than `n_planes`.
     #[inline(always)]
     pub(super) fn numbers<T: Float>(&self, n_planes: u32, numbers: &mut SignedMagnitudes<T>) {
         numbers.fill(T::Bits::ZERO);
@@ -164,8 +165,8 @@ fn transpose(bytes: &mut [u8; GROUP]) {
     }
 }
 
-/// Returns byte m of each plane, for each m. Planes are passed by value, so that they cannot
-/// overlap.
+/// Returns the bytes in another order: byte 0 of each plane, byte 1 of each plane, and so on.
+/// Planes are passed by value, so that they cannot overlap the result.
 #[inline(always)]
 fn by_eight_numbers(planes: Octet) -> Octet {
     let mut bytes = [0; OCTET];
@@ -180,12 +181,12 @@ fn by_eight_numbers(planes: Octet) -> Octet {
 fn lowest_planes(planes: Octet, n_planes: usize) -> Octet {
     let mut pairs: [u64; OCTET / 8] = bytemuck::cast(planes);
     for (i, pair) in pairs.iter_mut().enumerate() {
-        let own = match n_planes.saturating_sub(2 * i) {
+        let kept = match n_planes.saturating_sub(2 * i) {
             0 => 0,
             1 => u64::from(u32::MAX),
             _ => u64::MAX,
         };
-        *pair = (u64::from_le(*pair) & own).to_le();
+        *pair = (u64::from_le(*pair) & kept).to_le();
     }
     bytemuck::cast(pairs)
 }

@@ -1,8 +1,9 @@
-//! Codec `raw`: the values themselves, little-endian. It is exact, and the baseline for the others.
+//! Codec `raw`: the values themselves, little-endian. It is exact, and the baseline for the other
+//! codecs.
 //!
 //! Reductions happen in place in the received frame. A reduce step thus reads the local values once
-//! and touches no memory but the frame that it sends on. Copies and additions finish before polling
-//! the network would pay off, so a [`Pace`] receives all values in one report.
+//! and otherwise touches only the frame that it sends on. Copies and additions finish before
+//! polling the network would pay off, so a [`Pace`] receives all values in one report.
 
 use super::{
     Codec, CodecError, CodecExt, CodecId, CodecParams, DecodeError, EncodeError, Homomorphic, Pace,
@@ -20,13 +21,13 @@ pub struct Raw<T> {
 }
 
 impl<T: Element> Raw<T> {
-    /// The codec, not for averages. It has no parameters.
+    /// Makes the codec for all operations but averages. It needs no parameters.
     #[must_use]
     pub const fn new() -> Self {
         Self { weight: T::ONE }
     }
 
-    /// The codec for averages, whose operands have this weight.
+    /// Makes the codec for averages whose operands are multiplied by this weight.
     pub(crate) const fn with_weight(weight: T) -> Self {
         Self { weight }
     }
@@ -43,6 +44,7 @@ impl<T: Element> Default for Raw<T> {
     }
 }
 
+/// Returns the number of values in `src`, if it is a whole number.
 fn count<T: Element>(src: &[u8]) -> Result<usize, DecodeError> {
     if src.len().is_multiple_of(T::BYTES) {
         Ok(src.len() / T::BYTES)
@@ -56,14 +58,15 @@ fn n_bytes<T: Element>(n_values: usize) -> Option<usize> {
     n_values.checked_mul(T::BYTES).filter(|&n_bytes| u32::try_from(n_bytes).is_ok())
 }
 
+/// Returns the front of `dst` with space for exactly `n_values` values.
 fn payload_space<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], EncodeError> {
     let need = n_bytes::<T>(n_values).ok_or(EncodeError::TooLong { n_values })?;
     let have = dst.len();
     dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
 }
 
-/// Passes the values in `bytes` to `body`: in one piece if they are aligned, as in a frame's
-/// payload, and otherwise in copied pieces.
+/// Passes the values in `bytes` to `body`, with the index of the first one. If the bytes are
+/// aligned, as in a frame's payload, that is one call. Otherwise it is one for each copied piece.
 fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
     match bytemuck::try_cast_slice(bytes) {
         Ok(values) => body(0, values),
@@ -71,7 +74,8 @@ fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
     }
 }
 
-/// A separate function, so that the aligned path does not reserve its buffer on the stack.
+/// Same as [`for_each_piece`], for bytes that are not aligned. It is not inlined, so that the
+/// aligned path does not reserve its buffer on the stack.
 #[cold]
 #[inline(never)]
 fn for_each_copy<T: Element>(bytes: &[u8], body: &mut dyn FnMut(usize, &[T])) {
@@ -83,7 +87,7 @@ fn for_each_copy<T: Element>(bytes: &[u8], body: &mut dyn FnMut(usize, &[T])) {
     }
 }
 
-/// Same as [`for_each_piece`], but writes the values back.
+/// Same as [`for_each_piece`], but `body` may change the values in `bytes`.
 fn for_each_piece_mut<T: Element>(bytes: &mut [u8], mut body: impl FnMut(usize, &mut [T])) {
     if let Ok(values) = bytemuck::try_cast_slice_mut(bytes) {
         return body(0, values);
@@ -91,7 +95,7 @@ fn for_each_piece_mut<T: Element>(bytes: &mut [u8], mut body: impl FnMut(usize, 
     for_each_copy_mut(bytes, &mut body);
 }
 
-/// Same as [`for_each_copy`], but writes the values back.
+/// Same as [`for_each_copy`], but copies the values back.
 #[cold]
 #[inline(never)]
 fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &mut [T])) {
@@ -104,7 +108,8 @@ fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &
     }
 }
 
-/// Writes the values of a source piece by piece. A separate function for the same reason.
+/// Writes the values of a source piece by piece. It is not inlined, so that other paths do not
+/// reserve its buffer on the stack.
 #[cold]
 #[inline(never)]
 fn fill<T: Element>(mut source: Source<'_, T>, dst: &mut [u8]) -> Result<(), DecodeError> {

@@ -12,7 +12,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes for the codec that [`CodecId::instance`] makes.
+    /// Makes the sizes for the codec that [`CodecId::instance`] makes from these parameters.
     #[must_use]
     pub const fn new(codec: CodecId, dtype: DType, params: CodecParams) -> Self {
         Self { codec, dtype, params }

@@ -8,7 +8,7 @@ use crate::op::weigh;
 /// [`CHUNK`](crate::kernel::CHUNK), and `out` is at most that long.
 pub type SequentialReader<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
 
-/// Same as [`SequentialReader`], but can be called by several threads and in any order.
+/// Same as [`SequentialReader`], but several threads may call it, in any order.
 pub type SharedReader<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
 
 /// Values that [`Codec::encode_paced`](super::Codec::encode_paced) encodes.

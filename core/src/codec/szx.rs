@@ -1,17 +1,17 @@
-//! Codec `szx`: SZx (Yu et al., HPDC 2022), the codec of C-Coll. It codes blocks of 128 values as
-//! their midpoint, or as the leading bits of the differences to it.
+//! Codec `szx`: SZx (Yu et al., HPDC 2022), the codec of C-Coll. It codes a block of 128 values as
+//! its midpoint, or as the leading bits of the differences to the midpoint.
 //!
 //! For each block, `radius = (max − min)/2` and `middle = min + radius`:
 //!
-//! - If all values are within the bound of `middle`, the block is `middle`.
-//! - Otherwise the differences to `middle` are stored. Each keeps only its leading bits, as many as
-//!   the exponents of radius and bound require. Up to three of its leading bytes are left out if
-//!   the difference before has the same bytes.
+//! - If all values are within the bound of `middle`, only `middle` is stored.
+//! - Otherwise the differences to `middle` are stored. Each keeps only its leading bits, whose
+//!   number follows from the exponents of `radius` and bound. Up to three of its leading bytes are
+//!   left out if the previous difference has the same bytes.
 //! - If a value is not finite, or would miss the bound because of rounding, the block's values keep
 //!   all bits. Only repeated bytes are left out.
 //!
-//! Decoded values have other midpoints, so encoding them again moves them. Cost: two passes over a
-//! block in the first-level cache, and a store of a few bytes for each value.
+//! A block of decoded values has another midpoint, so encoding it again moves the values. Cost: two
+//! passes over a block in the first-level cache, and a store of a few bytes for each value.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams, padded};
@@ -27,7 +27,7 @@ pub struct SzxCoder<T>(T);
 
 /// Values in a block.
 const BLOCK: usize = 128;
-/// Maximum bytes of a difference that are left out because the difference before has the same.
+/// Maximum bytes of a difference that are left out because the previous difference has the same.
 const MAX_REPEATED: usize = 3;
 
 /// Masks of the low 0 to 8 bytes.
@@ -135,9 +135,9 @@ impl<T: Float> Coder<T> for SzxCoder<T> {
 }
 
 impl<T: Float> SzxCoder<T> {
-    /// Returns whether each value is within the bound of its decoded value, as `decoded` gives the
-    /// pair. The comparison is strict because differences are rounded (docs/guarantees.md, "The
-    /// check").
+    /// Returns whether each value of the block keeps the bound. `decoded` returns the value itself
+    /// and the value to which it decodes. The comparison is strict because differences are rounded
+    /// (docs/guarantees.md, "The check").
     #[inline(always)]
     fn holds(&self, block: &[T; BLOCK], decoded: impl Fn(T) -> (T, T)) -> bool {
         let mut is_within = true;
@@ -148,9 +148,9 @@ impl<T: Float> SzxCoder<T> {
         is_within
     }
 
-    /// Returns the bits of a difference, of at most this radius, that the bound requires: sign,
-    /// exponent, and a part of the fraction. The dropped rest is below half of the bound's power of
-    /// two.
+    /// Returns the number of leading bits that the bound requires of a difference of at most
+    /// `radius`: sign, exponent, and a part of the fraction. The dropped bits are less than half of
+    /// the bound's power of two.
     #[inline(always)]
     fn n_kept(&self, radius: T) -> u32 {
         let exponent = |x: T| (x.bits() >> T::FRACTION_BITS).to_u64() as u32;
@@ -164,7 +164,7 @@ fn head_bits<T: Float>() -> u32 {
     T::Bits::BITS - T::FRACTION_BITS
 }
 
-/// Returns minimum and maximum. They may miss a NaN, which all later checks reject.
+/// Returns minimum and maximum. They may miss a NaN, but all later checks reject it.
 #[inline(always)]
 fn value_range<T: Float>(block: &[T; BLOCK]) -> (T, T) {
     let min = picked(block, |a, b| if a < b { a } else { b });
@@ -172,8 +172,8 @@ fn value_range<T: Float>(block: &[T; BLOCK]) -> (T, T) {
     (min, max)
 }
 
-/// Reduces a block to one value by picking from pairs. It folds the second half onto the first, so
-/// that pairs are picked side by side in vectors.
+/// Reduces a block to one value with `pick`. It folds the second half onto the first, so that
+/// vectors pick from many pairs at once.
 #[inline(always)]
 fn picked<T: Float>(block: &[T; BLOCK], pick: impl Fn(T, T) -> T) -> T {
     let left: [T; 64] = halved(block, &pick);

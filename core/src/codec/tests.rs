@@ -70,8 +70,8 @@ fn bits<T: Float>(values: &[T]) -> Vec<<T as OnLattice>::Bits> {
     values.iter().map(|x| x.bits()).collect()
 }
 
-/// Calls `check` for every codec of the type, with its default and other settings. Passes the bound
-/// that the codec keeps: infinite if none.
+/// Calls `check` for every codec that supports the type, with its default and other settings.
+/// Passes the bound that the codec keeps, which is infinite if it keeps none.
 fn each_codec<T: Float>(mut check: impl FnMut(CodecId, CodecParams, f64)) {
     for &id in CodecId::ALL.iter().filter(|id| id.is_for(T::DTYPE)) {
         for bound in [0.0, 1e-6, 1e-3, 1.0] {
@@ -114,7 +114,7 @@ fn values_come_back<T: Float>() {
                     let same = bits(&decode(codec.as_dyn(), &bytes, n_values)) == bits(&decoded);
                     assert!(same, "{context} at {level}");
                 }
-                // Another instance of the codec, without the bound and setting, decodes it as well.
+                // An instance of the codec without bound and setting decodes the bytes as well.
                 let reader = id.instance::<T>(&CodecParams::new(Quantum::LOSSLESS));
                 let read = decode(reader.as_dyn(), &bytes, n_values);
                 assert!(bits(&read) == bits(&decoded), "{context}");
@@ -199,7 +199,7 @@ fn the_worst_case_is_what_a_destination_must_hold() {
     });
 }
 
-/// Weighted sums, divided, are averages within the bound.
+/// Sums of weighted operands, divided by their number, are averages within the bound.
 #[test]
 fn averages_are_within_the_bound_of_an_operand_times_encodings() {
     each_codec::<f32>(|id, params, bound| {

@@ -23,7 +23,7 @@ impl TruncateCoder {
         self.0
     }
 
-    /// Returns whether any value is a NaN or an infinity that would change without these bits.
+    /// Returns whether dropping the bits would change any NaN or infinity.
     #[inline(always)]
     pub(super) fn loses_any<T: Float>(self, values: &[T]) -> bool {
         // The loop has no early exit, so that it is vectorized.
@@ -46,8 +46,8 @@ impl<T: Float> Coder<T> for TruncateCoder {
 
     fn of_parameter(parameter: f64) -> Option<Self> {
         let n_bits = parameter as u32;
-        let is_one = f64::from(n_bits) == parameter && (1..T::FRACTION_BITS).contains(&n_bits);
-        is_one.then_some(Self(n_bits))
+        let is_valid = f64::from(n_bits) == parameter && (1..T::FRACTION_BITS).contains(&n_bits);
+        is_valid.then_some(Self(n_bits))
     }
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Codec `xor-lz`: each value XOR the previous one, without leading zero nibbles.
+//! Codec `xor-lz`: XORs each value with the previous one and drops leading zero nibbles.
 //!
 //! Source: CAM's intra-step lossless compression (Kumar et al., Parallel Computing 2008).
 //! Neighbours in a smooth field share sign, exponent and the first digits. Counts and nibbles are
@@ -55,7 +55,7 @@ pub(super) fn encode<T: Float>(values: &[T], n_dropped: u32, dst: &mut [u8]) -> 
     writer.finish(values.len())
 }
 
-/// Reads values that [`encode`] wrote.
+/// Reads values that [`encode`] wrote; `None` if no writer writes such bytes.
 #[inline(always)]
 pub(super) fn decode<T: Float>(src: &[u8], n_dropped: u32, values: &mut [T]) -> Option<()> {
     let n_nibbles = (T::Bits::BITS - n_dropped).div_ceil(4);

@@ -9,13 +9,14 @@
 //!    to integers.
 //! 2. Transform: compute the mean, and differences that are small for smooth values.
 //! 3. Convert the integers to base −2, so that small ones have high zeros whatever their sign.
-//! 4. Code their bits plane by plane, from the highest. Each coefficient that already had a 1
-//!    writes its bit. The others are likely to be 0, so a bit tells first if any of them has a 1.
-//! 5. Cut the bits off at the rate.
+//! 4. Code the bits of these coefficients plane by plane, from the highest. Each coefficient that
+//!    had a 1 in a higher plane writes its bit. The other bits of the plane are likely to be 0, so
+//!    one bit first says whether any of them is 1.
+//! 5. Drop the bits that exceed the rate.
 //!
 //! A plane is a nibble, so a table gives its code. A word holds 16 planes. Steps 1 to 3, and the
-//! conversion from integers to planes, process many blocks side by side in vectors. Blocks do not
-//! depend on each other in the remaining steps.
+//! conversion from integers to planes, process many blocks side by side in vectors. In the
+//! remaining steps, a processor overlaps blocks because they do not depend on each other.
 
 mod planes;
 
@@ -42,7 +43,7 @@ const BATCH: usize = 32;
 const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
 
 impl ZfpRateCoder {
-    /// Returns the bits of a block. As in zfp, it takes at least the bits of the exponent.
+    /// Returns the bits of a block. As in zfp, a block has at least the bits of its exponent.
     #[inline(always)]
     fn block_bits<T: Float>(self) -> u32 {
         (BLOCK as u32 * self.0).max(1 + exponent_bits::<T>())
@@ -68,14 +69,14 @@ impl<T: Float> Coder<T> for ZfpRateCoder {
 
     fn of_parameter(parameter: f64) -> Option<Self> {
         let rate = parameter as u32;
-        let is_one = f64::from(rate) == parameter && (1..=T::Bits::BITS).contains(&rate);
-        is_one.then_some(Self(rate))
+        let is_valid = f64::from(rate) == parameter && (1..=T::Bits::BITS).contains(&rate);
+        is_valid.then_some(Self(rate))
     }
 
     #[inline(always)]
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
-        let any_lost = values.iter().fold(false, |any, x| any | !x.finite());
-        if any_lost || self.n_bytes::<T>(values.len()) > dst.len() {
+        let has_non_finite = values.iter().fold(false, |any, x| any | !x.finite());
+        if has_non_finite || self.n_bytes::<T>(values.len()) > dst.len() {
             return None;
         }
         let mut writer = BitWriter::new(dst);
@@ -153,21 +154,22 @@ fn bias<T: Float>() -> u32 {
     (1 << (exponent_bits::<T>() - 1)) - 1
 }
 
-/// Returns how many words of planes can have bits among the first `n_bits`. Each plane takes at
-/// least one bit.
+/// Returns the number of words of planes that can have bits among the first `n_bits`. Each plane
+/// takes at least one bit.
 #[inline(always)]
 fn words_for<T: Float>(n_bits: u32) -> usize {
     n_bits.min(T::Bits::BITS).div_ceil(PLANES_PER_WORD as u32) as usize
 }
 
-/// Returns how many planes zfp codes for a block with this exponent: all but those below 2⁻¹⁰⁷⁴.
+/// Returns the number of planes that zfp codes for a block with this exponent: all but those below
+/// 2⁻¹⁰⁷⁴.
 #[inline(always)]
 fn n_planes<T: Float>(exponent: u64) -> u32 {
     if T::Bits::BITS == 64 { (exponent as u32 + 55).min(64) } else { T::Bits::BITS }
 }
 
-/// Returns two factors with the product 2^n, one for each half of n. The power itself may exceed
-/// the type. `biased` is n plus twice the bias.
+/// Returns two factors with the product 2^n, because 2^n itself may exceed the type. `biased` is n
+/// plus twice the exponents' bias.
 #[inline(always)]
 fn halves_of_power<T: Float>(biased: T::Bits) -> [T; 2] {
     let first = biased >> 1;
@@ -177,11 +179,11 @@ fn halves_of_power<T: Float>(biased: T::Bits) -> [T; 2] {
 /// Blocks side by side: row i holds value i of each block.
 #[derive(Clone, Copy)]
 struct BlockBatch<T: Float> {
-    /// Exponent e of each block, with all values below 2^(e − bias); 0 if all values are 0.
+    /// Exponent e of each block, whose values are all below 2^(e − bias); 0 if they are all 0.
     exponents: [T::Bits; BATCH],
     /// Coefficients in base −2.
     digits: [[T::Bits; BATCH]; BLOCK],
-    /// Bits of the coefficients, with the highest planes in row 0.
+    /// Bit planes of the coefficients, with the highest planes in row 0.
     planes: [[u64; BATCH]; MAX_WORDS],
     /// For each plane, the OR of all higher planes.
     before: [[u64; BATCH]; MAX_WORDS],
@@ -247,8 +249,8 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// Inverse of [`transform`](Self::transform). Limits results to the type's range, since no
-    /// value of the block was beyond it.
+    /// Inverse of [`transform`](Self::transform). Limits results to the type's finite range,
+    /// because the block's values were finite.
     #[inline(always)]
     fn transform_back(&self, values: &mut [T]) {
         let mut rows = [[T::ZERO; BATCH]; BLOCK];
@@ -288,7 +290,7 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// Fills the first `n_words` words of planes.
+    /// Computes the first `n_words` words of `planes` and `before` from `digits`.
     #[inline(always)]
     fn make_planes(&mut self, n_words: usize) {
         let [xs, ys, zs, ws] = &self.digits;
@@ -311,7 +313,7 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// Inverse of [`make_planes`](Self::make_planes).
+    /// Computes `digits` from the first `n_words` words of `planes`.
     #[inline(always)]
     fn take_planes(&mut self, n_words: usize) {
         for (value, digits) in self.digits.iter_mut().enumerate() {
@@ -331,7 +333,7 @@ fn word<T: Float>(number: u32) -> T::Bits {
     T::Bits::from_u64(number.into())
 }
 
-/// Returns the mask of the places that count negative in base −2.
+/// Returns the mask of the binary places whose weights are negative in base −2.
 #[inline(always)]
 fn odd_places<T: Float>() -> T::Bits {
     T::Bits::from_u64(0xaaaa_aaaa_aaaa_aaaa)

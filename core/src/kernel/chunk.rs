@@ -1,4 +1,4 @@
-//! Format of a chunk of fZ-light codes, and the check after which access to it cannot fail.
+//! Format of a chunk of codec `fz-light`, and the check after which access to a chunk cannot fail.
 //!
 //! ```text
 //! tag            1 byte        DENSE | SPECIAL | CONSTANT; bits 4, 5: log₂ of first code's bytes
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The trailer (widths, occupancy, first code) comes last, so that an encoder writes the payload to
-//! its final place. A reader finds the trailer from the chunk's end, which is in the frame's index.
+//! its final place. A reader finds the trailer from the chunk's end, which is in the payload's
+//! index.
 //!
 //! An occupied block of width c ≤ 32 (64 for `f64`) has 32 zig-zag residuals of c bits. Value i
 //! starts at bit i·c, little-endian; the block has 4·c bytes.
@@ -22,13 +23,13 @@
 //! - the residuals of the other values, without gaps,
 //! - the stored exceptions. The remaining exceptions repeat the last one before them in the chunk.
 //!
-//! A block in which all values are exceptions has one of three forms. [`VERBATIM`] stores all
-//! values. [`REPEAT`] stores one value that fills the block. [`AGAIN`] stores nothing: the last
-//! exception before the block fills it.
+//! A block in which all values are exceptions has one of three width bytes. With [`VERBATIM`] it
+//! stores all values, with [`REPEAT`] one value that fills the block, and with [`AGAIN`] nothing:
+//! the last exception before the block fills it.
 //!
-//! −0.0 has the code of +0.0, which is within every bound. As an exception it would cost 5 bytes in
-//! each block. Sums with exceptions are added as floats, so their bits would depend on the order.
-//! Masked gradients contain many −0.0 (w·0 with w < 0).
+//! −0.0 gets the code of +0.0, so its sign is lost, within every bound. As exceptions, −0.0 would
+//! cost 5 bytes in each block, and sums with them would be sums of floats, whose bits depend on the
+//! order. Masked gradients contain many −0.0 (w·0 with w < 0).
 
 use super::error::DecodeError;
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
@@ -58,8 +59,8 @@ pub(super) const AGAIN: u8 = 0xfd;
 
 /// Number of bytes of the mask in a block with some exceptions.
 pub(super) const MASK_BYTES: usize = size_of::<u32>();
-/// Number of bytes before the residuals of such a block: the mask, and the number of stored
-/// exceptions.
+/// Number of bytes before the residuals in a block with some exceptions: the mask, and the number
+/// of stored exceptions.
 pub(super) const MIXED_HEAD: usize = MASK_BYTES + 1;
 
 /// Mask with a bit for each of the `n` values of a block, 1 to 32.
@@ -75,8 +76,8 @@ pub(super) const fn residuals_len(width: usize, n_exceptions: usize) -> usize {
 
 /// Number of bytes of the largest block.
 pub(super) const fn max_block_len<T: Float>() -> usize {
-    // One exception gives the maximum. Each further one replaces a residual that may be as long,
-    // because no type is wider than its codes.
+    // A block with one exception is the largest. Each further exception replaces a residual that
+    // may be as long, because no type is wider than its codes.
     MIXED_HEAD + residuals_len(T::Code::BITS as usize, 1) + T::BYTES
 }
 
@@ -142,13 +143,13 @@ impl<'a, T: Float> ChunkView<'a, T> {
         let widths_at = occupied_at - n_widths;
         let widths = &bytes[widths_at..widths_at + n_widths];
         let special = tag & SPECIAL != 0;
-        let last_is_short = occupied >> (n_blocks - 1) & 1 == 1;
+        let last_is_occupied = occupied >> (n_blocks - 1) & 1 == 1;
         let last_values = n_values - (n_blocks - 1) * BLOCK;
         let payload = if special {
             special_payload_len::<T>(
                 &bytes[1..widths_at],
                 widths,
-                last_is_short.then_some(last_values),
+                last_is_occupied.then_some(last_values),
             )
         } else {
             plain_payload_len(widths, T::Code::BITS)
@@ -189,14 +190,14 @@ impl<'a, T: Float> ChunkView<'a, T> {
         self.occupied
     }
 
-    /// Returns whether a block has exceptions.
+    /// Returns whether any block has exceptions.
     #[inline(always)]
     pub(super) fn is_special(&self) -> bool {
         self.special
     }
 }
 
-/// Sign-extends the low bytes of a code.
+/// Returns the code with these low bytes, sign-extended.
 fn signed<T: Float>(bytes: &[u8]) -> T::Code {
     let negative = bytes[bytes.len() - 1] >> 7 == 1;
     let mut word = [if negative { 0xff } else { 0 }; 8];
@@ -218,7 +219,7 @@ fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
 /// Returns the payload's length for blocks that may have exceptions, or `None` if a block is
 /// invalid.
 ///
-/// It reads and checks the heads of blocks in order, each within `payload`. `last` is the number of
+/// Reads and checks the heads of blocks in order, each within `payload`. `last` is the number of
 /// values in the last occupied block, if that is the chunk's last block.
 fn special_payload_len<T: Float>(
     payload: &[u8],

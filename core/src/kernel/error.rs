@@ -1,4 +1,4 @@
-//! Errors of encoding, decoding and combining.
+//! Errors of encoding, decoding and reducing.
 
 use crate::element::DType;
 
@@ -14,7 +14,7 @@ pub enum EncodeError {
         /// Size of the destination.
         have: usize,
     },
-    /// The 32-bit offsets of one frame cannot address this many values.
+    /// The 32-bit offsets in one frame cannot address this many values.
     #[error("{n_values} values are too many for one frame; divide them")]
     TooLong {
         /// Number of values given.
@@ -61,7 +61,7 @@ pub enum DecodeError {
     },
 }
 
-/// Reason why two operands could not be combined.
+/// Reason why values could not be encoded, folded or combined.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -82,7 +82,7 @@ pub enum CodecError {
         /// Spacing of the frame's lattice.
         theirs: f64,
     },
-    /// The codes lack the head-room to add this many operands.
+    /// The codes have no headroom to add this many operands.
     #[error("a sum of {operands} operands may overflow the codes: the codec was made for {limit}")]
     HeadRoom {
         /// Number of operands of the sum.

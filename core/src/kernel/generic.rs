@@ -6,9 +6,9 @@
 //! differences, prefix sum and bit packing.
 //!
 //! `fold` and `combine` have a fast loop for sums without [exceptions](mixed). It adds residuals,
-//! because differences add like values do. It needs no prefix sum, and a constant block costs
-//! nothing. All other cases (minimum, maximum, exceptions) use [`merge`], which works on absolute
-//! codes.
+//! because the sum of two differences is the difference of the sums. It needs no prefix sum, and a
+//! constant block costs nothing. All other cases (minimum, maximum, exceptions) use [`merge`],
+//! which works on absolute codes.
 //!
 //! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
 //! the intrinsics of the `Isa` become single instructions.
@@ -77,8 +77,8 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
         // SAFETY: as in `to_array`.
         unsafe { core::mem::transmute_copy(&codes) }
     }
-    /// Moves the codes whose bit in `chosen` is set to the front, and fills the rest with the last
-    /// of them. At least one bit must be set.
+    /// Moves the codes whose bits in `chosen` are set to the front, and fills the rest with the
+    /// last of these codes. At least one bit must be set.
     #[inline(always)]
     unsafe fn dense(codes: &[C; BLOCK], chosen: u32) -> [C; BLOCK] {
         let (mut dense, mut n) = ([C::ZERO; BLOCK], 0);
@@ -90,7 +90,7 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
         dense.iter_mut().skip(n).for_each(|code| *code = last);
         dense
     }
-    /// Inverse of `dense`. Codes that are not chosen are unspecified.
+    /// Inverse of `dense`. Codes whose bits are not set are unspecified.
     #[inline(always)]
     unsafe fn spread(dense: &[C; BLOCK], chosen: u32) -> [C; BLOCK] {
         let mut n = 0;
@@ -229,8 +229,8 @@ pub(super) unsafe fn fold<T: Float, S: Convert<T>>(
     }
 }
 
-/// Adds the residuals of `local` and of the chunk. Returns `None` if a value of `local` is not on
-/// the lattice.
+/// Adds the residuals of `local` to those of the chunk. Returns `None` if a value of `local` is not
+/// on the lattice.
 ///
 /// # Safety
 /// As for [`fold`]; the view must have no exceptions.
@@ -268,8 +268,10 @@ unsafe fn fold_sum<T: Float, S: Convert<T>>(
     }
 }
 
+/// State of [`fold_sum`] between two blocks.
 struct FoldSum<'a, T: Float, S: Convert<T>> {
     reader: ChunkReader<'a, T>,
+    /// Last code of the local values so far.
     before: S::Carry,
     out: ChunkWriter<T, S>,
 }
@@ -282,7 +284,7 @@ impl<T: Float, S: Convert<T>> FoldSum<'_, T, S> {
     /// order.
     #[inline(always)]
     unsafe fn block(&mut self, block: usize, values: *const T, lattice: &Lattice<T>) -> bool {
-        // SAFETY: guaranteed by the caller; the view's sizes add up.
+        // SAFETY: guaranteed by the caller; the sizes of the view's blocks add up to its payload.
         unsafe {
             let (codes, on_lattice) = S::quantise(values, lattice);
             if !on_lattice {
@@ -384,9 +386,9 @@ pub(super) unsafe fn sum<T: Float, S: Convert<T>>(acc: &mut [T], other: &[T]) {
 
 /// Returns the smallest and largest finite value; (+MAX, −MAX) if there is none.
 ///
-/// Each value needs two comparisons, unless the data have infinities: a piece whose extremes are
-/// not finite is scanned again. Comparisons with NaN are false, so NaN is ignored. The scan runs
-/// from the end to the start, so that the caches then hold the start, where the codec begins.
+/// Each value needs two comparisons. Only a piece whose extremes are not finite is scanned again.
+/// Comparisons with NaN are false, so NaN is ignored. The scan runs from the last piece to the
+/// first, so that the caches then hold the start of the array, where the codec begins.
 #[inline(always)]
 pub(super) fn value_range<T: Float>(src: &[T]) -> (T, T) {
     const PIECE: usize = 4096;
@@ -409,8 +411,9 @@ pub(super) fn value_range<T: Float>(src: &[T]) -> (T, T) {
 
 /// Returns the smallest and largest value, ignoring NaN; (+MAX, −MAX) if there is none.
 ///
-/// Many running extremes keep the latency of comparisons from limiting the loop; memory does. The
-/// loop prefetches the values that are `before` values earlier.
+/// The loop keeps `LANES` running extremes, so that only memory limits its speed and not the
+/// latency of comparisons. It prefetches the values that lie `before` places earlier, which are
+/// scanned next.
 #[inline(always)]
 fn extremes<T: Float>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
     const LANES: usize = 2 * BLOCK;

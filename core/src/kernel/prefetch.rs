@@ -1,9 +1,10 @@
 //! Software prefetching of blocks that a kernel needs soon.
 //!
 //! Kernels walk arrays that are often larger than any cache. Hardware prefetchers follow such
-//! streams, but stop at the end of each 4 KiB page, so that the kernel waits there. They also do
-//! not fetch lines that will be overwritten before the first store to them. On processors with a
-//! high latency (many cores, a mesh, a virtual machine), this takes half of the time of an encoder.
+//! streams, but stop at the end of each 4 KiB page, so that the kernel waits there. Lines that a
+//! kernel overwrites are not fetched before its first store to them. On processors with a high
+//! memory latency (many cores, a mesh, a virtual machine), these waits take half of the time of an
+//! encoder.
 //! On architectures other than x86-64, the functions here do nothing.
 
 use super::BLOCK;

@@ -4,8 +4,8 @@
 //! periodic extremes. It consists of two halves. If both halves have about the same range, the
 //! sample is reliable. Otherwise extremes are rare, and only a scan of all data finds them.
 //!
-//! Another sample determines the largest power of two that divides all values. Data that were
-//! rounded before, such as archives of 16 bits, counts and indices, lie on such a grid.
+//! Another sample determines the largest power of two that divides all values: their grid. Data
+//! that were rounded before, such as archives of 16 bits, counts and indices, lie on a coarse grid.
 
 use super::{BLOCK, prefetch};
 use crate::element::Float;
@@ -44,25 +44,25 @@ pub fn value_ranges<T: Float>(src: &[T]) -> [(T, T); 2] {
 /// Smallest sample for grids, in blocks. The sample has at least one block in 64.
 const GRID_BLOCKS: usize = 64;
 
-/// Reciprocal of the share of blocks that may have a finer grid of differences.
-const BLOCKS_BESIDE: usize = 4;
+/// One block in this many may have a finer grid of differences than the result of [`grids`].
+const BLOCKS_PER_FINER: usize = 4;
 /// Number of powers of two that finite values can have, from 2⁻¹⁰⁷⁴ to 2¹⁰²³.
 const N_POWERS: usize = 2098;
-/// Number of values that are processed in parallel.
+/// Number of values that are processed side by side in vectors.
 const LANES: usize = 8;
 
-/// Returns the grids of a sample: of all values, and of most differences of neighbours.
+/// Returns two grids of a sample: that of all values, and that of most differences of neighbours.
 ///
-/// A grid is the largest power of two that divides the finite values. The second one divides all
-/// differences in three blocks of four. A grid is the largest value of `T` if all these values are
-/// 0, or there are none.
+/// The grid of numbers is the largest power of two that divides the finite ones. It is the largest
+/// value of `T` if they are all 0 or there are none. The second grid divides all differences in at
+/// least three of four blocks.
 ///
 /// Archives store values as o + k·s, where s and often o differ between levels or records. Their
-/// differences then lie on a grid although their values do not.
+/// differences may then lie on a grid although their values do not.
 ///
-/// The scan ends early once both grids are useless. A grid is useless if it is so fine that the
-/// largest value of each block would be beyond the largest code. For fields whose values use all
-/// bits, this is known after a quarter of the sample.
+/// The scan ends early once both grids are useless. A grid is useless if it is so fine that every
+/// sampled block has a value beyond the largest code. For fields whose values use all bits, this is
+/// known after a quarter of the sample.
 pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     let mut all = T::MAX.widen();
     let (mut n_blocks, mut n_of_power) = (0, [0_u32; N_POWERS]);
@@ -91,23 +91,24 @@ pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
         let largest = largest_magnitude(block).to_f64();
         coded = if largest > 0.0 { coded.min(largest / T::MAX_CODE) } else { coded };
         n_fine += usize::from(of_differences.to_f64() < coded);
-        if all.to_f64() < coded && coded.is_finite() && n_fine > n_sampled / BLOCKS_BESIDE {
+        if all.to_f64() < coded && coded.is_finite() && n_fine > n_sampled / BLOCKS_PER_FINER {
             break;
         }
     }
-    let mut n_left = n_blocks / BLOCKS_BESIDE as u32;
-    let is_it = |&(_, &n): &(usize, &u32)| {
-        let is_it = n > n_left;
-        n_left = n_left.saturating_sub(n);
-        is_it
+    // Skip the finest grids of up to a quarter of the blocks.
+    let mut n_skippable = n_blocks / BLOCKS_PER_FINER as u32;
+    let is_of_most = |&(_, &n): &(usize, &u32)| {
+        let is_of_most = n > n_skippable;
+        n_skippable = n_skippable.saturating_sub(n);
+        is_of_most
     };
-    let of_most = n_of_power.iter().enumerate().skip(finest).find(is_it);
+    let of_most = n_of_power.iter().enumerate().skip(finest).find(is_of_most);
     let of_most =
         of_most.map_or(T::MAX.to_f64(), |(power, _)| libm::ldexp(1.0, power as i32 - 1074));
     [all.to_f64(), of_most]
 }
 
-/// Index of a power of two; 2⁻¹⁰⁷⁴ has index 0.
+/// Returns the index of a power of two among all; 2⁻¹⁰⁷⁴ has index 0.
 fn power_index(x: f64) -> usize {
     ((libm::ilogb(x) + 1074).max(0) as usize).min(N_POWERS - 1)
 }
@@ -121,8 +122,8 @@ fn differences<T: Float>(block: &[T; BLOCK]) -> [T; BLOCK] {
     differences
 }
 
-/// Returns the largest power of two that divides all finite values; the largest value of `T` if all
-/// are 0.
+/// Returns the largest power of two that divides all finite values; the largest value of `T` if
+/// they are all 0.
 fn grid_of<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let fraction = T::Bits::from_u64((1 << T::FRACTION_BITS) - 1);
     let one = T::Bits::from_u64(1);
@@ -130,8 +131,8 @@ fn grid_of<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let mut least = [T::MAX.widen(); LANES];
     for values in block.as_chunks::<LANES>().0 {
         for (least, x) in least.iter_mut().zip(values) {
-            // Clear the lowest set bit of the significand. The only set bit of a power of two is
-            // the implicit one.
+            // Clear the lowest set bit of the significand, and take the difference. In a power of
+            // two that bit is the implicit one.
             let bits = x.bits();
             let is_power = bits & fraction == T::Bits::ZERO;
             let cleared = if is_power { T::Bits::ZERO } else { bits & bits.minus(one) };
@@ -162,7 +163,7 @@ fn sampled_block(group: usize) -> (usize, usize) {
     ((group * GROUP + block) * BLOCK, half)
 }
 
-/// Hashes a group by Fibonacci hashing (D. Knuth, TAOCP vol. 3, section 6.4).
+/// Hashes a group's index by Fibonacci hashing (D. Knuth, TAOCP vol. 3, section 6.4).
 fn hash(group: usize) -> usize {
     ((group as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }

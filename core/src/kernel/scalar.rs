@@ -146,7 +146,7 @@ pub(super) fn is_on_lattice<T: Float>(x: T, lattice: &Lattice<T>) -> bool {
 }
 
 /// Packs 32 values of `width` bits to 4·`width` bytes: value i starts at bit i·`width`,
-/// little-endian. It writes whole words of 8 bytes.
+/// little-endian. Writes whole words of 8 bytes.
 ///
 /// # Safety
 /// `dst` must be valid for 4·`width` + 8 bytes.

@@ -29,8 +29,8 @@ impl Random {
     }
 }
 
-/// Data whose blocks need widths from 0 to far beyond the lattice, with all kinds of special values
-/// if `specials` is set.
+/// Makes data whose blocks need widths from 0 to far beyond the lattice, with all kinds of special
+/// values if `specials` is set.
 fn field<T: Float>(n: usize, seed: u64, specials: bool) -> Vec<T> {
     let mut random = Random(seed);
     let mut scale = 0.0;
@@ -131,8 +131,8 @@ fn every_level_gives_the_bytes_of_the_scalar_one() {
     levels_agree::<bf16>();
 }
 
-/// Compares `fold_store`, in place and with a separate output, with `fold` and `decode`; and stores
-/// past the caches with decoding.
+/// Checks that `fold_store`, in place and with a separate output, gives the results of `fold` and
+/// `decode`. Checks the same of `store` past the caches and `decode`.
 fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
     let n = local.len();
     let room = || vec![0x55; codec.max_encoded_len(n).unwrap()];
@@ -142,7 +142,7 @@ fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8],
         let bytes = &bytes[..written.n_bytes];
         codec.decode(bytes, divisor, &mut values).unwrap();
 
-        // At addresses that are aligned for streaming, and at others.
+        // At addresses that are aligned for stores past the caches, and at one that is not.
         for offset in [0, 16 / T::BYTES, 1] {
             let mut output = vec![T::ONE; n + 8];
             let stored = &mut output[offset..offset + n];
@@ -172,7 +172,7 @@ fn one_pass_is_two_for_all<T: Float>() {
         .into_iter()
         .chain([Quantum::LOSSLESS]);
     for n in COUNTS {
-        // Exceptions in neither operand, in one, in the other, in both.
+        // Exceptions in neither operand, in the first, in the second, and in both.
         for specials in 0..4 {
             let (x, y) = (field::<T>(n, 1, specials & 1 != 0), field::<T>(n, 2, specials & 2 != 0));
             let raw = encoded(&Raw::new(), &x);
@@ -244,7 +244,8 @@ fn no_value_leaves_the_bound_and_non_finite_ones_are_exact() {
 
 #[test]
 fn values_on_the_edge_of_a_bin_stay_within_the_bound() {
-    // Midpoints between codes, and their neighbours, at many magnitudes: there rounding decides.
+    // Midpoints between codes, and the values next to them, at many magnitudes. There, rounding
+    // decides which code a value gets.
     for exponent in 0..22 {
         let quantum = Quantum::new::<f32>(0.1).unwrap();
         let middle = (f64::from(1u32 << exponent) + 0.5) * quantum.step();

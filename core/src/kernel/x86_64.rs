@@ -54,15 +54,19 @@ cpufeatures::new!(
     "avx512vbmi"
 );
 
+/// Runs a task compiled for AVX2.
+///
 /// # Safety
-/// [`has_avx2`] must be true.
+/// [`has_avx2`] must return true.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,f16c")]
 pub(super) unsafe fn run_avx2<K: Task>(task: K) -> K::Output {
     task.run()
 }
 
+/// Runs a task compiled for AVX-512.
+///
 /// # Safety
-/// [`has_avx512`] must be true.
+/// [`has_avx512`] must return true.
 #[target_feature(
     enable = "avx2,bmi1,bmi2,popcnt,lzcnt,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
 )]
@@ -83,9 +87,9 @@ pub(super) fn has_avx512() -> bool {
 
 /// Returns whether the machine has LZCNT and F16C.
 ///
-/// On a machine without LZCNT, its encoding executes as BSR, so it must be detected: leaf
-/// 0x8000_0001, ECX bit 5. F16C is bit 29 of ECX of leaf 1. The result is cached, because CPUID
-/// traps in a virtual machine and takes tens of microseconds.
+/// A machine without LZCNT executes that instruction as BSR, with another result, so the feature
+/// must be detected: CPUID leaf 0x8000_0001, ECX bit 5. F16C is leaf 1, ECX bit 29. The result is
+/// cached, because CPUID traps in a virtual machine and takes tens of microseconds.
 fn has_lzcnt_and_f16c() -> bool {
     use core::arch::x86_64::__cpuid;
     const UNKNOWN: u8 = 0;

@@ -1,8 +1,9 @@
 //! Chunks written and read by several threads. The bytes equal those of one thread.
 //!
 //! The place of a chunk depends on the sizes of all chunks before it. Threads therefore first write
-//! runs of chunks side by side, each at the place it has if all earlier chunks take their maximum
-//! size. Then the runs move together. This copies only compressed bytes, a small part of the work.
+//! each run of chunks at the place that it would have if all earlier chunks had their maximum size.
+//! Then one thread moves the runs together. It copies only compressed bytes, a small part of the
+//! work.
 
 use super::{INDEX_ENTRY, Pieces, RUN, RunReadFn, SharedChunkWriteFn, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
@@ -55,7 +56,7 @@ pub(super) fn write<P: Pieces + Send>(
     Ok(all)
 }
 
-/// Reads each run of chunks of `dst`.
+/// Calls `decode` for each run of chunks of `dst`, on several threads.
 pub(super) fn read<T: Element>(
     threads: Threads,
     dst: &mut [T],
@@ -78,7 +79,7 @@ fn task<'a>(work: impl FnOnce() + Send + 'a) -> RunTask<'a> {
     Mutex::new(Some(Box::new(work)))
 }
 
-/// Runs all tasks on all threads.
+/// Runs each task once, on one of the threads.
 fn share_out(threads: Threads, tasks: &[RunTask<'_>]) {
     let once = |i: usize| {
         let work =

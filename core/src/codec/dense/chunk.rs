@@ -1,18 +1,18 @@
-//! Residuals of a chunk as bits.
+//! Residuals of a chunk, called *numbers* here, as bits.
 //!
 //! ```text
 //! lengths    4 × u16            bytes of each of the four streams
-//! classes    bits               one for each block of 32: 0 if all residuals are 0, else 1 + k
+//! classes    bits               one for each block of 32: 0 if all numbers are 0, else 1 + k
 //! low bits   4·k bytes a block  the k low bits of each number
-//! streams                       pairs of the high parts, coded by `huffman`: of each block with a
-//!                               class above 0, the first eight numbers in the first stream, …
-//! escapes                       for each magnitude of 7: its excess over 7, 7 bits a byte
+//! streams                       pairs of h, coded by `huffman`: of each block with a class above
+//!                               0, the first eight numbers in the first stream, …
+//! escapes                       for each |h| of 7 or more: its excess over 7, 7 bits a byte
 //! ```
 //!
-//! A number is h·2^k + low − 2^(k−1). The offset rounds, so that a small number has h = 0. k
-//! follows the block's mean. Thus h is small, the same few pairs are frequent at all magnitudes,
-//! and smooth and rough regions share one code. There are four streams because a reader finds the
-//! start of a code only when it has read the code before.
+//! A number is h·2^k + low − 2^(k−1). With this offset, h is number / 2^k rounded to nearest, so
+//! that a small number has h = 0. k follows the block's mean. Thus h is small, the same few pairs
+//! are frequent at all magnitudes, and smooth and rough regions share one code. A reader finds the
+//! start of a code only when it has read the previous one, so it reads four streams side by side.
 
 use super::huffman::{Decoder, ESCAPE, Encoder, PAIRS, SIGN};
 use super::window::magnitude;
@@ -27,13 +27,13 @@ const STREAMS: usize = 4;
 const LENGTHS: usize = 2 * STREAMS;
 /// Numbers of a block in each stream.
 const SHARE: usize = BLOCK / STREAMS;
-/// Maximum bytes of a stream, and the overhang of the last write.
+/// Maximum bytes of a stream, and 8 more that the last write may reach past it.
 const STREAM_BYTES: usize = BLOCKS * SHARE / 2 * super::huffman::MAX_BITS as usize / 8 + 8;
-/// Largest k: a 64-bit word holds this many bits and those of a partial byte.
+/// Largest k: a 64-bit word holds this many bits after those of a partial byte.
 const MAX_SHIFT: u32 = 56;
 /// Largest class that the format can represent.
 const MAX_CLASS: u8 = 63;
-/// Maximum bytes of classes, and the overhang of the last write.
+/// Maximum bytes of classes, and 8 more that the last write may reach past them.
 pub(super) const MAX_CLASS_BYTES: usize = BLOCKS + 8;
 
 /// Writes bits, low ones first.
@@ -61,13 +61,13 @@ impl<'a> LowBitWriter<'a> {
         Some(())
     }
 
-    /// Returns where the next byte begins. The rest of a partial byte is 0.
+    /// Returns the number of bytes so far. The unused bits of a partial last byte are 0.
     fn end(&self) -> usize {
         self.at + usize::from(self.n_bits > 0)
     }
 }
 
-/// Returns at least 57 bits from place `bit` on.
+/// Returns at least 57 bits from bit `bit` on.
 #[inline(always)]
 fn bits_at(src: &[u8], bit: usize) -> Option<u64> {
     let word = src.get(bit / 8..)?.first_chunk()?;
@@ -91,22 +91,25 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
         // The sum may have overflowed.
         n_bits - 2
     } else {
-        // Excludes the largest, which may be an outlier: the mean of h is at most 50 / 31.
+        // The smallest k for which the other 31 magnitudes sum to at most 50·2^k. The largest one
+        // does not count, because it may be an outlier.
         let rest = sum.minus(largest).to_u64();
         u64::BITS - (rest.saturating_sub(1) / 50).leading_zeros()
     };
     1 + shift.min(MAX_SHIFT) as u8
 }
 
-/// Writes each block's class relative to the one before. The class before the first is 1. `None` if
-/// there is no space, or a class is above [`MAX_CLASS`].
+/// Writes the classes of blocks to `dst` from byte `at` on, and returns where they end. An equal
+/// class and one step up or down are short. The class before the first one counts as 1. `None` if
+/// there is no space or a class is above [`MAX_CLASS`].
 pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
     let mut writer = LowBitWriter::new(dst, at);
     let mut before = 1;
     if classes.iter().any(|class| *class > MAX_CLASS) {
         return None;
     }
-    // Seven classes are sure to fit a word, without branches, which would be unpredictable.
+    // Seven codes of at most 8 bits fit one call of `put`. Joining them takes no branches, which
+    // would be unpredictable.
     for some in classes.chunks(7) {
         let (mut bits, mut n_bits) = (0, 0);
         for &class in some {
@@ -125,23 +128,23 @@ pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<u
     Some(writer.end())
 }
 
-/// Decoding table for classes, by their first three bits. An entry tells if the class builds on the
-/// one before, then the step to add, and the number of bits.
+/// Decoding table for classes, by their first three bits. An entry holds whether the class is
+/// relative to the previous one, the step to add, and the number of bits.
 const STEPS: [(bool, u8, u32); 8] = {
     let [same, other] = [(true, 0, 1), (false, 0, 8)];
     let [up, down] = [(true, 1, 3), (true, u8::MAX, 3)];
     [same, up, same, other, same, down, same, other]
 };
 
-/// Inverse of [`put_classes`]. Rejects classes above `most`.
+/// Inverse of [`put_classes`]. Returns where the classes end; `None` if one is above `most`.
 pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize) -> Option<usize> {
     let (mut bit, mut before, mut largest) = (8 * at, 1_u8, 0);
     for some in classes.chunks_mut(7) {
         let mut bits = bits_at(src, bit)?;
         for class in some {
-            let (keeps, step, n_bits) = STEPS[(bits & 7) as usize];
+            let (is_relative, step, n_bits) = STEPS[(bits & 7) as usize];
             // A step down from 0 wraps to a class above all limits.
-            let next = if keeps { before } else { (bits >> 2 & 63) as u8 };
+            let next = if is_relative { before } else { (bits >> 2 & 63) as u8 };
             before = next.wrapping_add(step);
             largest = largest.max(before);
             *class = before;
@@ -172,8 +175,9 @@ fn runs(classes: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     })
 }
 
-/// Writes the numbers, which must be whole blocks, and returns the number of bytes. `None` if there
-/// is no space; they would then take more bytes than uncompressed.
+/// Writes the numbers, which must be whole blocks, and returns the number of bytes. Counts their
+/// pairs in `counts`, if given. `None` if there is no space; the numbers would then take more bytes
+/// than uncompressed.
 #[inline(always)]
 pub(super) fn write<B: Word>(
     numbers: &[B],
@@ -233,7 +237,7 @@ pub(super) fn write<B: Word>(
     }
     if has_escapes {
         for (i, nibbles) in nibbles.as_chunks::<BLOCK>().0[..classes.len()].iter().enumerate() {
-            if escapes(nibbles) {
+            if has_escape(nibbles) {
                 let block = &numbers[i * BLOCK..(i + 1) * BLOCK];
                 at = put_escapes(block, u32::from(classes[i] - 1), dst, at)?;
             }
@@ -254,7 +258,7 @@ fn count(nibbles: [u8; BLOCK], counts: &mut PairCounts) {
     }
 }
 
-/// Writes the low bits of blocks of one class.
+/// Writes the low bits of blocks of one class. Returns where they end.
 #[inline(always)]
 fn put_low<B: Word>(
     numbers: &[B],
@@ -283,13 +287,13 @@ fn put_low<B: Word>(
     Some(writer.end())
 }
 
-/// Returns whether any magnitude in the block is marked as too large for its four bits.
+/// Returns whether any magnitude in the block is an escape, which stands for 7 and above.
 #[inline(always)]
-fn escapes(nibbles: &[u8; BLOCK]) -> bool {
+fn has_escape(nibbles: &[u8; BLOCK]) -> bool {
     nibbles.iter().fold(false, |any, nibble| any | (nibble % SIGN == ESCAPE))
 }
 
-/// Writes the excess over 7 of each magnitude in a block that is at least 7.
+/// Writes the excess over 7 of each magnitude of at least 7 in a block. Returns where they end.
 #[inline(always)]
 fn put_escapes<B: Word>(block: &[B], shift: u32, dst: &mut [u8], mut at: usize) -> Option<usize> {
     let half = B::from_u64(1 << shift >> 1);
@@ -306,8 +310,8 @@ fn put_escapes<B: Word>(block: &[B], shift: u32, dst: &mut [u8], mut at: usize) 
     Some(at)
 }
 
-/// Reads numbers from `src[..len]` and returns the number of bytes read. `src` has at least eight
-/// more bytes. `None` if no writer writes such bytes.
+/// Inverse of [`write`]: reads from `src[..len]` and returns the number of bytes read. `src` has at
+/// least eight bytes after `len`. `None` if no writer writes such bytes.
 #[inline(always)]
 pub(super) fn read<B: Word>(
     src: &[u8],
@@ -364,7 +368,7 @@ pub(super) fn read<B: Word>(
         if has_escapes {
             let blocks = high.as_chunks::<BLOCK>().0.iter().zip(numbers.chunks_mut(BLOCK));
             for (high, numbers) in blocks {
-                if escapes(&high.map(|byte| (byte as i8).unsigned_abs())) {
+                if has_escape(&high.map(|byte| (byte as i8).unsigned_abs())) {
                     at = take_escapes(high, shift, &src[..len], at, numbers)?;
                 }
             }
@@ -401,7 +405,7 @@ fn take_low<B: Word>(numbers: &mut [B], shift: u32, src: &[u8], at: usize) -> Op
     Some(())
 }
 
-/// Reads the excess of the escaped numbers of a block.
+/// Reads the excesses of a block's escapes and adds them to the numbers. Returns where they end.
 #[inline(always)]
 fn take_escapes<B: Word>(
     high: &[u8; BLOCK],

@@ -17,7 +17,7 @@ pub(super) struct Exceptions<T> {
 }
 
 impl<T: Float> Exceptions<T> {
-    /// No exceptions. A constant, because the result of a function would be on the stack twice.
+    /// No exceptions. A constant, because a function's result would be on the stack twice.
     pub(super) const NONE: Self =
         Self { masks: [0; BLOCKS], values: [T::ZERO; CHUNK], n_blocks: 0 };
 
@@ -65,19 +65,20 @@ impl<T: Float> Exceptions<T> {
         (0..n_values).find(|&at| !self.has(at))
     }
 
-    /// Gives each exception the code before it. An exception at place 0 gets `first`.
+    /// Sets the code at each exception to the previous code, so that it has a small residual. An
+    /// exception at place 0 gets `first`.
     pub(super) fn hold(&self, codes: &mut [T::Bits], first: T::Bits) {
         for at in self.places() {
             codes[at] = if at == 0 { first } else { codes[at - 1] };
         }
     }
 
-    /// Reduces with the exceptions of another operand: these become the exceptions of others ⊕
-    /// these.
+    /// Reduces two operands wherever one of them is an exception. `self` and `codes` are the
+    /// exceptions and codes of one operand, and `others` holds the codes and exceptions of the
+    /// other. Afterwards `self` has the exceptions of the result, others ⊕ self.
     ///
-    /// `codes` are the codes of this operand, and `others` holds the codes and exceptions of the
-    /// other one. If either operand is an exception at a place, the result is one too. It is
-    /// computed from values as partial results decode to.
+    /// If either operand is an exception at a place, so is the result. It is computed from the
+    /// values to which the operands decode as partial results.
     pub(super) fn join(
         &mut self,
         codes: &mut [T::Bits],
@@ -107,6 +108,10 @@ impl<T: Float> Exceptions<T> {
 
     /// Writes the exceptions among the first `n_values` values to the front of `dst` and returns
     /// the number of bytes. `None` if there is no space.
+    ///
+    /// Three bitmaps mark the blocks with exceptions, the blocks of nothing but exceptions, and the
+    /// blocks with *fresh* exceptions, which differ from the exception before them. The masks of
+    /// partial blocks follow, then for each block the mask and the values of its fresh exceptions.
     pub(super) fn write(&self, n_values: usize, dst: &mut [u8]) -> Option<usize> {
         let masks = &self.masks[..n_values.div_ceil(BLOCK)];
         let n_bitmap = masks.len().div_ceil(8);
@@ -148,8 +153,7 @@ impl<T: Float> Exceptions<T> {
         Some(at)
     }
 
-    /// Reads the exceptions among `n_values` values from all of `src`; `None` if no writer writes
-    /// such bytes.
+    /// Inverse of [`write`](Self::write) for all of `src`; `None` if no writer writes such bytes.
     pub(super) fn read(&mut self, n_values: usize, src: &[u8]) -> Option<()> {
         let n_blocks = n_values.div_ceil(BLOCK);
         let n_bitmap = n_blocks.div_ceil(8);
@@ -194,8 +198,8 @@ impl<T: Float> Exceptions<T> {
         src.is_empty().then_some(())
     }
 
-    /// Writes codes unchanged, but exceptions in place of their codes, then a bitmap of the
-    /// exceptions.
+    /// Writes the bits of all values: codes, or exceptions in their places. A bitmap of the
+    /// exceptions follows, if there are any. Returns the number of bytes.
     pub(super) fn write_plain(&self, codes: &[T::Bits], dst: &mut [u8]) -> usize {
         let n_words = size_of_val(codes);
         dst[..n_words].copy_from_slice(bytemuck::cast_slice(codes));
@@ -243,10 +247,10 @@ fn full_mask(n: usize) -> u32 {
 /// Returns the places of the set bits.
 fn places(masks: &[u32]) -> impl Iterator<Item = usize> {
     masks.iter().enumerate().flat_map(|(i, &mask)| {
-        let mut left = mask;
+        let mut rest = mask;
         core::iter::from_fn(move || {
-            let bit = left.trailing_zeros() as usize;
-            left &= left.wrapping_sub(1);
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest.wrapping_sub(1);
             (bit < BLOCK).then_some(i * BLOCK + bit)
         })
     })
@@ -258,8 +262,8 @@ fn value_of<T: Float>(code: T::Bits, step: T::Wide) -> T {
     T::narrow(T::Wide::from_code(T::Code::from_bits(code.to_u64())) * step)
 }
 
-/// Writes the codes of values and adds values off the lattice to the exceptions, multiplied by the
-/// weight (docs/guarantees.md, "The check").
+/// Writes the codes of values. Adds the values that are not on the lattice, multiplied by the
+/// weight, to the exceptions (docs/guarantees.md, "The check").
 #[inline(always)]
 pub(super) fn quantise<T: Float>(
     values: &[T],

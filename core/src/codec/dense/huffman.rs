@@ -1,14 +1,14 @@
 //! Huffman codes for pairs of small numbers.
 //!
 //! A number's magnitude is 0 … 6, or 7 for all larger ones. The 64 pairs of magnitudes have a
-//! Huffman code of at most ten bits. A sign bit follows for each magnitude that is not 0. With
-//! pairs, a number can take a fraction of a bit, which is impossible for single numbers. Signs are
+//! Huffman code of at most ten bits. A sign bit follows for each magnitude that is not 0. A number
+//! can take a fraction of a bit in a code of pairs, but not in a code of single numbers. Signs are
 //! not part of the code, because both are equally likely.
 //!
-//! The code is not sent. Both sides derive it from the frequencies of pairs in earlier chunks. They
-//! start with a code for data in which two in five numbers are 0.
+//! The code is not sent. Writer and reader derive it from the frequencies of pairs in earlier
+//! chunks. They start with a code for data in which two in five numbers are 0.
 
-/// Magnitudes below this have a symbol of their own.
+/// Symbol of all magnitudes from 7 on. Smaller magnitudes have their own symbols.
 pub(super) const ESCAPE: u8 = 7;
 const MAGNITUDES: usize = ESCAPE as usize + 1;
 /// Number of pairs of magnitudes.
@@ -41,7 +41,7 @@ impl CodeLengths {
     /// Returns a code of at most [`MAX_LEN`] bits, found by raising the weights of rare pairs until
     /// the Huffman code is short enough.
     pub(super) fn of(counts: &[u32; PAIRS]) -> Self {
-        // Pairs that did not occur yet may still occur.
+        // Pairs that have not occurred may still occur.
         let mut weights = counts.map(|count| count + 1);
         loop {
             let lengths = huffman(&weights);
@@ -62,8 +62,8 @@ fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     for (weight, key) in weights.iter_mut().zip(order) {
         *weight = key >> 8;
     }
-    // Leaves are sorted, and so are the merged nodes after them. The lightest is thus the first of
-    // one or the other.
+    // Leaves are sorted, and so are the merged nodes after them. The lightest node is thus the next
+    // leaf or the next merged node.
     let (mut leaf, mut inner) = (0, PAIRS);
     for node in PAIRS..NODES {
         for _ in 0..2 {
@@ -85,11 +85,11 @@ fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     lengths
 }
 
-/// Codes of all pairs of four-bit numbers (a magnitude and [`SIGN`]).
+/// Codes of all pairs of four-bit numbers, each a magnitude and [`SIGN`].
 ///
 /// The index holds the first number in its low nibble and the second above it. An entry holds the
-/// code in its low 16 bits, to be read from the lowest bit on, and the code's length above them. An
-/// entry of 0 means that there is no such pair.
+/// code in its low 16 bits, lowest bit first, and the code's length above them. An entry of 0 means
+/// that there is no such pair, because 0 has no sign.
 #[derive(Clone, Debug)]
 pub(super) struct Encoder([u32; 256]);
 
@@ -97,7 +97,7 @@ impl Encoder {
     /// The code at the start of a payload.
     pub(super) const INITIAL: &Self = &Self::new(&CodeLengths::INITIAL);
 
-    // `while` loops, because the function is also called in constants.
+    // `while` loops instead of `for`, because the function is also evaluated at compile time.
     pub(super) const fn new(lengths: &CodeLengths) -> Self {
         let mut table = [0; 256];
         let (mut next, mut len) = (0_u16, 1);
@@ -155,7 +155,7 @@ impl Decoder {
         decoder
     }
 
-    /// Turns it into the decoder of another code.
+    /// Turns `self` into the decoder of this code.
     const fn set(&mut self, encoder: &Encoder) {
         let Self(table) = self;
         let mut pair = 0;
@@ -171,7 +171,7 @@ impl Decoder {
         }
     }
 
-    /// Turns it into the decoder of the code derived from these counts. A separate function, so
+    /// Turns `this` into the decoder of the code derived from these counts. It is not inlined, so
     /// that other paths do not have a second table on the stack.
     #[inline(never)]
     pub(super) fn learn(this: &mut Option<Self>, counts: &[u32; PAIRS]) {

@@ -1,4 +1,4 @@
-//! The caller's choice of the predictor. By default, the writer of a payload chooses one for each
+//! The caller's choice of a predictor. By default, the writer of a payload chooses one for each
 //! chunk.
 
 use super::window::{Predictor, Strides};
@@ -15,7 +15,7 @@ pub enum Prediction {
     /// The best predictor for each chunk of 4096 values, judged by a sample of the chunk.
     #[default]
     Auto,
-    /// No prediction: codes are packed unchanged. For unordered data such as weights.
+    /// No prediction: codes are packed unchanged. This suits unordered data such as weights.
     None,
     /// The previous value. Residuals are first differences.
     First,
@@ -45,7 +45,8 @@ impl Prediction {
         }
     }
 
-    /// Returns the predictor, as far as these strides allow it. `None` for [`Auto`](Self::Auto).
+    /// Returns the predictor, or the simpler one that these strides allow. `None` for
+    /// [`Auto`](Self::Auto).
     pub(super) fn predictor(self, strides: Strides) -> Option<Predictor> {
         let wanted = match self {
             Self::Auto => return None,

@@ -1,6 +1,7 @@
-//! Writer and reader of a payload's chunks, in order. The codes of a chunk are predicted from
-//! earlier chunks. `dense` packs the residuals with a Huffman code for pairs of numbers (the *pair
-//! code*, `huffman.rs`), which both sides derive from earlier chunks.
+//! Writer and reader of a payload's chunks, in order. They predict the codes of a chunk from
+//! earlier codes, which may lie in earlier chunks. `dense` packs the residuals with a Huffman code
+//! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from
+//! earlier chunks.
 
 use super::chunk::{self, PairCounts};
 use super::codes::Exceptions;
@@ -34,8 +35,8 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// Returns the function that maps a number of values to the maximum bytes of a chunk. This
-    /// includes bytes that are written only temporarily.
+    /// Returns a function from the number of values in a chunk to its maximum bytes. These include
+    /// bytes that are written only temporarily.
     pub(super) fn max_chunk_len<T: Float>(self) -> fn(usize) -> usize {
         let plain = |n_values| head_len::<T>(0) + plain_len::<T>(n_values, true);
         match self {
@@ -59,9 +60,8 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
     n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
 }
 
-/// Returns whether the pairs of a chunk are counted, to derive the pair code of the next chunks
-/// from them. They are counted in the first, fourth, sixteenth chunk and so on, but not in the
-/// last.
+/// Returns whether the pair code of the following chunks is derived from the pairs of chunk
+/// `index`. This is so for the first, fourth, sixteenth chunk and so on, but not for the last one.
 const fn counts_pairs(index: usize, n_values: usize) -> bool {
     let n_chunks = n_values.div_ceil(CHUNK);
     let n_read = index + 1;
@@ -71,7 +71,7 @@ const fn counts_pairs(index: usize, n_values: usize) -> bool {
 /// Writes chunks in order.
 pub(super) struct Writer<T: Float> {
     packing: Packing,
-    /// Predictor of all chunks; `None` to choose the best for each.
+    /// Predictor for all chunks; `None` to choose the best one for each chunk.
     predictor: Option<Predictor>,
     kernel: Kernel<T>,
     level: Level,
@@ -80,7 +80,7 @@ pub(super) struct Writer<T: Float> {
     /// `None` for the initial pair code.
     encoder: Option<Encoder>,
     /// Scratch space for the residuals of a chunk.
-    left: [T::Bits; CHUNK],
+    residuals: [T::Bits; CHUNK],
     index: usize,
 }
 
@@ -100,12 +100,12 @@ impl<T: Float> Writer<T> {
             n_values,
             window: CodeWindow::new(strides),
             encoder: None,
-            left: [T::Bits::ZERO; CHUNK],
+            residuals: [T::Bits::ZERO; CHUNK],
             index: 0,
         }
     }
 
-    /// Goes on to the next chunk, and returns space for its codes.
+    /// Starts the next chunk, of `n_values` values, and returns space for its codes.
     pub(super) fn next(&mut self, n_values: usize) -> &mut [T::Bits] {
         self.window.go_on(n_values);
         self.window.chunk_mut()
@@ -162,27 +162,29 @@ impl<T: Float> Writer<T> {
         at + n_bytes
     }
 
-    /// Writes the residuals of the chunk. Returns tag bits for their form, the number of bytes, and
-    /// the pair counts if a new pair code follows from them.
+    /// Writes the residuals of the chunk. Returns tag bits that describe their form, the number of
+    /// bytes, and the pair counts if the next pair code is derived from them.
     fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
-        let (predictor, window, left) = (self.predictor, &self.window, &mut self.left);
+        let (predictor, window, residuals) = (self.predictor, &self.window, &mut self.residuals);
         if self.packing == Packing::Fixed {
             let Residuals { predictor, before, zeros } =
-                run(self.level, RowResidualsTask { predictor, window, left });
-            let left = &left[..window.chunk().len().next_multiple_of(BLOCK)];
+                run(self.level, RowResidualsTask { predictor, window, residuals });
+            let residuals = &residuals[..window.chunk().len().next_multiple_of(BLOCK)];
             let (form, at) = put_zeros(zeros, body);
-            let n_coded = at + widths::write(self.kernel, left, before, &mut body[at..])?;
+            let n_coded = at + widths::write(self.kernel, residuals, before, &mut body[at..])?;
             return Some((FIXED | form | predictor.bits(), n_coded, None));
         }
         let mut counts = counts_pairs(self.index, self.n_values).then_some([0; PAIRS]);
         let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
-        let encode = EncodeTask { predictor, window, left, encoder, counts: &mut counts, body };
+        let encode =
+            EncodeTask { predictor, window, residuals, encoder, counts: &mut counts, body };
         let (form, n_coded) = run(self.level, encode)?;
         Some((form, n_coded, counts))
     }
 }
 
-/// Writes the number of left-out low bits, if any. Returns the tag bit and the number of bytes.
+/// Writes the number of left-out low bits, if any. Returns the tag bit and the number of
+/// bytes.
 #[inline(always)]
 fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
     if zeros == 0 {
@@ -192,28 +194,28 @@ fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
     (ZEROS, 1)
 }
 
-/// Returns the number of low bits that are 0 in all numbers. `any` is the OR of the numbers.
-/// Returns 0 if all numbers are 0.
+/// Returns the number of low bits that are 0 in all numbers, whose OR is `any`. Returns 0 if all
+/// numbers are 0.
 #[inline(always)]
 fn zeros_of<B: Word>(any: B) -> u32 {
     if any == B::ZERO { 0 } else { any.to_u64().trailing_zeros() }
 }
 
-/// Result of [`RowResidualsTask`]: the form of the residuals that it wrote.
+/// Form of the residuals that [`RowResidualsTask`] wrote.
 struct Residuals<B> {
     predictor: Predictor,
-    /// Residual before the first one, if the packing takes differences of residuals.
+    /// Residual before the first one, if the packing has to take differences of residuals.
     before: Option<B>,
     /// Number of low bits that are 0 in all differences, and are left out.
     zeros: u32,
 }
 
-/// Computes the residuals to neighbours in other rows and planes. The packing then takes
-/// differences to the place before, if the predictor has them.
+/// Computes a chunk's residuals up to the last difference to the previous place. If the predictor
+/// takes that difference, the packing does so later.
 struct RowResidualsTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,
-    left: &'a mut [B; CHUNK],
+    residuals: &'a mut [B; CHUNK],
 }
 
 impl<B: Word> Task for RowResidualsTask<'_, B> {
@@ -223,16 +225,17 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
     fn run(self) -> Residuals<B> {
         let n_values = self.window.chunk().len();
         let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::width));
-        let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
-        self.window.across(predictor, 0, left);
+        let (residuals, padding) =
+            self.residuals[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
+        self.window.across(predictor, 0, residuals);
         let before = predictor.has_next().then(|| self.window.across_before(predictor));
         let base = before.unwrap_or(B::ZERO);
-        let zeros = zeros_of(left.iter().fold(B::ZERO, |any, &code| any | code.minus(base)));
+        let zeros = zeros_of(residuals.iter().fold(B::ZERO, |any, &code| any | code.minus(base)));
         if zeros > 0 {
-            left.iter_mut().for_each(|code| *code = chunk::above(code.minus(base), zeros));
+            residuals.iter_mut().for_each(|code| *code = chunk::above(code.minus(base), zeros));
         }
-        // Choose the padding so that its differences are 0.
-        padding.fill(if predictor.has_next() { left[n_values - 1] } else { B::ZERO });
+        // The padding becomes residuals of 0.
+        padding.fill(if predictor.has_next() { residuals[n_values - 1] } else { B::ZERO });
         let before = before.map(|before| if zeros > 0 { B::ZERO } else { before });
         Residuals { predictor, before, zeros }
     }
@@ -242,7 +245,7 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
 struct EncodeTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,
-    left: &'a mut [B; CHUNK],
+    residuals: &'a mut [B; CHUNK],
     encoder: &'a Encoder,
     counts: &'a mut Option<PairCounts>,
     body: &'a mut [u8],
@@ -255,17 +258,18 @@ impl<B: Word> Task for EncodeTask<'_, B> {
     fn run(self) -> Self::Output {
         let n_values = self.window.chunk().len();
         let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::entropy));
-        let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
-        self.window.differences(predictor, left);
+        let (residuals, padding) =
+            self.residuals[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
+        self.window.differences(predictor, residuals);
         padding.fill(B::ZERO);
-        let zeros = zeros_of(left.iter().fold(B::ZERO, |any, &number| any | number));
+        let zeros = zeros_of(residuals.iter().fold(B::ZERO, |any, &number| any | number));
         if zeros > 0 {
-            left.iter_mut().for_each(|number| *number = chunk::above(*number, zeros));
+            residuals.iter_mut().for_each(|number| *number = chunk::above(*number, zeros));
         }
-        let left = &self.left[..n_values.next_multiple_of(BLOCK)];
+        let residuals = &self.residuals[..n_values.next_multiple_of(BLOCK)];
         let (form, at) = put_zeros(zeros, self.body);
         let body = &mut self.body[at..];
-        let n_coded = at + chunk::write(left, self.encoder, self.counts.as_mut(), body)?;
+        let n_coded = at + chunk::write(residuals, self.encoder, self.counts.as_mut(), body)?;
         Some((form | predictor.bits(), n_coded))
     }
 }
@@ -352,8 +356,8 @@ impl<'a, T: Float> Reader<'a, T> {
                 return None;
             }
             (src, len) = (&src[1..], len - 1);
-            // Add up the residuals without their low bits. Then `RescaleTask` restores the low bits
-            // of the sums.
+            // First add up the residuals as they are stored, without low bits. `RescaleTask` then
+            // restores the low bits of the sums.
             scaled = Some((zeros, before.unwrap_or(T::Bits::ZERO)));
             before = before.map(|_| T::Bits::ZERO);
         }
@@ -389,7 +393,7 @@ impl<'a, T: Float> Reader<'a, T> {
     }
 }
 
-/// Restores the low bits that were left out of differences to `base`, and adds `base`.
+/// Restores the low bits that were left out of the differences to `base`, and adds `base`.
 struct RescaleTask<'a, B> {
     zeros: u32,
     base: B,
@@ -407,7 +411,7 @@ impl<B: Word> Task for RescaleTask<'_, B> {
     }
 }
 
-/// Adds the neighbours in other rows and planes to the residuals, which gives the codes.
+/// Turns residuals to neighbours in other rows and planes back into codes.
 struct UndoRowsTask<'a, B> {
     predictor: Predictor,
     window: &'a mut CodeWindow<B>,

@@ -38,8 +38,7 @@ impl Random {
 
 const SHAPE: [usize; 3] = [5, 37, 61];
 
-/// Makes a three-dimensional field, smooth in each dimension. `phase` shifts the waves that it
-/// consists of.
+/// Makes a three-dimensional field, smooth in each dimension. `phase` shifts its waves.
 fn smooth([planes, rows, columns]: [usize; 3], phase: f64) -> Vec<f64> {
     let wave = |i: usize, rate: f64| (i as f64 * rate + phase).sin();
     let at = |i: usize| (i / columns / rows, i / columns % rows, i % columns);
@@ -72,7 +71,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     put("smooth", &SHAPE, &mut field.iter().copied());
     put("smooth, as a line", &[], &mut field.iter().copied());
     put("of another shape", &[61, 37, 5], &mut field.iter().copied());
-    // A mask of rows, and of all values below a height.
+    // NaN in two of seven rows and wherever the value is below −2.
     let masked = |i: usize, x: f64| if i / 61 % 7 < 2 || x < -2.0 { f64::NAN } else { x };
     put("masked", &SHAPE, &mut field.iter().enumerate().map(|(i, &x)| masked(i, x)));
     put("begins with none", &SHAPE, &mut (0..n).map(|i| if i < 5000 { 1e35 } else { field[i] }));
@@ -116,7 +115,8 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     );
     put("constant", &[9000], &mut (0..9000).map(|_| 0.75));
     put("spikes", &[100, 90], &mut (0..9000).map(|i| if i % 701 == 3 { 1e3 } else { 0.0 }));
-    // Enough chunks for a third code. No code is derived from the fourth chunk.
+    // Enough chunks for the pair code that is derived from the sixteenth. The fourth chunk, from
+    // which a code is derived too, has only exceptions and so no pairs.
     let shape = [8, 93, 97];
     let long = smooth(shape, phase);
     let long = long.iter().enumerate().map(|(i, &x)| match i / CHUNK {
@@ -141,7 +141,7 @@ fn params<T: Float>(bound: f64, shape: &[usize]) -> CodecParams {
 /// Codecs under test.
 const OURS: [CodecId; 2] = [CodecId::Dense, CodecId::FzNd];
 
-/// Returns the codec and fz-light.
+/// Returns the codec under test and fz-light.
 fn both<T: Float>(id: CodecId, params: &CodecParams) -> [AnyCodec<T>; 2] {
     [id, CodecId::FzLight].map(|id| id.instance::<T>(params))
 }
@@ -172,7 +172,8 @@ fn decode<T: Float>(codec: &dyn Codec<T>, bytes: &[u8], n: usize, divisor: u32) 
     values
 }
 
-/// Checks that both payloads decode to the same bits: whole or in parts, stored or reduced.
+/// Checks that both payloads give the same bits: decoded whole or in parts, past the caches, or
+/// reduced into an accumulator.
 fn assert_same_values<T: Float>(codecs: [&dyn Codec<T>; 2], bytes: [&[u8]; 2], n: usize, of: &str) {
     for divisor in [1, 3] {
         let [ours, theirs] = [0, 1].map(|i| bits(&decode(codecs[i], bytes[i], n, divisor)));
@@ -237,7 +238,8 @@ fn larger<T: Float>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// Folds three arrays and checks each step against fz-light and against combining.
+/// Folds three arrays. Compares the values of each step with fz-light, and its bytes with
+/// combining.
 fn reductions_are_those_of_fz_light<T: Float>(id: CodecId) {
     let operands = [arrays::<T>(0), arrays::<T>(1), arrays::<T>(2)];
     let larger = larger::<T>;
@@ -463,7 +465,7 @@ fn strides_that_make_no_sense_are_harmless() {
     }
 }
 
-/// Sums as large as codes can be. Their differences wrap around.
+/// Checks sums as large as codes can be, whose differences wrap around.
 fn largest_sums_wrap_around<T: Float>(id: CodecId, doublings: u32) {
     let n = CHUNK + 300;
     let quantum = Quantum::new::<T>(0.5).unwrap();
@@ -504,7 +506,8 @@ fn sums_of_the_largest_codes_are_exact() {
     }
 }
 
-/// Numbers of all lengths decode, with codes derived from the numbers of earlier rounds.
+/// Checks that numbers of all bit lengths decode. Each round's pair code is derived from the
+/// numbers of the round before.
 fn numbers_come_back<B: Word>() {
     let mut random = Random(3);
     let mut lengths = CodeLengths::INITIAL;

@@ -1,4 +1,5 @@
-//! Residuals of a chunk as blocks as wide as their largest number.
+//! Residuals of a chunk, called *numbers* here, packed in blocks. Each block is as wide as its
+//! largest number.
 //!
 //! ```text
 //! widths   bits                 one for each block of 32, written like the classes of `chunk`
@@ -12,13 +13,14 @@ use crate::kernel::{BLOCK, BLOCKS, Code, Kernel, packed_room};
 
 type DifferenceBlock<T> = [<T as OnLattice>::Code; BLOCK];
 
-/// Returns the maximum bytes that are written to for `n_blocks` blocks.
+/// Returns the maximum bytes that [`write`] may write to for `n_blocks` blocks, some only
+/// temporarily.
 pub(super) const fn room<T: Float>(n_blocks: usize) -> usize {
     MAX_CLASS_BYTES + packed_room::<T>(n_blocks)
 }
 
-/// Returns the numbers as blocks. `None` for types whose codes are longer than the type; those
-/// support no shapes.
+/// Returns the numbers as blocks. `None` for types whose codes are longer than the type, because
+/// `fz-nd` and `dense` do not support them.
 fn blocks<T: Float>(numbers: &[T::Bits]) -> Option<&[DifferenceBlock<T>]> {
     bytemuck::try_cast_slice(numbers).ok()
 }
@@ -42,9 +44,9 @@ pub(super) fn add_up<T: Float>(
     Some(())
 }
 
-/// Writes the numbers, which must be whole blocks. If `before` is given, writes the differences of
-/// each number to the one before instead. Returns the number of bytes; `None` if the format cannot
-/// represent the numbers.
+/// Writes the numbers, which must be whole blocks. If `before` is given, writes the difference of
+/// each number to the previous one instead; `before` precedes the first. Returns the number of
+/// bytes; `None` if the format cannot represent the numbers.
 pub(super) fn write<T: Float>(
     kernel: Kernel<T>,
     numbers: &[T::Bits],

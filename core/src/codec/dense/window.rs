@@ -1,19 +1,19 @@
-//! Window of the codes of a chunk and of its predecessors, and prediction from them.
+//! Window of the codes of a chunk and of the codes before it, and prediction from them.
 //!
 //! An array of several dimensions lies in memory row after row and plane after plane. The Lorenzo
-//! predictor takes three differences in sequence: to the place before, to the row before, and to
-//! the plane before. Here all three treat the array as one line, so chunks need not match the
-//! lengths or starts of rows. Any of the three may be left out. For curves that are smooth within
-//! their rounding, the first two are taken twice. Arithmetic wraps.
+//! predictor takes three differences in sequence: to the previous place, to the previous row, and
+//! to the previous plane. Here all three treat the array as one line, so chunks need not match the
+//! lengths or starts of rows. Any of the three may be left out. For very smooth data, the first two
+//! may be taken twice. Arithmetic wraps.
 
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, CHUNK};
 
-/// Codes in a window. It holds one chunk more than is ever read together, so that codes move to the
-/// front at most every other chunk.
+/// Codes in a window. It holds one chunk more than a chunk and its neighbours span, so that codes
+/// move to the front of the window at most every other chunk.
 const WINDOW: usize = 5 * CHUNK;
-/// Largest distance from a value to a neighbour in another row or plane. The neighbour's own
-/// previous codes may lie further back.
+/// Largest distance from a value to a neighbour in another row or plane. The window also holds the
+/// two codes before that neighbour.
 pub(super) const MOST: usize = 3 * CHUNK - 2;
 
 /// Distances from a value to its neighbour in the row before and in the plane before; 0 if there is
@@ -25,7 +25,8 @@ pub(crate) struct Strides {
 }
 
 impl Strides {
-    /// Makes strides of these distances, without those that exceed the window.
+    /// Makes strides of these distances. A distance becomes 0 if it exceeds the window, if a row
+    /// has less than two values, or if a plane has no more values than a row.
     pub(super) fn within(row: u32, plane: u32) -> Self {
         let most = MOST as u32;
         let is_row = (2..=most).contains(&row);
@@ -40,7 +41,7 @@ impl Strides {
         2 + (row + plane).max(if self.has_two_rows() { 2 * row } else { 0 })
     }
 
-    /// Returns whether a window holds the row two before.
+    /// Returns whether a window holds two previous rows.
     fn has_two_rows(self) -> bool {
         2 * usize::from(self.row) <= MOST
     }
@@ -52,14 +53,18 @@ impl Strides {
 pub(super) struct Predictor(u8);
 
 impl Predictor {
+    /// Takes the difference to the previous place.
     pub(super) const NEXT: u8 = 1;
+    /// Takes the difference to the previous row.
     pub(super) const ROW: u8 = 2;
+    /// Takes the difference to the previous plane.
     pub(super) const PLANE: u8 = 4;
-    /// Takes the differences to the place and to the row before twice, and none to a plane.
+    /// Takes the chosen differences twice. Not with [`PLANE`](Self::PLANE).
     pub(super) const TWICE: u8 = 128;
     /// All bits.
     pub(super) const BITS: u8 = Self::NEXT | Self::ROW | Self::PLANE | Self::TWICE;
-    /// All predictors without [`TWICE`](Self::TWICE), in the order of a writer's preference.
+    /// All predictors without [`TWICE`](Self::TWICE). Of those with equal costs, a writer takes the
+    /// first.
     const ALL: [Self; 7] = [Self(1), Self(3), Self(7), Self(5), Self(0), Self(2), Self(4)];
 
     /// Returns the bits.
@@ -82,12 +87,12 @@ impl Predictor {
         is_there.then_some(Self(bits))
     }
 
-    /// Returns whether it takes the difference to the code before.
+    /// Returns whether it takes the difference to the previous place.
     pub(super) const fn has_next(self) -> bool {
         self.0 & Self::NEXT > 0
     }
 
-    /// Returns whether it takes the difference to the code before twice.
+    /// Returns whether it takes the difference to the previous place twice.
     pub(super) const fn has_next_twice(self) -> bool {
         self.0 & (Self::NEXT | Self::TWICE) == Self::NEXT | Self::TWICE
     }
@@ -109,11 +114,11 @@ impl Predictor {
 #[derive(Clone, Copy)]
 enum FarNeighbours {
     None,
-    /// In a row or a plane before.
+    /// In the previous row or the previous plane.
     One(usize),
-    /// In the row before, and in the row before that.
+    /// In the previous row, and in the row before that.
     Two(usize),
-    /// In the row before, in the plane before, and in both.
+    /// In the previous row, in the previous plane, and in the previous row of the previous plane.
     Three(usize, usize),
 }
 
@@ -180,12 +185,11 @@ impl<B: Word> CodeWindow<B> {
     }
 
     /// Returns the predictor with the smallest cost for a sample of the chunk: one block in eleven,
-    /// or more of a short chunk. The cost is the sum of what `weigh` returns for the residuals of
-    /// each block.
+    /// or more blocks of a short chunk. `weigh` returns the cost of a block's residuals.
     #[inline(always)]
     pub(super) fn best(&self, weigh: impl Fn(&[B]) -> u64) -> Predictor {
         let mut costs = [u64::MAX; 8];
-        // Not a power of two, because lengths of rows often are.
+        // The step is not a power of two in a full chunk, because lengths of rows often are.
         let step = BLOCK * (self.len / (11 * BLOCK)).clamp(1, 11);
         for across in (0..8).step_by(2).filter_map(|bits| Predictor::of_bits(bits, self.strides)) {
             let with_next = Predictor(across.0 | Predictor::NEXT);
@@ -193,24 +197,23 @@ impl<B: Word> CodeWindow<B> {
             for from in (0..self.len).step_by(step) {
                 let n = BLOCK.min(self.len - from);
                 if n == BLOCK {
-                    let (left, next) = self.block(across, false, from);
-                    cost[0] += weigh(&left);
+                    let (residuals, next) = self.block(across, false, from);
+                    cost[0] += weigh(&residuals);
                     cost[1] += weigh(&next);
                 } else {
-                    let left = &mut [B::ZERO; BLOCK][..n];
-                    self.rest(across, from, left);
-                    cost[0] += weigh(left);
-                    self.rest(with_next, from, left);
-                    cost[1] += weigh(left);
+                    let residuals = &mut [B::ZERO; BLOCK][..n];
+                    self.rest(across, from, residuals);
+                    cost[0] += weigh(residuals);
+                    self.rest(with_next, from, residuals);
+                    cost[1] += weigh(residuals);
                 }
             }
             costs[usize::from(across.0)] = cost[0];
             costs[usize::from(with_next.0)] = cost[1];
         }
-        // The first of several minima.
         let cost = |predictor: &Predictor| costs[usize::from(predictor.0)];
         let best = Predictor::ALL.into_iter().min_by_key(cost).unwrap_or(Predictor::ALL[0]);
-        // Second differences leave this much from rounding alone.
+        // Rounding alone leaves second differences of magnitude 2. `more` is one bit a value above.
         let n_blocks = self.len.div_ceil(step) as u64;
         let [noise, more] = [2, 4].map(|number| n_blocks * weigh(&[B::from_u64(number); BLOCK]));
         if cost(&best) <= noise {
@@ -222,20 +225,20 @@ impl<B: Word> CodeWindow<B> {
         for from in (0..self.len).step_by(step) {
             let n = BLOCK.min(self.len - from);
             if n == BLOCK {
-                let (left, next) = self.block(twice, twice.has_next_twice(), from);
-                cost_twice += weigh(if twice.has_next() { &next } else { &left });
+                let (residuals, next) = self.block(twice, twice.has_next_twice(), from);
+                cost_twice += weigh(if twice.has_next() { &next } else { &residuals });
             } else {
-                let left = &mut [B::ZERO; BLOCK][..n];
-                self.rest(twice, from, left);
-                cost_twice += weigh(left);
+                let residuals = &mut [B::ZERO; BLOCK][..n];
+                self.rest(twice, from, residuals);
+                cost_twice += weigh(residuals);
             }
         }
-        // Require at least an eighth of a bit less, because estimates are no more exact.
+        // Require a gain of an eighth of a bit a value, because estimates are no more exact.
         if cost_twice + (more - noise) / 8 < cost(&best) { twice } else { best }
     }
 
-    /// Writes the residuals of the chunk's codes from `from` on, before the predictor's last
-    /// difference to the place before, if it has one.
+    /// Writes the residuals of the chunk's codes from `from` on, without the predictor's last
+    /// difference to the previous place.
     #[inline(always)]
     pub(super) fn across(&self, predictor: Predictor, from: usize, out: &mut [B]) {
         self.across_at(predictor, self.start + from, out);
@@ -287,9 +290,10 @@ impl<B: Word> CodeWindow<B> {
         }
     }
 
-    /// Returns the same residuals for a block, and the difference of each to the one before.
+    /// Returns the residuals of [`across`](Self::across) for a block, and the difference of each to
+    /// the previous one.
     ///
-    /// The residuals before are computed anew, because vectors that were just written are slow to
+    /// It computes the previous residuals anew, because vectors that were just written are slow to
     /// read at an offset of one place.
     #[inline(always)]
     fn block(&self, predictor: Predictor, is_twice: bool, from: usize) -> ([B; BLOCK], [B; BLOCK]) {
@@ -297,12 +301,12 @@ impl<B: Word> CodeWindow<B> {
         for (i, rows) in rows[..if is_twice { 3 } else { 2 }].iter_mut().enumerate() {
             self.rows_at(predictor, self.start + from - i, rows);
         }
-        let [mut left, mut before, two_before] = rows;
+        let [mut residuals, mut before, two_before] = rows;
         if is_twice {
-            left = minus(left, before);
+            residuals = minus(residuals, before);
             before = minus(before, two_before);
         }
-        (left, minus(left, before))
+        (residuals, minus(residuals, before))
     }
 
     /// Writes the predictor's residuals of the chunk's codes.
@@ -319,8 +323,8 @@ impl<B: Word> CodeWindow<B> {
         self.rest(predictor, blocks.len() * BLOCK, rest);
     }
 
-    /// Writes the predictor's residuals for less than a block, from `from` on. A separate function:
-    /// it needs no instructions of a level and would otherwise be compiled for each.
+    /// Writes the predictor's residuals for less than a block, from `from` on. It is not inlined,
+    /// because it would otherwise be compiled for each level, whose instructions it does not need.
     #[inline(never)]
     fn rest(&self, predictor: Predictor, from: usize, out: &mut [B]) {
         self.across(predictor, from, out);
@@ -397,20 +401,20 @@ fn minus<B: Word>(block: [B; BLOCK], other: [B; BLOCK]) -> [B; BLOCK] {
     core::array::from_fn(|i| block[i].minus(other[i]))
 }
 
-/// Returns the cost of these residuals with an entropy code, on an arbitrary scale.
+/// Returns the cost of these residuals with an entropy code, up to a constant factor and summand.
 #[inline(always)]
-pub(super) fn entropy<B: Word>(left: &[B]) -> u64 {
-    let magnitudes = left.iter().map(|&code| magnitude(code).to_u64());
+pub(super) fn entropy<B: Word>(residuals: &[B]) -> u64 {
+    let magnitudes = residuals.iter().map(|&code| magnitude(code).to_u64());
     let sum = magnitudes.fold(8, u64::wrapping_add);
-    // Bits grow with the logarithm, and the bit pattern of a float approximates it.
+    // The cost is the logarithm of the sum, which a float's bit pattern approximates.
     u64::from((sum as f32).to_bits())
 }
 
 /// Returns the bits of the largest residual, which a block of fixed width spends on each.
 #[inline(always)]
-pub(super) fn width<B: Word>(left: &[B]) -> u64 {
+pub(super) fn width<B: Word>(residuals: &[B]) -> u64 {
     // Zig-zag numbers.
-    let all = left.iter().fold(B::ZERO, |all, &code| all | ((code << 1) ^ sign_of(code)));
+    let all = residuals.iter().fold(B::ZERO, |all, &code| all | ((code << 1) ^ sign_of(code)));
     u64::from(B::BITS - all.leading_zeros())
 }
 

@@ -1,8 +1,8 @@
-//! Expected bytes of chunks (docs/format.md, section 7). A change of the library that changes any
-//! of them makes a new format.
+//! Expected bytes of chunks (docs/format.md, section 7). If a change of the library changes any of
+//! them, it makes a new format.
 //!
-//! The bytes come from independent encoders, written from the format's description in another
-//! language.
+//! The expected bytes come from independent encoders, written from the format's description in
+//! another language.
 
 use super::{bits, decode, encode};
 use crate::bound::Quantum;
@@ -40,7 +40,7 @@ fn xor_lz() {
         "20086000 0000803f 00004000 00c0ff6f 1283fa1f 7012833a",
         &values,
     );
-    // A word with only its lowest nibble left, words of two nibbles, and zero words.
+    // A word in which only the lowest nibble is not 0, words of two nibbles, and words of 0.
     let nan = f64::from_bits(0x7ff8_0000_0000_0001);
     let near = [f64::from_bits(0x3ff0_0000_0000_0001), f64::from_bits(0x3ff0_0000_0000_0011)];
     let values = [1.0, 1.0, near[0], near[1], -1.0, 0.0, nan, nan, 3.0];
@@ -74,7 +74,7 @@ fn lz() {
     ];
     let hex = "80573800 86880800 00803fc1 ab452311 0000fc07 00000008 01";
     check(CodecId::Lz, 0, &values, hex, &values);
-    // A word with only its lowest nibble left, words of two nibbles, and zero words.
+    // A word in which only the lowest nibble is not 0, words of two nibbles, and words of 0.
     let of = |bits: u64| f64::from_bits(bits);
     let values = [
         0.0,
@@ -123,7 +123,7 @@ fn truncate_xor() {
 
 #[test]
 fn mpc() {
-    // Two interleaved quantities; three groups, the last one of six values.
+    // Two interleaved quantities in three groups. The last group has six values.
     let values: Vec<f32> = (0..70_u8).map(|i| f32::from(i % 2 * 100 + i / 2)).collect();
     check(
         CodecId::Mpc,
@@ -135,7 +135,7 @@ fn mpc() {
          edffffff ffffffff",
         &values,
     );
-    // A section, and a second one, which starts afresh.
+    // Two sections. The residuals of the second do not refer to the first.
     let values = [[1.0_f32; 1024].as_slice(), &[3.0; 40]].concat();
     check(
         CodecId::Mpc,
@@ -179,7 +179,7 @@ fn lossless() {
     check(CodecId::Lossless, 0, &values, hex, &values);
 }
 
-/// The expected bytes and values are from the C library (version 1.0.1) in fixed-rate mode.
+/// The expected bytes and values come from zfp's C library (version 1.0.1) in fixed-rate mode.
 #[test]
 fn zfp_rate() {
     // Includes a block of zeros, a block of many magnitudes, and a block of two values.
@@ -356,7 +356,8 @@ fn zfp_rate() {
     );
 }
 
-/// Returns the chunks of values that equal their codes (the step is 1), the same at every level.
+/// Encodes values that equal their codes, because the step is 1. Checks that the chunks are the
+/// same at every level, and returns them.
 fn predicted<T: Float>(id: CodecId, shape: &[usize], values: &[T]) -> Vec<u8> {
     let params = CodecParams::new(Quantum::new::<T>(32.0 / 63.0).unwrap()).with_shape(shape);
     let mut all = Level::available().map(|level| {
@@ -449,8 +450,8 @@ fn predicted_in_short() {
     check(both(&[], &plain), [expected; 2]);
 }
 
-/// Lengths and FNV-1a hashes of chunks in three dimensions: with three successive pair codes, or in
-/// blocks.
+/// Checks lengths and FNV-1a hashes of chunks of a three-dimensional array. `dense` codes them with
+/// three successive pair codes, and `fz-nd` packs them in blocks.
 #[test]
 fn predicted_at_length() {
     let [rows, columns] = [50, 80];

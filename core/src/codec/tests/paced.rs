@@ -48,7 +48,7 @@ fn payload(codec: &AnyCodec<f64>, values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// An operation that reads a payload. Returns how many times it passes over all values.
+/// An operation that reads a payload. Returns the number of times that it reports all values.
 type ReadOperation =
     fn(&AnyCodec<f64>, &[u8], &[f64], &mut [u8], &dyn Pace) -> Result<usize, CodecError>;
 
@@ -120,8 +120,8 @@ fn all_values_are_reported_chunk_by_chunk() {
     }
 }
 
-/// A damaged chunk is found only when it is read. Reports before it thus arrived while the codec
-/// worked.
+/// A codec finds a damaged chunk only when it reads the chunk. If it reports the earlier chunks and
+/// then fails, it must have sent these reports while it worked.
 #[test]
 fn reported_values_are_done_and_later_ones_are_not() {
     let (x, y) = (field(0.0), field(1.0));

@@ -1,10 +1,10 @@
 //! Coding of four-bit planes: zfp's group tests, by tables.
 //!
-//! The first n coefficients of a block are those up to the last that already had a 1. A plane
-//! starts with their n bits. For the coefficients after them, a bit tells if any has a 1. If so,
-//! their bits follow up to the first 1. That coefficient and all before it then count among the
-//! first n, and the test repeats until no coefficient is left. A 1 of the last coefficient needs no
-//! bit of its own.
+//! Let n be the number of a block's coefficients up to the last one that had a 1 in a higher plane.
+//! A plane starts with the bits of the first n coefficients. Then a bit says whether any of the
+//! other coefficients has a 1 in this plane. If so, their bits follow up to the first 1. n grows to
+//! include that coefficient, and the test repeats until no coefficient is left. The last
+//! coefficient needs no bit: if those before it are 0, the test has said that it has a 1.
 
 use bytemuck::pod_read_unaligned;
 
@@ -51,9 +51,10 @@ const fn encoded_plane(mut n: u32, plane: u32) -> u16 {
     (len << 8 | bits) as u16
 }
 
-/// Table of decoded planes. The index holds the number of bits left, at most [`MAX_BITS`], from bit
-/// 10 on, n from bit 7 on, and then the next bits. An entry holds n after the plane from bit 7 on,
-/// the code's length from bit 4 on, and the plane, as far as the bits go.
+/// Table of decoded planes. The index holds the next seven bits, n from bit 7 on, and from bit 10
+/// on the number of the block's bits that are left, at most [`MAX_BITS`]. An entry holds the plane,
+/// the code's length from bit 4 on, and from bit 7 on the n after the plane. If the block's bits
+/// end within the plane, the missing bits are 0.
 static DECODED_PLANES: [u16; 8 << 10] = {
     let mut table = [0; 8 << 10];
     let mut index: u32 = 0;
@@ -136,8 +137,8 @@ impl PlaneWriter {
         }
     }
 
-    /// Appends the first `n_planes` planes of these words, or as many as the block has space for.
-    /// Each word of planes comes with the ORs of all planes above them.
+    /// Appends the first `n_planes` planes of these words, up to the block's space. With each word
+    /// of planes comes a word that holds, for each plane, the OR of all higher planes.
     #[inline(always)]
     pub(super) fn put_planes(&mut self, words: &[[u64; 2]], n_planes: u32) {
         let mut n_left = n_planes;
@@ -176,7 +177,7 @@ pub(super) struct PlaneReader<'a> {
 
 /// Blocks that are read side by side.
 pub(super) const LANES: usize = 2;
-/// Bytes of the buffer: a power of two, more than a batch of blocks and reads beyond it take.
+/// Bytes of the buffer. A power of two, with space for a batch of blocks and for reads past it.
 pub(super) const ROOM: usize = 2048;
 
 impl<'a> PlaneReader<'a> {
@@ -195,8 +196,8 @@ impl<'a> PlaneReader<'a> {
         pod_read_unaligned::<u64>(&self.src[byte..byte + 8]) >> (at % 8)
     }
 
-    /// Reads a block's exponent e, or 0 if the block has none. `None` if the block must have one
-    /// but e is 0.
+    /// Reads a block's exponent e. Returns 0 if the block has none, because all its values are 0.
+    /// `None` if the block's first bit says that it has an exponent, but the exponent is 0.
     #[inline(always)]
     pub(super) fn exponent(&mut self, lane: usize, header_bits: u32) -> Option<u64> {
         let header = self.next(lane) & ((1 << header_bits) - 1);
@@ -212,6 +213,7 @@ impl<'a> PlaneReader<'a> {
     #[inline(always)]
     pub(super) fn take_planes(&mut self, words: &mut [[u64; LANES]]) {
         const STRIDE: usize = 4;
+        // n of each block, in bits 7 to 9 as in the table.
         let mut n_seen = [0; LANES];
         for words in words {
             *words = [0; LANES];

@@ -1,10 +1,11 @@
-//! Fold, store and decode in one pass: the step of an all-reduce on the rank that completes a part.
+//! Folds a chunk and decodes the result in one pass. In an all-reduce, the rank that completes a
+//! part does this.
 //!
 //! Each block of the result is decoded while it is in registers, so it need not be unpacked from
 //! the frame. The arithmetic hides the latency of the memory that holds the output. Decoding needs
-//! absolute codes, so this module adds absolute codes instead of residuals as
-//! [`fold_sum`](super::fold_sum) does. The bytes are the same, because every encoder here writes 0
-//! as the residual of a chunk's first code.
+//! absolute codes, so this module adds absolute codes, while [`fold_sum`](super::fold_sum) adds
+//! residuals. The bytes are the same, because every encoder here writes 0 as the residual of a
+//! chunk's first code.
 //!
 //! Cost: 2/3 to 5/6 of [`fold`](super::fold) followed by [`decode`](super::decode).
 
@@ -18,10 +19,12 @@ use super::writer::ChunkWriter;
 use crate::element::Float;
 use crate::op::LatticeOp;
 
+/// Folds `local` into a chunk. Writes the resulting chunk to `dst`, and its values to `output`.
+///
 /// # Safety
 /// Requires the level's instruction set and `dst` of `max_chunk_len` bytes. `local` must be
-/// readable and `output` writable for the view's number of values. Both must come from one slice,
-/// or each from its own.
+/// readable and `output` writable for the view's number of values. They must be equal or must not
+/// overlap.
 #[inline(always)]
 pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
     op: LatticeOp,
@@ -39,7 +42,7 @@ pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
         let mut pass = FoldStorePass::<T, S> {
             op,
             incoming: FromChunk::new(view),
-            own: FromFloats { values: local, lattice },
+            local: FromFloats { values: local, lattice },
             frame: ChunkWriter::new(dst.as_mut_ptr()),
             scale,
             output,
@@ -59,10 +62,11 @@ pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
     }
 }
 
+/// State of [`fold_store`] between two blocks.
 struct FoldStorePass<'a, T: Float, S: Convert<T>> {
     op: LatticeOp,
     incoming: FromChunk<'a, T, S>,
-    own: FromFloats<'a, T>,
+    local: FromFloats<'a, T>,
     frame: ChunkWriter<T, S>,
     scale: &'a Scale<T>,
     output: *mut T,
@@ -78,8 +82,8 @@ impl<T: Float, S: Convert<T>> FoldStorePass<'_, T, S> {
     unsafe fn block(&mut self, block: usize, n: usize) {
         // SAFETY: guaranteed by the caller; the output has space for the block.
         unsafe {
-            let (x, y) = (self.incoming.next(block, n), self.own.next(block, n));
-            let result = join::<T, S>(self.op, x, y, self.own.lattice);
+            let (x, y) = (self.incoming.next(block, n), self.local.next(block, n));
+            let result = join::<T, S>(self.op, x, y, self.local.lattice);
             self.frame.block(block, n, &result);
             result.store(self.scale, n, self.output.add(block * BLOCK));
         }

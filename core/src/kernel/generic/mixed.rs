@@ -1,14 +1,15 @@
-//! Blocks with exceptions: values that are not on the lattice, next to codes of other values.
+//! Blocks with exceptions, which are values that are not on the lattice. The other values of such a
+//! block have codes.
 //!
 //! The encoding of a value does not depend on other values: an exception keeps its bits, and other
-//! values have the same codes as in a block without exceptions. So a mask of NaN costs no other
-//! value its code, and sums of the other values are sums of integers, in any order. Residuals skip
-//! exceptions: each is the difference to the previous code.
+//! values have the same codes as in a block without exceptions. So NaN in some places do not turn
+//! the values between them into exceptions, and these are still added as integers, in any order.
+//! Residuals skip exceptions: each is the difference of a code to the previous code.
 //!
 //! In most data, most blocks have no exceptions. So this code is out of line ([`OutOfLine`]), and
-//! the loops over codes keep their registers. If 5 % of the values are NaN at random places, 80 %
-//! of the blocks have exceptions. Cost: 5 bytes for each block with exceptions, and the bytes of
-//! each exception that does not repeat the previous ones.
+//! the loops over codes keep their registers. But if 5 % of the values are NaN at random places,
+//! 80 % of the blocks have exceptions. Cost: 5 bytes for each block with exceptions, and the
+//! exceptions' own bytes. Those at the end of a block that repeat the one before are not stored.
 
 use super::super::chunk::{AGAIN, MASK_BYTES, MIXED, MIXED_HEAD, REPEAT, VERBATIM};
 use super::super::chunk::{every, residuals_len};
@@ -22,8 +23,8 @@ use crate::op::{self, LatticeOp, divide, quotient, weigh};
 /// Block in which some or all values are exceptions.
 #[derive(Clone, Copy)]
 pub(in super::super) struct MixedBlock<T: Float> {
-    /// Mask: bit i is set if value i is an exception. Bits beyond the block's values are
-    /// unspecified.
+    /// Mask: bit i is set if value i is an exception. If the block is short, the bits after its
+    /// values are unspecified.
     exceptions: u32,
     /// Exceptions; the other places are unspecified.
     values: [T; BLOCK],
@@ -31,7 +32,7 @@ pub(in super::super) struct MixedBlock<T: Float> {
     codes: [T::Code; BLOCK],
 }
 
-/// Last code and last exception before a block in its chunk. The block's first residual and its
+/// Last code and last exception in the chunk before a block. The block's first residual and its
 /// repeated exceptions refer to them.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PrecedingCodes<T: Float> {
@@ -45,7 +46,7 @@ pub(in super::super) struct PrecedingCodes<T: Float> {
 pub(in super::super) struct LoadedBlock<T: Float> {
     pub(super) block: MixedBlock<T>,
     pub(super) n_bytes: usize,
-    /// State before the next block.
+    /// Last code and exception up to the end of this block.
     pub(super) after: PrecedingCodes<T>,
 }
 
@@ -60,9 +61,9 @@ pub(in super::super) struct StoredBlock<T: Float> {
     pub(super) last_exception: T,
 }
 
-/// Functions of this module, compiled out of line for each level.
+/// Functions of [`MixedBlock`], compiled out of line for each level.
 ///
-/// It is a trait because generic loops cannot otherwise call functions with target features.
+/// This is a trait because generic loops cannot otherwise call functions with target features.
 /// [`out_of_line`] implements it.
 ///
 /// # Safety
@@ -213,6 +214,7 @@ impl<T: Float> MixedBlock<T> {
         src: *const u8,
         mut before: PrecedingCodes<T>,
     ) -> LoadedBlock<T> {
+        // All values are exceptions.
         if width >= AGAIN {
             let n_stored = match width {
                 AGAIN => 0,
@@ -325,8 +327,8 @@ impl<T: Float> MixedBlock<T> {
         values
     }
 
-    /// Writes the block, of `n` values. At least one value must be an exception. `code` and
-    /// `exception` are the last ones before the block.
+    /// Writes the block, of `n` values, of which at least one must be an exception. `code` and
+    /// `exception` are the last code and the last exception before the block.
     ///
     /// # Safety
     /// Requires the level's instruction set. `dst` must be valid for the bytes that
@@ -364,7 +366,7 @@ impl<T: Float> MixedBlock<T> {
                 let last = max_chunk_len::<T>(1) - 1;
                 assert!(MIXED_HEAD + BLOCK * size_of::<T::Code>() + STORE_SLACK <= last);
             }
-            // Fewer than 32 codes; the last one fills the rest, with residuals of 0.
+            // There are fewer than 32 codes. The last one fills the rest, so its residuals are 0.
             let dense = S::dense(&self.codes, is_code);
             let (first, last) = (dense[0], dense[BLOCK - 1]);
             let before = S::splat(code.unwrap_or(first));
@@ -410,8 +412,8 @@ fn set_bits(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Unpacks 32 codes from residuals of `width` bits. Codes beyond the block's `n_bytes` of residuals
-/// are unspecified.
+/// Unpacks 32 codes from residuals of `width` bits, of which the block has `n_bytes`. The codes
+/// after these residuals are unspecified.
 ///
 /// # Safety
 /// Requires the level's instruction set; `src` must be readable for `n_bytes` and [`PAD`] more.
@@ -477,7 +479,8 @@ unsafe fn read_exceptions<T: Float>(
     (values, last)
 }
 
-/// Writes a block's exceptions. Returns how many are stored: trailing repetitions are not.
+/// Writes a block's exceptions, and returns the number of stored ones: all but the trailing ones
+/// that repeat the exception before them. `before` is the last exception before the block.
 ///
 /// # Safety
 /// `dst` must be writable for all exceptions.

@@ -6,7 +6,8 @@ use crate::kernel::{BLOCK, Code};
 /// Packs blocks as fZ-light does, and writes the width of each to `widths`. Returns the number of
 /// bytes written.
 ///
-/// With a code `before` the first one, it packs the difference of each code to the previous code.
+/// If `before` is `Some`, packs the difference of each code to the previous one instead. The code
+/// in `before` precedes the first one.
 ///
 /// # Safety
 /// Requires the level's instruction set. `dst` must have 4·[`BITS`](Code::BITS) bytes for each

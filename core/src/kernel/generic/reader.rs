@@ -1,4 +1,5 @@
-//! Readers of blocks in order: packed blocks of a chunk, and absolute codes of a chunk or floats.
+//! Readers of blocks in order: [`ChunkReader`] of the packed blocks of a chunk, and [`BlockSource`]
+//! of absolute codes, which come from a chunk or from floats.
 
 use super::super::chunk::{ChunkView, MIXED};
 use super::super::prefetch;
@@ -50,7 +51,7 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         at
     }
 
-    /// Reads a block of `n` values with exceptions.
+    /// Reads a block of `n` values with exceptions. `code` is the last code before the block.
     ///
     /// # Safety
     /// Requires the level's instruction set. [`width`](Self::width) must have just returned `width`
@@ -91,6 +92,8 @@ pub(super) enum DecodedBlock<T: Float, S: Convert<T>> {
 }
 
 impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
+    /// Converts the block to the form that may have exceptions.
+    ///
     /// # Safety
     /// Requires the level's instruction set.
     #[inline(always)]
@@ -127,6 +130,7 @@ impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
 /// Destination of decoded blocks.
 pub(super) struct BlockOutput<T> {
     at: *mut T,
+    /// Whether full blocks are stored past the caches.
     streams: bool,
 }
 
@@ -159,9 +163,9 @@ impl<T: Float> BlockOutput<T> {
         unsafe {
             let at = self.at.add(block * BLOCK);
             if self.streams && n == BLOCK {
-                let mut near = [T::ZERO; BLOCK];
-                values.store(scale, BLOCK, near.as_mut_ptr());
-                stores::block(near.as_ptr(), at);
+                let mut decoded = [T::ZERO; BLOCK];
+                values.store(scale, BLOCK, decoded.as_mut_ptr());
+                stores::block(decoded.as_ptr(), at);
             } else {
                 values.store(scale, n, at);
             }
@@ -171,14 +175,18 @@ impl<T: Float> BlockOutput<T> {
 
 /// Source of blocks in order: a chunk or floats.
 pub(super) trait BlockSource<T: Float, S: Convert<T>> {
+    /// Returns block `block`, which has `n` values.
+    ///
     /// # Safety
     /// Requires the level's instruction set. Must be called once for each block, in order; `n` must
     /// be the block's length.
     unsafe fn next(&mut self, block: usize, n: usize) -> DecodedBlock<T, S>;
 }
 
+/// Source of blocks from a chunk.
 pub(super) struct FromChunk<'a, T: Float, S: Convert<T>> {
     reader: ChunkReader<'a, T>,
+    /// Last code so far.
     before: S::Carry,
 }
 
@@ -218,8 +226,8 @@ impl<T: Float, S: Convert<T>> BlockSource<T, S> for FromChunk<'_, T, S> {
     }
 }
 
-/// Source of blocks from floats. It has a pointer instead of a slice, because the output may be the
-/// same buffer.
+/// Source of blocks from floats. It has a pointer instead of a slice, because the caller may write
+/// its output to the same buffer.
 pub(super) struct FromFloats<'a, T: Float> {
     pub(super) values: *const T,
     pub(super) lattice: &'a Lattice<T>,

@@ -10,8 +10,11 @@ use crate::element::Float;
 /// Writes a chunk block by block.
 pub(super) struct ChunkWriter<T: Float, S: Convert<T>> {
     start: *mut u8,
+    /// End of the payload so far.
     payload: *mut u8,
+    /// Code before the first residual.
     pub(super) first: T::Code,
+    /// Last code so far.
     before: Option<S::Carry>,
     /// Last exception so far.
     exception: T,
@@ -42,6 +45,7 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
+    /// Marks the block as occupied and records its width byte.
     #[inline(always)]
     pub(super) fn occupy(&mut self, block: usize, width: u8) {
         self.occupied[(block / 64) & 1] |= 1 << (block % 64);
@@ -52,10 +56,11 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// Writes block `block` from its codes.
     ///
     /// # Safety
-    /// Requires the level's instruction set. The chunk must not get more blocks than it has.
+    /// Requires the level's instruction set. Each block of the chunk must be written at most once,
+    /// in order.
     #[inline(always)]
     pub(super) unsafe fn codes(&mut self, block: usize, codes: S::Block) {
-        // SAFETY: the caller guarantees the instruction set and the number of blocks.
+        // SAFETY: the caller guarantees the instruction set and the order of blocks.
         unsafe {
             let before = match self.before {
                 Some(before) => before,
@@ -155,7 +160,7 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// Writes the tag and the trailer.
     ///
     /// # Safety
-    /// The chunk must have exactly `n_blocks` blocks, each written or left constant.
+    /// The chunk must have `n_blocks` blocks. Those that were not written count as constant.
     #[inline(always)]
     pub(super) unsafe fn finish(self, n_blocks: usize) -> Encoded {
         let dense = self.n_widths == n_blocks;

@@ -1,4 +1,5 @@
-//! Tests of exceptions: the result for a value does not depend on the other values.
+//! Tests of exceptions. The main one checks that the result for a value does not depend on the
+//! other values.
 
 use super::*;
 use crate::op;
@@ -38,7 +39,7 @@ impl<T: Float> Sample<T> {
         self.is_exception.iter().filter(|is| **is).count()
     }
 
-    /// Returns the exceptions, and `points` in the other places.
+    /// Returns the exceptions in their places, and `points` in the other places.
     fn or(&self, points: &[T]) -> Vec<T> {
         let pairs = self.values.iter().zip(points).zip(&self.is_exception);
         pairs.map(|((&x, &point), &is)| if is { x } else { point }).collect()
@@ -81,7 +82,8 @@ fn exceptions_change_no_other_value<T: Float>() {
                             Op::Min => op::minimum,
                             _ => op::maximum,
                         };
-                        // Lattice arithmetic, but arithmetic in T where an operand is an exception.
+                        // Expect the result in `T` where an operand is an exception, and the result
+                        // on the lattice everywhere else.
                         let plain = combined(
                             &codec,
                             &op,
@@ -125,7 +127,7 @@ fn exceptions_leave_the_values_beside_them_on_the_lattice() {
     exceptions_change_no_other_value::<bf16>();
 }
 
-/// The largest blocks: exceptions, and codes so far apart that residuals take all bits.
+/// Checks the largest blocks: exceptions, and codes so far apart that residuals take all bits.
 #[test]
 fn the_widest_residuals_stand_beside_exceptions() {
     fn check<T: Float>(largest: f64) {

@@ -20,7 +20,7 @@ pub(in super::super) struct I32;
 #[derive(Clone, Copy)]
 pub(in super::super) struct I64;
 
-/// Moves every lane up by one, and the last lane to the front.
+/// Moves every 32-bit lane up by one, and the last lane to the front.
 macro_rules! rotate_up {
     ($v:expr) => {
         _mm256_permutevar8x32_epi32($v, _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6))
@@ -52,8 +52,8 @@ unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
     // SAFETY: the caller upholds the contract of this function.
     unsafe {
         if width <= 8 {
-            // Saturating packs do not change values below 256. They interleave 128-bit halves,
-            // which the last permutation undoes.
+            // Values below 256 pass the saturating packs unchanged. Packs interleave 128-bit
+            // halves, and the last permutation undoes that.
             let low = _mm256_packus_epi32(z[0], z[1]);
             let high = _mm256_packus_epi32(z[2], z[3]);
             let bytes = _mm256_packus_epi16(low, high);

@@ -1,8 +1,9 @@
 //! AVX-512 with VBMI. A block of 32-bit codes is two registers of sixteen codes; a block of 64-bit
 //! codes is four registers of eight codes.
 //!
-//! Values of up to 16 bits are packed and unpacked in vector registers, without a branch on the
-//! width, because the widths of neighbouring blocks are hard to predict. Wider values are rare.
+//! Residuals of up to 16 bits are packed and unpacked in vector registers, with tables instead of
+//! branches on the width, because the widths of neighbouring blocks are hard to predict. Wider
+//! residuals are rare: scalar code packs them, and vector code unpacks most of their widths.
 //!
 //! - To pack, shifts join neighbours to pairs, fours and eights, and `vpermb` closes the gaps.
 //! - To unpack, `vpermb` moves each group of values into a 64-bit lane. `vpmultishiftqb` takes
@@ -31,7 +32,7 @@ pub(in super::super) struct I64;
 struct UnpackTable {
     /// Index of the input byte for each byte of the lanes.
     bytes: [u8; 64],
-    /// Position in its lane of the first bit of each output byte.
+    /// First bit of each output byte, as a position in its lane.
     bits: [u8; 64],
 }
 
@@ -60,19 +61,22 @@ static UNPACK_TABLES: [UnpackTable; 33] = {
 };
 
 /// Permutation and shifts that join values of one width, up to 16, to packed bytes.
+///
+/// A *pair* is two joined values, and a *four* is two joined pairs, in the low bits of a lane.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct PackTable {
     /// Index of the input byte for each packed byte. Each 128-bit lane holds eight values.
     bytes: [u8; 64],
-    /// Left shifts of fours whose 64-bit lanes have been swapped in pairs. They move the odd four
-    /// up to join the even one. A shift by 64 clears a lane.
+    /// Left shifts of fours, after each even 64-bit lane was swapped with the odd one after it.
+    /// They move the odd four up to join the even one. A shift by 64 clears a lane.
     up: [i64; 8],
-    /// Right shifts of fours. They move the remaining bits of the odd four down in its own lane.
+    /// Right shifts of fours. They move the bits of the odd four that did not fit the even lane
+    /// down in the odd lane.
     down: [i64; 8],
-    /// Right shift of odd values.
+    /// Right shift that joins odd values to even ones.
     value: i64,
-    /// Right shift of odd pairs.
+    /// Right shift that joins odd pairs to even ones.
     pair: i64,
 }
 
@@ -210,8 +214,9 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
                 _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64::<1>(words)),
             ]
         } else if width <= 29 || width == 32 {
-            // Two values of up to 29 bits, and up to 6 bits before them, fit a 64-bit lane. Two
-            // values of 32 bits fill it, because they start at whole bytes.
+            // A lane starts at a whole byte, so its two values may start after an even number of
+            // other bits, at most 6. With values of up to 29 bits, that is at most 64 bits. Values
+            // of 32 bits start at whole bytes.
             let mask = _mm512_set1_epi32((u32::MAX >> (32 - width)) as i32);
             let order = _mm512_load_si512(spread.bytes.as_ptr().cast());
             let from = _mm512_load_si512(spread.bits.as_ptr().cast());
@@ -231,7 +236,7 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
 // packing and unpacking reach at most 64 bytes past the block, and STORE_SLACK and PAD are 64.
 unsafe impl Isa<i32> for I32 {
     type Block = [__m512i; 2];
-    /// The code at least in the last lane.
+    /// The code is in the last lane. The other lanes are unspecified.
     type Carry = __m512i;
 
     #[inline(always)]
@@ -393,7 +398,7 @@ unsafe impl Isa<i32> for I32 {
 // SAFETY: as for `I32`.
 unsafe impl Isa<i64> for I64 {
     type Block = [__m512i; 4];
-    /// The code at least in the last lane.
+    /// The code is in the last lane. The other lanes are unspecified.
     type Carry = __m512i;
 
     #[inline(always)]

@@ -1,8 +1,8 @@
 //! Bit packing with BMI2, for the AVX2 level.
 //!
-//! `pext` extracts the low c bits of every byte. From eight bytes it makes 8·c bits, which are
-//! exactly c bytes. From four 16-bit lanes it makes 4·c bits. `pdep` is the inverse. Cost: one
-//! `pext` for 8 (4) values, and one store for 8 values.
+//! `pext` extracts the low c bits of every byte or 16-bit lane. From eight bytes it makes 8·c bits,
+//! which are exactly c bytes. From four lanes it makes 4·c bits. `pdep` is the inverse. Cost: one
+//! `pext` for 8 bytes or 4 lanes, and one store for 8 values.
 
 use core::arch::x86_64::{_pdep_u64, _pext_u64};
 

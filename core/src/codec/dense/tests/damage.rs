@@ -7,12 +7,12 @@ const TWICE: u8 = 128;
 /// Tag bit: low bits are left out.
 const ZEROS: u8 = 64;
 
-/// Passes these bytes to all functions that read. They must reject or read them.
+/// Passes these bytes to all functions that read payloads. Each must return without a panic.
 fn is_harmless<T: Float>(codec: &dyn Codec<T>, bytes: &[u8], other: &[u8], values: &mut [T]) {
     let mut dst = vec![0; codec.max_encoded_len(values.len()).unwrap()];
     let _ = codec.fold(&Op::Sum, bytes, values, &mut dst);
     let folded = codec.fold_store(&Op::Min, bytes, Values::InPlace(values), 2, &mut dst);
-    // Payloads that it writes are valid.
+    // If the codec accepts the bytes, the payload that it writes must be valid.
     if let Ok(written) = folded {
         codec.decode(&dst[..written.n_bytes], 1, values).unwrap();
     }
@@ -27,7 +27,7 @@ fn is_harmless<T: Float>(codec: &dyn Codec<T>, bytes: &[u8], other: &[u8], value
     let _ = codec.recode(bytes, values.len(), &mut dst);
 }
 
-/// Payloads of several chunks: predicted, with exceptions, and stored unchanged.
+/// Makes payloads of two chunks each: predicted, predicted with exceptions, and stored unchanged.
 fn payloads<T: Float>(codec: &dyn Codec<T>) -> Vec<(Vec<T>, Vec<u8>)> {
     let field = smooth(SHAPE, 0.0);
     let mut random = Random(5);

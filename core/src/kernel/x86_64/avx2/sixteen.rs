@@ -24,14 +24,15 @@ unsafe impl Eight for f16 {
     }
 }
 
-/// Rounds the upper half of each lane to nearest. The lower halves are unspecified.
+/// Rounds each number to the nearest `bf16`, in the upper half of its lane. The lower halves are
+/// unspecified.
 ///
 /// Numbers must not be NaN, except for the canonical NaN, which does not change.
 ///
 /// # Safety
 /// Requires AVX2.
 #[inline(always)]
-unsafe fn round_up(wide: __m256) -> __m256i {
+unsafe fn round_to_bf16(wide: __m256) -> __m256i {
     // SAFETY: the caller guarantees AVX2.
     unsafe {
         let bits = _mm256_castps_si256(wide);
@@ -56,8 +57,8 @@ unsafe impl Eight for bf16 {
         // SAFETY: the caller upholds the contract of this function.
         unsafe {
             let [low, high] = wide;
-            let low = _mm256_srli_epi32::<16>(round_up(low));
-            let high = _mm256_srli_epi32::<16>(round_up(high));
+            let low = _mm256_srli_epi32::<16>(round_to_bf16(low));
+            let high = _mm256_srli_epi32::<16>(round_to_bf16(high));
             let packed = _mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(low, high));
             _mm256_storeu_si256(dst.cast(), packed);
         }

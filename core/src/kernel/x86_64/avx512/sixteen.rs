@@ -22,14 +22,15 @@ unsafe impl Sixteen for f16 {
     }
 }
 
-/// Rounds the upper half of each lane to nearest. The lower halves are unspecified.
+/// Rounds each number to the nearest `bf16`, in the upper half of its lane. The lower halves are
+/// unspecified.
 ///
 /// Numbers must not be NaN, except for the canonical NaN, which does not change.
 ///
 /// # Safety
 /// Requires AVX-512.
 #[inline(always)]
-unsafe fn round_up(wide: __m512) -> __m512i {
+unsafe fn round_to_bf16(wide: __m512) -> __m512i {
     // SAFETY: the caller guarantees AVX-512.
     unsafe {
         let bits = _mm512_castps_si512(wide);
@@ -53,7 +54,7 @@ unsafe impl Sixteen for bf16 {
     unsafe fn store(wide: __m512, dst: *mut Self) {
         // SAFETY: the caller upholds the contract of this function.
         unsafe {
-            let narrow = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round_up(wide)));
+            let narrow = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round_to_bf16(wide)));
             _mm256_storeu_si256(dst.cast(), narrow);
         }
     }
