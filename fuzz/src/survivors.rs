@@ -28,7 +28,7 @@ use foldwire::pipeline;
 use foldwire::schedule::{self, RecursiveDoubling};
 use foldwire::transport::{MIN_FRAME_BYTES, Tag};
 use foldwire::{Communicator, Config, Element, Error, Op, Plan, Rank, Shrink, Transport};
-use foldwire_sim::{Clock, End, Endpoint, Net, World};
+use foldwire_sim::{Clock, End, Endpoint, NetSettings, World};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -123,9 +123,9 @@ impl LiarScenario<'_> {
         self.manner >> bit & 1 == 1
     }
 
-    fn net(&self) -> Net {
-        let usual = Net::default();
-        Net {
+    fn net(&self) -> NetSettings {
+        let usual = NetSettings::default();
+        NetSettings {
             depth: if self.has(2) { 1 } else { usual.depth },
             attended: self.has(3),
             refusal: if self.has(6) { 4 } else { 0 },

@@ -1,7 +1,7 @@
 //! The MPI library's own collectives and algorithms, with which `foldwire bench --backend mpi`
 //! compares Foldwire.
 //!
-//! [`Native`] calls `MPI_Allreduce` and similar functions on slices. [`ways`] lists the algorithms
+//! [`Native`] calls `MPI_Allreduce` and similar functions on slices. [`variants`] lists the algorithms
 //! that the library offers for a collective. [`Tuned`] runs one of them: it sets the library's
 //! control variables (MPI 4.0, section 15.3), and restores them.
 //!
@@ -23,4 +23,6 @@ mod variant;
 
 pub use error::{BufferSide, Error};
 pub use native::{Buffers, Call, FunctionForm, Native, Operation};
-pub use variant::{Armed, CollectiveVariant, Tuned, library, required_environment, ways};
+pub use variant::{
+    ActiveVariant, CollectiveVariant, Tuned, library, required_environment, variants,
+};

@@ -45,7 +45,7 @@ pub fn library() -> String {
 }
 
 /// Returns an environment variable and the value that it must have before `MPI_Init`. Without it,
-/// [`ways`] returns only the library's default variants. Returns `None` if the variable is set or
+/// [`variants`] returns only the library's default variants. Returns `None` if the variable is set or
 /// the library needs none. The variable does not change the library's defaults.
 #[must_use]
 pub fn required_environment() -> Option<(&'static str, &'static str)> {
@@ -104,7 +104,7 @@ impl CollectiveVariant {
 /// divides evenly among the ranks. The default variant comes first. Before `MPI_Init`, only the
 /// default is known. The result is the same on all ranks.
 #[must_use]
-pub fn ways(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
+pub fn variants(collective: Collective, is_even: bool) -> Vec<CollectiveVariant> {
     let implementation = MpiImplementation::of(&version());
     let others: fn(&CollectiveVariant, &str) -> Vec<CollectiveVariant> = match implementation {
         MpiImplementation::OpenMpi if required_environment().is_none() => open_mpi::variants,
@@ -188,7 +188,7 @@ impl Tuned {
 
     /// Returns the variant.
     #[must_use]
-    pub fn way(&self) -> &CollectiveVariant {
+    pub fn variant(&self) -> &CollectiveVariant {
         &self.variant
     }
 
@@ -197,21 +197,21 @@ impl Tuned {
     ///
     /// # Errors
     /// [`Error::Tool`].
-    pub fn arm(&self) -> Result<Armed<'_>, Error> {
+    pub fn activate(&self) -> Result<ActiveVariant<'_>, Error> {
         let settings: &[_] = if self.at_each_call { &self.settings } else { &[] };
-        let armed = Armed { tuned: self, settings };
+        let active = ActiveVariant { tuned: self, settings };
         set(settings)?;
-        Ok(armed)
+        Ok(active)
     }
 }
 
 /// A [`Tuned`] with its settings in force.
-pub struct Armed<'a> {
+pub struct ActiveVariant<'a> {
     tuned: &'a Tuned,
     settings: &'a [(Variable, i32, i32)],
 }
 
-impl Armed<'_> {
+impl ActiveVariant<'_> {
     /// As [`Native::run`], with this variant's settings.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Armed<'_> {
     }
 }
 
-impl Drop for Armed<'_> {
+impl Drop for ActiveVariant<'_> {
     fn drop(&mut self) {
         // A variable that could be set can be restored.
         let _ = restore(self.settings);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_default_is_always_a_variant() {
-        let variants = ways(Collective::Broadcast, true);
+        let variants = variants(Collective::Broadcast, true);
         assert_eq!((variants[0].name(), variants[0].settings.len()), ("MPI_Bcast", 0));
     }
 }

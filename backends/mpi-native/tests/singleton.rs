@@ -2,7 +2,7 @@
 //! launcher. (`foldwire bench --backend mpi` checks larger groups: it compares every result.)
 
 use foldwire::{Collective, Rank};
-use foldwire_mpi_native::{BufferSide, Buffers, Call, Error, Native, Operation, Tuned, ways};
+use foldwire_mpi_native::{BufferSide, Buffers, Call, Error, Native, Operation, Tuned, variants};
 
 /// One test, because MPI starts only once in a process.
 #[test]
@@ -12,7 +12,7 @@ fn one_rank_gets_its_own_values_back() {
     let send: Vec<f64> = (0..1000).map(f64::from).collect();
     for collective in Collective::ALL {
         let call = Call::new(collective, send.len(), 1, Operation::Sum, Rank(0)).unwrap();
-        let all = ways(collective, true);
+        let all = variants(collective, true);
         assert!(all.iter().filter(|variant| variant.name() == all[0].name()).count() == 1);
         for variant in all {
             let (name, form) = (variant.name().to_owned(), variant.form());
@@ -21,12 +21,12 @@ fn one_rank_gets_its_own_values_back() {
             // No rank precedes this one.
             let n_received = if collective == Collective::ExclusiveScan { 0 } else { send.len() };
             let mut recv = vec![0.0; n_received];
-            let armed = tuned.arm().unwrap();
+            let active = tuned.activate().unwrap();
             let outcome = if collective == Collective::Broadcast {
                 recv.copy_from_slice(&send);
-                armed.run(&call, Buffers::InPlace(&mut recv))
+                active.run(&call, Buffers::InPlace(&mut recv))
             } else {
-                armed.run(&call, Buffers::Split { send: &send, recv: &mut recv })
+                active.run(&call, Buffers::Split { send: &send, recv: &mut recv })
             };
             // Some algorithms need two ranks or more, and return an error.
             match outcome {

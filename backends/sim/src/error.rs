@@ -35,7 +35,7 @@ pub enum Error {
         size: usize,
     },
     /// The tag does not exist.
-    #[error("tag {} is out of range; tags are below {n_tags}; raise Net::channels", tag.0)]
+    #[error("tag {} is out of range; tags are below {n_tags}; raise NetSettings::channels", tag.0)]
     NoSuchTag {
         /// The requested tag.
         tag: Tag,
@@ -43,7 +43,7 @@ pub enum Error {
         n_tags: usize,
     },
     /// The message is longer than a frame.
-    #[error("{need} bytes do not fit a frame of {have}; raise Net::frame_bytes")]
+    #[error("{need} bytes do not fit a frame of {have}; raise NetSettings::frame_bytes")]
     TooLong {
         /// Bytes of the message.
         need: usize,

@@ -16,11 +16,11 @@ use foldwire::{Collective, Rank, Tag};
 
 use crate::link::{InFlightFrame, LinkQueue, NEVER, Nanos};
 use crate::pool::SimPool;
-use crate::{EventKind, Fault, Foreign, Frame, Harm, Net, Random, Trace};
+use crate::{EventKind, Fault, Foreign, Frame, Harm, NetSettings, Random, Trace};
 
 #[derive(Debug)]
 pub(crate) struct SimFabric {
-    pub(crate) net: Net,
+    pub(crate) net: NetSettings,
     pub(crate) size: usize,
     pub(crate) now: Nanos,
     pub(crate) random: Random,
@@ -70,7 +70,13 @@ fn nanos(time: Duration) -> Nanos {
 }
 
 impl SimFabric {
-    pub(crate) fn new(size: usize, net: Net, seed: u64, faults: Vec<Fault>, trace: Trace) -> Self {
+    pub(crate) fn new(
+        size: usize,
+        net: NetSettings,
+        seed: u64,
+        faults: Vec<Fault>,
+        trace: Trace,
+    ) -> Self {
         Self {
             size,
             now: 0,
@@ -211,7 +217,7 @@ impl SimFabric {
         self.loss_times[self.pair(rank, peer)] <= self.now
     }
 
-    /// Sends a frame for which the link has space. With [`Net::attended`], the frame leaves only
+    /// Sends a frame for which the link has space. With [`NetSettings::attended`], the frame leaves only
     /// when the rank polls again.
     pub(crate) fn send(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
         self.link(from, to, tag).spend();

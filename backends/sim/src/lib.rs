@@ -17,11 +17,11 @@
 //! Four ranks compute an average. Rank 2 dies after it has sent one frame:
 //! ```
 //! use foldwire::{Bound, Call, Communicator, Op, Plan, Rank};
-//! use foldwire_sim::{End, Fault, Net, World};
+//! use foldwire_sim::{End, Fault, NetSettings, World};
 //!
 //! let plan = Plan::foldwire(Bound::Absolute(1e-3));
 //! let death = Fault::Death { rank: Rank(2), after: 1 };
-//! let run = World::new(4, 7).net(Net::default()).faults([death]).run(|endpoint| async {
+//! let run = World::new(4, 7).net(NetSettings::default()).faults([death]).run(|endpoint| async {
 //!     let mut comm = Communicator::new(endpoint)?;
 //!     let mut data = vec![1.0f32; 100];
 //!     comm.start(Call::all_reduce(&mut data, Op::Avg), &plan)?.await
@@ -46,7 +46,7 @@ mod world;
 pub use endpoint::{Clock, Endpoint};
 pub use error::Error;
 pub use fault::{Fault, Foreign, Harm};
-pub use net::Net;
+pub use net::NetSettings;
 pub use pool::Frame;
 pub use random::Random;
 pub use trace::{EventKind, Trace, TraceEvent};

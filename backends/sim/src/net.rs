@@ -12,7 +12,7 @@ use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES};
 /// ranks of the same node bypass the NICs and take only the latency. Frames with the same sender,
 /// receiver and tag never overtake each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Net {
+pub struct NetSettings {
     /// Time that a frame's first byte travels from one rank to another.
     pub latency: Duration,
     /// Upper limit of the random addition to a frame's latency, which is uniform in 0…`jitter`.
@@ -49,7 +49,7 @@ pub struct Net {
     pub patience: Duration,
 }
 
-impl Default for Net {
+impl Default for NetSettings {
     /// A network of 10 Gbit/s, for communicators with a timeout of some seconds.
     fn default() -> Self {
         Self {

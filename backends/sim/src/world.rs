@@ -2,7 +2,7 @@
 //!
 //! The executor polls all ranks in passes, each pass in a new random order. If no rank moved a
 //! frame in a pass, all ranks wait, and virtual time jumps to the next event. A jump is never
-//! longer than [`Net::jump`]. Jumps of a quarter of that or more happen only after several idle
+//! longer than [`NetSettings::jump`]. Jumps of a quarter of that or more happen only after several idle
 //! passes, so that ranks first finish all work that needs no network.
 
 use std::any::Any;
@@ -19,7 +19,7 @@ use foldwire::Rank;
 
 use crate::fabric::SimFabric;
 use crate::link::{NEVER, Nanos};
-use crate::{Endpoint, Fault, Net, Trace};
+use crate::{Endpoint, Fault, NetSettings, Trace};
 
 /// Idle passes before time makes a long jump.
 const IDLE_PASSES: usize = 3;
@@ -29,7 +29,7 @@ const IDLE_PASSES: usize = 3;
 pub struct World {
     size: usize,
     seed: u64,
-    net: Net,
+    net: NetSettings,
     faults: Vec<Fault>,
     keeps_trace: bool,
 }
@@ -68,12 +68,12 @@ impl World {
     /// Creates a group of `size` ranks on the default network, without faults.
     #[must_use]
     pub fn new(size: usize, seed: u64) -> Self {
-        Self { size, seed, net: Net::default(), faults: Vec::new(), keeps_trace: false }
+        Self { size, seed, net: NetSettings::default(), faults: Vec::new(), keeps_trace: false }
     }
 
     /// Sets the network.
     #[must_use]
-    pub const fn net(mut self, net: Net) -> Self {
+    pub const fn net(mut self, net: NetSettings) -> Self {
         self.net = net;
         self
     }
@@ -94,7 +94,7 @@ impl World {
 
     /// Calls `program` with each rank's endpoint, and runs the returned futures. Ends when every
     /// future has returned, when no remaining rank can wake up, or when no frame has moved for
-    /// [`Net::patience`].
+    /// [`NetSettings::patience`].
     pub fn run<F: Future>(self, mut program: impl FnMut(Endpoint) -> F) -> FinishedRun<F::Output> {
         let trace = Trace { keeps: self.keeps_trace, ..Trace::default() };
         let fabric = SimFabric::new(self.size, self.net, self.seed, self.faults, trace);
@@ -159,7 +159,7 @@ enum RankTask<F: Future> {
 struct Executor<F: Future> {
     tasks: Vec<RankTask<F>>,
     fabric: Rc<RefCell<SimFabric>>,
-    net: Net,
+    net: NetSettings,
     n_polls: u64,
     /// Consecutive passes in which no frame moved.
     idle_passes: usize,
@@ -210,7 +210,7 @@ impl<F: Future> Executor<F> {
     }
 
     /// Advances time if the last pass moved no frame. Returns `false` if no frame has moved for
-    /// [`Net::patience`].
+    /// [`NetSettings::patience`].
     fn advance(&mut self, moved: bool) -> bool {
         let fabric = &mut *self.fabric.borrow_mut();
         fabric.is_idle = !moved;

@@ -2,7 +2,7 @@
 //! effects of faults, and the outcomes of a run.
 
 use foldwire::transport::{Rank, Tag, Transport};
-use foldwire_sim::{Clock, End, Endpoint, Error, Fault, Harm, Net, World};
+use foldwire_sim::{Clock, End, Endpoint, Error, Fault, Harm, NetSettings, World};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 const TAG: Tag = Tag(0);
 
 /// A network with a latency of 10 µs, 1000 bytes per µs, and no randomness.
-fn net() -> Net {
-    Net {
+fn net() -> NetSettings {
+    NetSettings {
         latency: Duration::from_micros(10),
         jitter: Duration::ZERO,
         bandwidth: 1e9,
@@ -20,7 +20,7 @@ fn net() -> Net {
         frames_per_rank: 3,
         poll: Duration::ZERO,
         patience: Duration::from_secs(10),
-        ..Net::default()
+        ..NetSettings::default()
     }
 }
 
@@ -47,7 +47,7 @@ async fn receive(
 /// Sends frames of these lengths from rank 0 to rank 1. Returns the frames that rank 1 received,
 /// and the error that ended it.
 fn stream(
-    net: Net,
+    net: NetSettings,
     lengths: &[usize],
     faults: &[Fault],
 ) -> (Vec<(u8, usize, Duration)>, Option<Error>) {
@@ -111,7 +111,7 @@ fn senders_to_one_rank_share_its_nic() {
 
 #[test]
 fn frames_that_need_attention_leave_while_their_sender_polls_or_when_it_ends() {
-    let attended = Net { attended: true, ..net() };
+    let attended = NetSettings { attended: true, ..net() };
     let run = World::new(2, 1).net(attended).run(async |mut endpoint| {
         let clock = endpoint.clock();
         if endpoint.rank() == Rank(1) {

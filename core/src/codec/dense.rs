@@ -181,7 +181,7 @@ impl<T: Float> Dense<T> {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let operands = self.fz.head_room(stream.operands, 1)?;
+        let operands = self.fz.headroom(stream.operands, 1)?;
         let mut reader = self.reader(stream);
         let values = core::cell::RefCell::new(&mut values);
         let lattice = &self.fz.lattice;
@@ -229,7 +229,7 @@ impl<T: Float> Dense<T> {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let operands = self.fz.head_room(a.operands, b.operands)?;
+        let operands = self.fz.headroom(a.operands, b.operands)?;
         let mut left = self.reader(a);
         let mut right = self.reader(b);
         let mut fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {

@@ -88,12 +88,12 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let max_operands = params.max_operands.max(1);
         // Residuals are differences of two sums, so twice the range of sums must fit a code.
-        let head_room = libm::ldexp(1.0, <T as OnLattice>::Code::BITS as i32 - 2);
+        let headroom = libm::ldexp(1.0, <T as OnLattice>::Code::BITS as i32 - 2);
         let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
         // Points must not exceed the type's largest value. Then averages of points do not either.
         let last = T::MAX.to_f64() / quantum.step();
-        let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)).min(last));
+        let limit = libm::floor(T::MAX_CODE.min(headroom / f64::from(max_operands)).min(last));
         let one = T::Wide::ONE;
         let lattice = if quantum.is_lossless() {
             // No |code| is below a negative limit: every value is an exception.
@@ -143,7 +143,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
 
     /// Returns the number of operands in the sum of two payloads of `a` and `b` operands. Fails if
     /// the codes have no headroom for that many.
-    pub(super) fn head_room(&self, a: u32, b: u32) -> Result<u32, CodecError> {
+    pub(super) fn headroom(&self, a: u32, b: u32) -> Result<u32, CodecError> {
         let operands = u64::from(a) + u64::from(b);
         match u32::try_from(operands) {
             Ok(sum) if sum <= self.max_operands => Ok(sum),
@@ -309,7 +309,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
             let written = self.recode_paced(src, stream.n_values, own, dst, pace)?;
             return store_folded(self, written, values, divisor, dst, pace);
         };
-        let operands = self.head_room(stream.operands, 1)?;
+        let operands = self.headroom(stream.operands, 1)?;
         let scale = Scale::new(self.quantum.step(), divisor, self.lattice.weight);
         let fold = |index: usize, values: Values<'_, T>, dst: &mut [u8]| {
             let (kernel, op, chunk) = (&self.kernel, lattice_op, chunk_of(&stream, index)?);
@@ -342,7 +342,7 @@ impl<T: Float, const STATIC: bool> Homomorphic<T> for FzLight<T, STATIC> {
         let Some(lattice_op) = op.on_lattice() else {
             return self.recombine(op, left_src, right_src, a.n_values, dst, pace);
         };
-        let operands = self.head_room(a.operands, b.operands)?;
+        let operands = self.headroom(a.operands, b.operands)?;
         let paths = if STATIC { Paths::Static } else { Paths::Dynamic };
         let container = self.container(operands);
         container.write_independent(self.threads, a.n_values, (), dst, pace, &|index, (), dst| {

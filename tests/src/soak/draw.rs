@@ -6,7 +6,7 @@ use foldwire::kernel::Level;
 use foldwire::schedule::{Schedule, TwoLevels};
 use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES, MIN_FRAME_BYTES};
 use foldwire::{Config, Rank};
-use foldwire_sim::{Fault, Harm, Net, Random};
+use foldwire_sim::{Fault, Harm, NetSettings, Random};
 use std::fmt;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Scenario {
     /// Number of ranks.
     pub size: usize,
     /// The network.
-    pub net: Net,
+    pub net: NetSettings,
     /// Lanes of every communicator.
     pub lanes: usize,
     /// Kernel level of each rank.
@@ -411,13 +411,13 @@ impl Scenario {
 }
 
 /// Draws a network, from slow with few credits to fast.
-fn net(random: &mut Random) -> Net {
+fn net(random: &mut Random) -> NetSettings {
     let mut seconds = |low: f64, high: f64| {
         Duration::from_secs_f64(10f64.powf(low + (high - low) * random.unit()))
     };
     let (latency, jitter, poll) = (seconds(-7.0, -4.0), seconds(-9.0, -3.5), seconds(-8.5, -6.0));
     let frame_bytes = MIN_FRAME_BYTES + random.below(MAX_FRAME_BYTES - MIN_FRAME_BYTES + 1);
-    Net {
+    NetSettings {
         latency,
         jitter,
         bandwidth: 10f64.powf(7.0 + 4.0 * random.unit()),
@@ -429,7 +429,7 @@ fn net(random: &mut Random) -> Net {
         poll,
         jump: TIMEOUT / 8,
         patience: TIMEOUT * 20,
-        ..Net::default()
+        ..NetSettings::default()
     }
 }
 

@@ -10,7 +10,7 @@ use foldwire::{
     SharedCommunicator,
 };
 use foldwire_conformance::wrapped::{Hooks, Wrapped};
-use foldwire_sim::{End, Net, World as Simulated};
+use foldwire_sim::{End, NetSettings, World as Simulated};
 use foldwire_tests::data;
 use foldwire_threads::World;
 use std::cell::Cell;
@@ -296,7 +296,7 @@ impl Hooks for FixedDistance {
 #[test]
 fn memory_that_ranks_share_is_measured_before_it_is_believed() {
     const RATE: f64 = 3e9;
-    let net = Net { bandwidth: RATE, jitter: Duration::ZERO, ..Net::default() };
+    let net = NetSettings { bandwidth: RATE, jitter: Duration::ZERO, ..NetSettings::default() };
     for distance in [Distance::Node, Distance::Loopback, Distance::Network] {
         let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
             let mut comm = Communicator::new(Wrapped::new(endpoint, FixedDistance(distance)))?;
@@ -538,7 +538,7 @@ impl Hooks for LateFrames {
 /// The model cannot predict which frames are late.
 #[test]
 fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
-    let net = Net { bandwidth: 3e9, jitter: Duration::ZERO, ..Net::default() };
+    let net = NetSettings { bandwidth: 3e9, jitter: Duration::ZERO, ..NetSettings::default() };
     for is_exact in [true, false] {
         let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
             let late = LateFrames { is_exact, by: Cell::default() };

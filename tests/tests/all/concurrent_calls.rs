@@ -9,7 +9,7 @@ use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{
     Bound, Call, Config, Error, Float, Op, Plan, Rank, SharedCommunicator, f16, pipeline,
 };
-use foldwire_sim::{End, Net, World};
+use foldwire_sim::{End, NetSettings, World};
 use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
 use std::future::{Future, poll_fn};
@@ -198,14 +198,14 @@ fn members_of_a_color_must_want_as_many_calls() {
 /// different orders, and the network has random delays.
 fn sixty_four_calls_on_overlapping_groups(n_iterations: u32) {
     const N: usize = 32;
-    let net = Net {
+    let net = NetSettings {
         channels: 2 * N + 1,
         frames_per_rank: (2 * N + 1) * FRAMES_PER_LANE,
         frame_bytes: 2048,
         jitter: Duration::from_micros(200),
         depth: 1,
         attended: true,
-        ..Net::default()
+        ..NetSettings::default()
     };
     let run = World::new(4, 7).net(net).run(|endpoint| async {
         let (clock, config) = (endpoint.clock(), Config::default().with_lanes(1));
@@ -531,7 +531,7 @@ fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
     let mut n_given_up = 0;
     for (n_calls, is_group) in [(1, false), (2, false), (3, false), (3, true)] {
         for n_polls in 0..16 {
-            let net = Net { channels: 4, frames_per_rank: 64, ..Net::default() };
+            let net = NetSettings { channels: 4, frames_per_rank: 64, ..NetSettings::default() };
             let run = World::new(3, 1).net(net).run(|endpoint| async move {
                 let clock = endpoint.clock();
                 let config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(1));

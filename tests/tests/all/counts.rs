@@ -5,7 +5,7 @@ use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Bruck, Pairwise};
 use foldwire::select::{self, SelectionRule};
 use foldwire::{Call, Collective, Communicator, Error, Plan, Rank};
-use foldwire_sim::{End, Net, World};
+use foldwire_sim::{End, NetSettings, World};
 use foldwire_tests::deadline::{PATIENT, run};
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use std::time::Duration;
 #[test]
 fn one_long_message_does_not_wait_for_the_rounds_of_other_ranks() {
     const SIZE: usize = 9;
-    let net = Net { frame_bytes: 1024, frames_per_rank: 5, depth: 1, ..Net::default() };
+    let net =
+        NetSettings { frame_bytes: 1024, frames_per_rank: 5, depth: 1, ..NetSettings::default() };
     let run = World::new(SIZE, 1).net(net).run(|endpoint| async {
         let mut comm = Communicator::new(endpoint)?;
         comm.config_mut().lanes = 1;

@@ -8,7 +8,7 @@ use crate::faulty_transport::TransportLie::{Clock, Frames, Lengths, Messages, Pe
 use foldwire::schedule::{Binomial, Schedule};
 use foldwire::transport::{MAX_SIZE, TransportErrorKind};
 use foldwire::{Collective, Communicator, Config, DType, Error, Rank, Tag, Transport};
-use foldwire_sim::{End, Net, World};
+use foldwire_sim::{End, NetSettings, World};
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::{Case, Operation};
 use std::cell::Cell;
@@ -329,11 +329,11 @@ fn outcome(
     n_honest: usize,
 ) -> Option<Result<(), Error>> {
     // Leave space to show other bytes than the first.
-    let net = Net {
+    let net = NetSettings {
         frame_bytes: FRAME_BYTES + 64,
         jump: Duration::from_millis(125),
         patience: Duration::from_secs(30),
-        ..Net::default()
+        ..NetSettings::default()
     };
     let run = World::new(SIZE, 7).net(net).run(|endpoint| {
         let lie = (endpoint.rank().index() == LIAR).then_some(lie);

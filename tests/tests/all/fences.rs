@@ -3,7 +3,7 @@
 
 use foldwire::frame::{Header, MessageKind};
 use foldwire::{Communicator, Config, Error, Rank};
-use foldwire_sim::{Clock, End, Endpoint, Net, World};
+use foldwire_sim::{Clock, End, Endpoint, NetSettings, World};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ fn fences_that_never_come_are_an_error_after_three_attempts() {
     let jump = PATIENCE / 8;
     for size in [2, 3, 5] {
         for seed in 0..20 {
-            let net = Net { jump, ..Net::default() };
+            let net = NetSettings { jump, ..NetSettings::default() };
             let run = World::new(size, seed).net(net).run(|endpoint| {
                 let clock = endpoint.clock();
                 shrink(endpoint, clock)

@@ -8,7 +8,7 @@ use foldwire::pipeline;
 use foldwire::schedule::Ring;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Communicator, Config, Error, Rank, Transport};
-use foldwire_sim::{End, FinishedRun, Net, World};
+use foldwire_sim::{End, FinishedRun, NetSettings, World};
 use foldwire_tests::case::{CODECS, ROUTES};
 use foldwire_tests::tamper::{FrameDamage, tamper};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
@@ -41,7 +41,7 @@ fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> FrameDamage {
 /// it received fewer.
 fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<Option<Error>>> {
     let has_struck = Arc::new(AtomicBool::new(false));
-    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let net = NetSettings { frame_bytes: 1024, ..NetSettings::default() };
     let run = World::new(case.size, 1).net(net).run(|endpoint| {
         let is_victim = endpoint.rank().index() == victim;
         let harm: FrameDamage = if is_victim {
@@ -121,7 +121,11 @@ mod long {
 fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
     let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100_000) };
     for is_told in [true, false] {
-        let net = Net { frames_per_rank: 2 * FRAMES_PER_LANE + 1, refusal: 3, ..Net::default() };
+        let net = NetSettings {
+            frames_per_rank: 2 * FRAMES_PER_LANE + 1,
+            refusal: 3,
+            ..NetSettings::default()
+        };
         let run = World::new(case.size, 1).net(net).run(|endpoint| async move {
             let says = ReportedFrames(if is_told { endpoint.n_frames() } else { None });
             let start = endpoint.clock();
@@ -154,7 +158,7 @@ fn who_has_too_few_frames_for_a_step_names_itself_and_the_step() {
     let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100) };
     // A step needs a frame for its output. Step 0 sends the only frame.
     let (frames_per_rank, step) = (1, 1);
-    let net = Net { frames_per_rank, ..Net::default() };
+    let net = NetSettings { frames_per_rank, ..NetSettings::default() };
     let run = World::new(case.size, 1).net(net).run(|endpoint| async {
         let config = Config::default().with_lanes(1).with_timeout(Duration::from_secs(1));
         let transport = Wrapped::new(endpoint, ReportedFrames(Some(usize::MAX)));

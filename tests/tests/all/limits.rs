@@ -5,7 +5,7 @@
 
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Call, Communicator, Config, Error, Op, Rank, Transport};
-use foldwire_sim::Net;
+use foldwire_sim::NetSettings;
 use foldwire_tests::deadline::{PATIENT, plan, run, within_deadline};
 use foldwire_threads::World;
 use std::thread;
@@ -131,8 +131,11 @@ fn cancelling_a_finished_operation_does_nothing() {
 #[test]
 fn who_never_gives_up_waits_for_the_late_rank_however_late() {
     let half_a_year = Duration::from_secs(180 * 24 * 3600);
-    let net =
-        Net { jump: Duration::from_secs(24 * 3600), patience: 3 * half_a_year, ..Net::default() };
+    let net = NetSettings {
+        jump: Duration::from_secs(24 * 3600),
+        patience: 3 * half_a_year,
+        ..NetSettings::default()
+    };
     let run = foldwire_sim::World::new(3, 1).net(net).run(async |endpoint| {
         let clock = endpoint.clock();
         let is_late = endpoint.rank() == Rank(2);

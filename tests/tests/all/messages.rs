@@ -4,7 +4,7 @@ use foldwire::error::{AbortReason, Field, Value};
 use foldwire::{
     Bound, Communicator, Config, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator,
 };
-use foldwire_sim::{End, Fault, Foreign, Harm, Net, World as SimWorld};
+use foldwire_sim::{End, Fault, Foreign, Harm, NetSettings, World as SimWorld};
 use foldwire_tests::data;
 use foldwire_threads::{Endpoint, World};
 use std::time::{Duration, Instant};
@@ -236,7 +236,7 @@ fn survivors_of_a_message_that_failed_go_on() {
 #[test]
 fn harmed_messages_are_errors_or_do_no_harm() {
     const COUNT: usize = 700;
-    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let net = NetSettings { frame_bytes: 1024, ..NetSettings::default() };
     let is_copy =
         |harm: &Harm| matches!(harm, Harm::Repeat { .. } | Harm::Foreign(Foreign::Replay));
     let mut n_struck = 0;

@@ -10,7 +10,7 @@ use foldwire::schedule::{Binomial, Chain, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
     Bound, Call, Collective, Communicator, Error, Op, Plan, Rank, Report, Sampling, Scope,
 };
-use foldwire_sim::{End, Endpoint, Fault, FinishedRun, Foreign, Harm, Net, World};
+use foldwire_sim::{End, Endpoint, Fault, FinishedRun, Foreign, Harm, NetSettings, World};
 use foldwire_tests::case::{Choice, ROUTES, needs_all};
 use foldwire_tests::{Case, Operation, with_type};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
 type CaseOutcome = Result<(Vec<f32>, Report), Error>;
 
 fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> FinishedRun<CaseOutcome> {
-    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let net = NetSettings { frame_bytes: 1024, ..NetSettings::default() };
     World::new(size, 1).net(net).faults(faults.iter().copied()).run(|endpoint| {
         let mut comm = comm(endpoint);
         let rank = comm.rank().index();
@@ -222,7 +222,8 @@ fn run_calls(
     seed: u64,
 ) -> FinishedRun<Result<(), Error>> {
     // Waiting ranks poll every millisecond.
-    let net = Net { frame_bytes: 1024, jump: Duration::from_millis(1), ..Net::default() };
+    let net =
+        NetSettings { frame_bytes: 1024, jump: Duration::from_millis(1), ..NetSettings::default() };
     World::new(size, seed).net(net).run(|endpoint| {
         let mut comm = comm(endpoint);
         let rank = comm.rank().index();

@@ -234,8 +234,8 @@ fn sums_at_the_limit_of_codes<T: Float>() {
         let codec = codec::<T>(0.5, operands);
         // Values around the largest codes, with alternating signs, so that residuals are widest.
         let limit = if T::BYTES == 4 { 2f64.powi(21) } else { 2f64.powi(50) };
-        let head_room = 2f64.powi(8 * T::BYTES as i32 - 2) / f64::from(operands);
-        let edge = limit.min(head_room) * codec.quantum().step();
+        let headroom = 2f64.powi(8 * T::BYTES as i32 - 2) / f64::from(operands);
+        let edge = limit.min(headroom) * codec.quantum().step();
         let x: Vec<T> = (0..9000)
             .map(|i| T::from_f64(if i % 2 == 0 { edge } else { -edge } * (0.9 + i as f64 * 2e-5)))
             .collect();

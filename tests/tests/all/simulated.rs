@@ -6,13 +6,13 @@
 use foldwire::error::Field;
 use foldwire::schedule::{Chain, Ring};
 use foldwire::{Call, Collective, Communicator, Config, Error, Float, Plan, Rank, Transport};
-use foldwire_sim::{End, Fault, Net, World};
+use foldwire_sim::{End, Fault, NetSettings, World};
 use foldwire_tests::{Case, Threads, pairwise, with_type};
 use std::time::Duration;
 
 /// Returns two very different networks.
-fn nets() -> [Net; 2] {
-    let slow = Net {
+fn nets() -> [NetSettings; 2] {
+    let slow = NetSettings {
         latency: Duration::from_micros(50),
         jitter: Duration::from_micros(500),
         bandwidth: 1e8,
@@ -21,13 +21,13 @@ fn nets() -> [Net; 2] {
         attended: true,
         refusal: 4,
         neglect: 3,
-        ..Net::default()
+        ..NetSettings::default()
     };
-    [Net::default(), slow]
+    [NetSettings::default(), slow]
 }
 
 /// Returns a digest of each rank's result and report.
-fn words<T: Float>(case: &Case, net: Net, seed: u64) -> Vec<u64> {
+fn words<T: Float>(case: &Case, net: NetSettings, seed: u64) -> Vec<u64> {
     let run = World::new(case.size, seed).net(net).run(|endpoint| async {
         let mut comm = Communicator::new(endpoint)?;
         let rank = comm.rank().index();
@@ -70,7 +70,7 @@ fn who_waits_for_a_silent_rank_names_it() {
             [2, 3, 5, 8].into_iter().flat_map(|size| (0..8).map(move |seed| (size, seed)))
         {
             let case = Case { collective, schedule: &Ring, ..Case::all_reduce(size, 5000) };
-            let net = Net { jump: LIMIT / 100, ..Net::default() };
+            let net = NetSettings { jump: LIMIT / 100, ..NetSettings::default() };
             let run = World::new(size, seed).net(net).run(|endpoint| async {
                 let (clock, rank) = (endpoint.clock(), endpoint.rank().index());
                 if rank == size - 1 {
@@ -111,7 +111,7 @@ fn who_waits_for_a_silent_rank_names_it() {
 #[test]
 fn a_rank_that_is_gone_has_said_on_what_it_disagreed() {
     let late = |nth| Fault::Delay { rank: Rank(0), nth, by: Duration::from_millis(1) };
-    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let net = NetSettings { frame_bytes: 1024, ..NetSettings::default() };
     let run = World::new(2, 1).net(net).faults([late(0), late(1)]).run(|endpoint| async {
         let lanes = if endpoint.rank() == Rank(0) { 2 } else { 3 };
         let config = Config::default().with_lanes(lanes);

@@ -4,7 +4,7 @@
 use foldwire::error::AbortReason;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
-use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
+use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, NetSettings, World as SimWorld};
 use foldwire_tests::join_all::join_all;
 use foldwire_threads::{Endpoint, World};
 use std::future::{Future, poll_fn};
@@ -136,7 +136,7 @@ fn channels_on_which_calls_have_failed_are_used_again() {
     });
 }
 
-const NET: Net = Net {
+const NET: NetSettings = NetSettings {
     latency: Duration::from_micros(2),
     jitter: Duration::from_micros(50),
     bandwidth: 1.25e9,

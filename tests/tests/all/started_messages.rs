@@ -5,7 +5,7 @@ use foldwire::{
     Bound, Call, Config, Error, Incoming, Op, Outgoing, Plan, Rank, Rows, SharedCommunicator,
     Transport, transport::FRAMES_PER_LANE,
 };
-use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
+use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, NetSettings, World as SimWorld};
 use foldwire_tests::data;
 use foldwire_threads::World;
 use std::time::{Duration, Instant};
@@ -370,7 +370,7 @@ async fn program(endpoint: SimEndpoint, n_values: usize, limit: Duration) -> Res
     Ok(())
 }
 
-const NET: Net = Net {
+const NET: NetSettings = NetSettings {
     latency: Duration::from_micros(2),
     jitter: Duration::from_micros(50),
     bandwidth: 1.25e9,
@@ -467,7 +467,7 @@ fn ranks_that_fail_leave_nobody_waiting() {
 #[test]
 fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
     // Leave space for the notice of a rank that leaves.
-    let net = Net { refusal: 0, ..NET };
+    let net = NetSettings { refusal: 0, ..NET };
     for seed in 0..400 {
         let run = SimWorld::new(3, seed).net(net).run(|endpoint| async {
             let config = config().with_lanes(1);

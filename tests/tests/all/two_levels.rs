@@ -9,7 +9,7 @@ use foldwire::schedule::{
 use foldwire::{
     Bound, Call, Collective, Error, Float, Op, Plan, Report, Scope, SharedCommunicator,
 };
-use foldwire_sim::{End, Net};
+use foldwire_sim::{End, NetSettings};
 
 use foldwire_tests::case::{CODECS, Counts, Operation};
 use foldwire_tests::{Case, data};
@@ -298,8 +298,13 @@ fn simulated(size: usize, per_node: usize, levels: bool) -> (Vec<Vec<f32>>, Dura
     let ranks_per_node = per_node;
     // The frame size decides the order in which a node's floats are added.
     let frame_bytes = 256 * 1024 + 4096;
-    let net =
-        Net { bandwidth: 0.125e9, channels: 2, frame_bytes, ranks_per_node, ..Net::default() };
+    let net = NetSettings {
+        bandwidth: 0.125e9,
+        channels: 2,
+        frame_bytes,
+        ranks_per_node,
+        ..NetSettings::default()
+    };
     let run = foldwire_sim::World::new(size, 1).net(net).run(|endpoint| async move {
         let world = SharedCommunicator::new(endpoint, 1)?;
         let all =

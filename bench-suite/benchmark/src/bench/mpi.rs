@@ -164,7 +164,7 @@ fn best(
         let is_requested =
             |count: &usize| (!settings.is_uneven && count.is_multiple_of(size)) == is_even;
         if settings.counts.iter().any(is_requested) {
-            for algorithm in native::ways(settings.collective, is_even) {
+            for algorithm in native::variants(settings.collective, is_even) {
                 let name = algorithm.name().to_owned();
                 algorithms.push(TunedImplementation {
                     tuned: Tuned::new(world, algorithm)?,
@@ -227,10 +227,10 @@ impl<C: AnyCommunicator, T: Float> Implementation<C, T> for TunedImplementation 
         buffers: &mut ProblemBuffers<T>,
         start: &mut StartClock<'_, C>,
     ) -> anyhow::Result<CompletedRun> {
-        let call = call(problem)?.with_form(self.tuned.way().form())?;
-        let armed = self.tuned.arm()?;
+        let call = call(problem)?.with_form(self.tuned.variant().form())?;
+        let active = self.tuned.activate()?;
         start(comm)?;
-        armed.run(&call, lend(problem, buffers))?;
+        active.run(&call, lend(problem, buffers))?;
         Ok(finish(problem, buffers))
     }
 }
@@ -242,7 +242,7 @@ impl<C: AnyCommunicator, T: Float> AlgorithmCandidate<C, T> for TunedImplementat
 
     fn suits(&self, problem: &Problem) -> bool {
         let is_even = !problem.is_uneven && problem.count.is_multiple_of(problem.size);
-        self.is_even == is_even && self.tuned.way().suits(problem.count * T::BYTES)
+        self.is_even == is_even && self.tuned.variant().suits(problem.count * T::BYTES)
     }
 }
 

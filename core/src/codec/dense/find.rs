@@ -6,7 +6,7 @@
 //! array, with those at all lags of a window. It tries the few most similar lags, alone and in
 //! pairs, as the codec would use them.
 
-use super::window::{MOST, Strides};
+use super::window::{MAX_STRIDE, Strides};
 use crate::element::Float;
 use crate::element::sealed::Wide;
 use crate::kernel::at_level::{Task, run};
@@ -40,11 +40,11 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
     if values.len() < LEAST {
         return Strides::default();
     }
-    let mut differences = [T::Wide::nearest(0.0); MOST + 1];
+    let mut differences = [T::Wide::nearest(0.0); MAX_STRIDE + 1];
     let worth = run(level, LagComparison { values, differences: &mut differences });
     let mut lags = Lags::default();
-    for lag in 2..MOST {
-        let [before, this, next] = [lag - 1, lag, lag + 1].map(|lag| differences[MOST - lag]);
+    for lag in 2..MAX_STRIDE {
+        let [before, this, next] = [lag - 1, lag, lag + 1].map(|lag| differences[MAX_STRIDE - lag]);
         if this < worth && this <= before && this <= next {
             lags.offer(lag as u32, this.to_f64());
         }
@@ -57,7 +57,7 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
 /// i`. Returns a limit: only lags with smaller sums are worth a try.
 struct LagComparison<'a, T: Float> {
     values: &'a [T],
-    differences: &'a mut [T::Wide; MOST + 1],
+    differences: &'a mut [T::Wide; MAX_STRIDE + 1],
 }
 
 impl<T: Float> Task for LagComparison<'_, T> {
@@ -69,10 +69,10 @@ impl<T: Float> Task for LagComparison<'_, T> {
         let zero = T::Wide::nearest(0.0);
         // Not equally spaced, because the spacing might be a multiple of a stride.
         let anchors = || {
-            let room = (values.len() - MOST - 2) / ANCHORS;
+            let room = (values.len() - MAX_STRIDE - 2) / ANCHORS;
             (0..ANCHORS).map(move |i| {
                 let shift = (i as u32).wrapping_mul(0x9e37_79b9) >> 16;
-                MOST + 2 + i * room + room * shift as usize / (1 << 16)
+                MAX_STRIDE + 2 + i * room + room * shift as usize / (1 << 16)
             })
         };
         let difference = |at: usize| values[at].widen() - values[at - 1].widen();
@@ -91,7 +91,7 @@ impl<T: Float> Task for LagComparison<'_, T> {
         for at in anchors() {
             let own = difference(at);
             total = total + limited(own.abs());
-            let before = &values[at - 1 - MOST..at];
+            let before = &values[at - 1 - MAX_STRIDE..at];
             let of = &before[1..];
             for (sum, (x, y)) in differences.iter_mut().zip(of.iter().zip(before)) {
                 *sum = *sum + limited((own - (x.widen() - y.widen())).abs());
@@ -144,9 +144,9 @@ impl<T: Float> StrideSearch<'_, T> {
         };
         let (zero, largest) = (T::Wide::nearest(0.0), T::Wide::nearest(LARGEST));
         let mut costs = [0.0; 8];
-        let room = self.values.len() - MOST - 2 - BLOCK;
+        let room = self.values.len() - MAX_STRIDE - 2 - BLOCK;
         for block in 0..BLOCKS {
-            let start = MOST + 2 + block * room / BLOCKS;
+            let start = MAX_STRIDE + 2 + block * room / BLOCKS;
             // `bits` is the set of differences to take: 1 to the previous value, 2 to the row
             // before, 4 to the plane before (see `Predictor`). Odd sets are computed with the even
             // ones.

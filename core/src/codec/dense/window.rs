@@ -14,7 +14,7 @@ use crate::kernel::{BLOCK, CHUNK};
 const WINDOW: usize = 5 * CHUNK;
 /// Largest distance from a value to a neighbour in another row or plane. The window also holds the
 /// two codes before that neighbour.
-pub(super) const MOST: usize = 3 * CHUNK - 2;
+pub(super) const MAX_STRIDE: usize = 3 * CHUNK - 2;
 
 /// Distances from a value to its neighbour in the row before and in the plane before; 0 if there is
 /// none.
@@ -28,7 +28,7 @@ impl Strides {
     /// Makes strides of these distances. A distance becomes 0 if it exceeds the window, if a row
     /// has less than two values, or if a plane has no more values than a row.
     pub(super) fn within(row: u32, plane: u32) -> Self {
-        let most = MOST as u32;
+        let most = MAX_STRIDE as u32;
         let is_row = (2..=most).contains(&row);
         let row = if is_row { row } else { 0 };
         let plane = if (row.max(1) + 1..=most - row).contains(&plane) { plane } else { 0 };
@@ -43,7 +43,7 @@ impl Strides {
 
     /// Returns whether a window holds two previous rows.
     fn has_two_rows(self) -> bool {
-        2 * usize::from(self.row) <= MOST
+        2 * usize::from(self.row) <= MAX_STRIDE
     }
 }
 
