@@ -61,8 +61,9 @@ impl Operation {
     }
 }
 
-/// Returns whether no rank can finish the collective before all other ranks have called it. In the
-/// other collectives, which have a root, a rank that only sends can.
+/// Returns whether no rank can finish the collective before all other ranks have called it. In
+/// other collectives a rank that only sends can finish early, such as the root of a broadcast or
+/// rank 0 of a scan.
 #[must_use]
 pub const fn needs_all(collective: Collective) -> bool {
     matches!(
@@ -122,7 +123,8 @@ pub const ROUTES: [(Collective, &dyn Schedule); 31] = [
 /// Group sizes of the suite.
 pub const SIZES: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16];
 
-/// Counts of the suite for a group size.
+/// Counts of the suite for a group size: fewer values than ranks, about one chunk of 4096 values,
+/// and many chunks.
 #[must_use]
 pub fn counts(size: usize) -> [usize; 7] {
     [0, 1, size - 1, 4095, 4096, 4097, 100_003]
@@ -144,7 +146,7 @@ pub struct Case {
     pub in_place: bool,
     pub bound: Bound,
     pub scope: Scope,
-    /// True if the data has NaN, infinities and fill values.
+    /// True if the data has NaN, infinities and NetCDF's fill value, about 1e37.
     pub rough: bool,
     /// Division of the array in an all-reduce.
     pub division: Division,
@@ -199,14 +201,14 @@ const AXES: [usize; 15] = [
     Operation::ALL.len(),
     DType::FLOATS.len(),
     SIZES.len(),
-    7,
-    3,
-    2,
+    7, // counts
+    3, // roots
+    2, // in place or not
     BOUNDS.len(),
     SCOPES.len(),
-    2,
-    2,
-    2,
+    2, // smooth or rough data
+    2, // divisions
+    2, // samplings
     ROUNDINGS.len(),
 ];
 /// Index of each axis.
@@ -231,9 +233,8 @@ mod axis {
 /// Index of the choice on each axis.
 type Indices = [usize; AXES.len()];
 
-/// Codecs that differ in more than the encoding of values: in their loss, in whether they are
-/// stable, or in the operations on frames. The engine depends on nothing else, so every other codec
-/// is like one of these.
+/// One codec of each kind that the engine distinguishes: by loss, by whether encoding a decoded
+/// value is exact, and by the operations on frames. Every other codec is like one of these.
 pub const CODECS: [CodecId; 5] =
     [CodecId::Raw, CodecId::FzLight, CodecId::Truncate, CodecId::XorLz, CodecId::Szx];
 
@@ -250,8 +251,10 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let is_lossy = codec.loss() == Loss::Bound;
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);
-    // A product's result has no bound to request, and a sum with a fill value of 1e37 in floats
-    // cannot keep one. The rounding of reductions in 16-bit types exceeds the suite's bounds.
+    // The suite requests no bound on the result in three cases: for products and norms, which
+    // amplify errors; for reductions of rough data, because rounding at a fill value of 1e37
+    // exceeds every bound; and for reductions in 16-bit types, whose rounding exceeds the suite's
+    // bounds.
     let is_narrow = matches!(DType::FLOATS[i[axis::TYPE]], DType::F16 | DType::Bf16);
     let has_bound = !collective.reduces() || !amplifies && !is_narrow && i[axis::ROUGH] == 0;
     let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;
@@ -265,13 +268,13 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     means[axis::DIVISION] = collective == Collective::AllReduce;
     // A sample is taken only to find a value range.
     means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_value_range() && !on_result;
-    // Values are rounded in the memory of the result.
-    let has_room = match collective {
+    // A rank rounds its input in the memory of the result, which must be large enough for it.
+    let can_round = match collective {
         Collective::AllReduce | Collective::AllGather => true,
         Collective::ReduceScatter => i[axis::IN_PLACE] == 1,
         _ => false,
     };
-    means[axis::ROUNDING] = is_lossy && codec.has_lattice() && has_room;
+    means[axis::ROUNDING] = is_lossy && codec.has_lattice() && can_round;
     means
 }
 
@@ -321,9 +324,9 @@ impl Case {
         }
     }
 
-    /// Returns whether a rank with the case `other` makes the same call, as far as other ranks can
-    /// detect. Both cases must come from choices. Each rank decides for itself whether its result
-    /// replaces its operand.
+    /// Returns whether a rank with this case and a rank with the case `other` make the same call,
+    /// or calls whose difference no rank can detect. Both cases must come from [`Choice`]s.
+    /// [`in_place`](Self::in_place) may differ, because each rank decides that for itself.
     #[must_use]
     pub fn is_same_call(&self, other: &Self) -> bool {
         let parts = |case: &Self| {
@@ -404,8 +407,8 @@ impl Choice {
         if deal::takes_counts(collective) && !passes_on { Self { deal, ..self } } else { self }
     }
 
-    /// The same choices as an array of a group call: bound and length are its own, and the other
-    /// choices are those of the group's first array.
+    /// These choices for a later array of a group call. The array keeps its bound and its count,
+    /// and takes the other choices from the group's `first` array.
     #[must_use]
     pub fn in_group_of(&self, first: &Self) -> Self {
         let mut indices = first.indices;
@@ -416,21 +419,21 @@ impl Choice {
             indices[axis] = self.indices[axis];
         }
         indices[axis::IN_PLACE] = 1;
-        // Arrays of a group have bounds, which such a codec does not keep.
+        // Arrays of a group have bounds, and a codec whose loss is a setting keeps none.
         if CODECS[indices[axis::CODEC]].loss() == Loss::Setting {
             indices[axis::CODEC] = 0;
         }
         Self { indices, deal: Deal::Even }
     }
 
-    /// Returns whether ranks pass counts.
+    /// Returns whether ranks pass counts to the call, because their shares are uneven.
     #[must_use]
     pub const fn has_counts(&self) -> bool {
         matches!(self.deal, Deal::Uneven(_))
     }
 
-    /// The same choices with one changed, as of a rank that disagrees with the other ranks. The
-    /// data stay the same.
+    /// The same choices with one changed at random, for a rank whose call disagrees with the other
+    /// ranks' calls. The group size and the kind of data stay the same.
     #[must_use]
     pub fn twisted(self, random: &mut Random) -> Self {
         let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH].contains(axis);
@@ -441,7 +444,7 @@ impl Choice {
         Self { indices, deal: Deal::Even }.dealt(self.deal)
     }
 
-    /// One of the suite's group sizes.
+    /// The chosen group size.
     #[must_use]
     pub const fn size(&self) -> usize {
         SIZES[self.indices[axis::SIZE]]

@@ -1,4 +1,5 @@
-//! Concurrent messages beside calls. Each rank starts them and waits for them in its own order.
+//! Messages between two ranks that run at the same time as each other and as collective calls. Each
+//! rank starts them, and waits for them, in an order of its own.
 
 use crate::Backend;
 use crate::data::{self, Random};
@@ -16,7 +17,7 @@ const PER_TAG: usize = 3;
 const TAGS: [u32; 2] = [9, u32::MAX];
 const BOUND: f64 = 1e-3;
 
-/// Skips transports with few channels.
+/// Runs these checks with small and with default frames. Skips transports with few channels.
 pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (seed, n_bytes) in [Some(20_000), None].into_iter().enumerate() {
         let backend = make(n_bytes);
@@ -41,8 +42,9 @@ pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &
 /// A message or call that a rank starts.
 #[derive(Clone, Copy)]
 enum StartedWork {
-    /// A message to or from a rank, with a tag.
+    /// A message to this rank, with this tag.
     Send(usize, u32),
+    /// A message from this rank, with this tag.
     Recv(usize, u32),
     /// A sum over all ranks. The second sum blocks.
     Sum,
@@ -189,8 +191,8 @@ fn blocking<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<
     Ok(())
 }
 
-/// Messages of two communicators of the same ranks do not mix. Messages that no rank received do
-/// not reach the next communicator on their channel.
+/// Messages of two communicators of the same ranks do not mix. If no rank receives a message, the
+/// message does not reach the next communicator that uses its channel.
 fn apart<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));

@@ -19,7 +19,7 @@ pub fn smooth<T: Float>(rank: usize, count: usize) -> Vec<T> {
         .collect()
 }
 
-/// As [`smooth`], with NaN, infinities and fill values at random places.
+/// Like [`smooth`], but with NaN, infinities and NetCDF's fill value at random places.
 #[must_use]
 pub fn rough<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(1000 + rank as u64);

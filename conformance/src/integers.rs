@@ -53,8 +53,8 @@ impl IntegerCase {
         self.bits(rank).into_iter().map(data::from_bits).collect()
     }
 
-    /// Expected result of `op` on these ranks' values. Sums and products modulo 2⁶⁴ have the same
-    /// lowest bits as those modulo a smaller power of two.
+    /// Expected result of `op` on these ranks' values. Sums and products are computed modulo 2⁶⁴
+    /// for all types. Their lowest bits are the result for a narrower type.
     fn reduced<T: Element>(&self, op: &Op<'_, T>, ranks: std::ops::Range<usize>) -> Vec<T> {
         let of_bits = |f: fn(u64, u64) -> u64| {
             let all = ranks.clone().map(|rank| self.bits(rank));
@@ -75,6 +75,8 @@ impl IntegerCase {
         }
     }
 
+    /// Makes a call with each operation, some of them with a bound in the plan, and checks the
+    /// results.
     fn call<T: Element, X: Transport>(
         &self,
         comm: &mut Communicator<X>,

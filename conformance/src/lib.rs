@@ -108,7 +108,7 @@ pub trait Backend {
         body: impl Fn(Self::Transport) -> R + Sync,
     ) -> Vec<R>;
 
-    /// As [`run_transports`](Self::run_transports), with communicators.
+    /// Like [`run_transports`](Self::run_transports), but passes a communicator to `body`.
     fn run<R: Send>(
         &self,
         size: usize,

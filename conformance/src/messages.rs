@@ -56,7 +56,7 @@ fn exchange_with_all<T: Float, X: Transport>(
             .into_iter()
             .map(|(from, nth)| (from, nth, vec![T::ZERO; lens[nth]]))
             .collect();
-        // Receives from a rank are listed in another order than its sends.
+        // List the receives in another order than that in which their peers list the sends.
         got.reverse();
         let outgoing =
             sent.iter().map(|(to, nth, data)| Outgoing::new(Rank::new(*to), *nth as u32, data));
@@ -80,7 +80,7 @@ fn exchange_with_all<T: Float, X: Transport>(
             sent.iter().filter(|sent| sent.0 != rank).map(|sent| sent.2.len()).sum();
         assert_eq!(report.raw_bytes, (n_sent * T::BYTES) as u64);
         assert!(report.n_messages as usize >= (size - 1) * PER_PAIR, "{report:?}");
-        // Calls of all ranks in between do not receive the messages.
+        // A collective call in between does not receive any of the messages.
         let sum = comm.all_reduce_scalar(T::from_f64(1.0), Op::Sum)?;
         assert_eq!(sum.to_f64(), size as f64);
     }
@@ -101,7 +101,7 @@ fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(),
         comm.recv(&mut data, before, 5)?;
         comm.send(&data, after, 5, &plan)?;
     }
-    // Encoding a decoded value again does not change it.
+    // Each rank encodes again what it decoded. That changes no value, so errors do not add up.
     for (got, want) in data.iter().zip(&start) {
         let off = (got.to_f64() - want.to_f64()).abs();
         assert!(off <= 0.1, "{want:?} became {got:?} on its way to rank {rank}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Number of starts of each call.
 const N_STARTS: usize = 3;
 
-/// Longer than the time after which ranks query each other about their calls.
+/// A delay longer than the time after which a waiting rank queries its peers about their calls.
 const LATE: Duration = Duration::from_millis(5);
 
 /// Prepares several kinds of calls together, and starts them in turn between full calls.
@@ -38,12 +38,13 @@ pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: us
 /// Plan with which a full call gives the same bits as the prepared one.
 fn plan_of(plan: &Plan, prepared: &Prepared<'_, f32>) -> Plan {
     match prepared.report().bound {
-        // Exact, or with a single value: equal values have a range of 0.
+        // The plan is exact, or all values are equal, so that their range is 0.
         0.0 => *plan,
         bound => plan.with_bound(Bound::Absolute(bound)),
     }
 }
 
+/// Prepares the calls, and compares each start with a full call on the same values.
 fn start_all<X: Transport>(
     comm: &mut Communicator<X>,
     plan: &Plan,
@@ -129,8 +130,8 @@ fn same(mine: &[f32], full: &[f32], what: &str) {
     assert_eq!(data::bits(mine), data::bits(full), "{what}: prepared, and in full");
 }
 
-/// Starts a call with buffers that it was not prepared for. That is a usage error, after which the
-/// call still runs.
+/// Starts a prepared call with buffers that do not match the preparation. That is a usage error,
+/// after which the call can still be started with matching buffers.
 fn refuse<X: Transport>(
     comm: &mut Communicator<X>,
     plan: &Plan,

@@ -3,7 +3,8 @@
 
 use crate::wrapped::{Hooks, Wrapped};
 
-/// A closure that may change the bytes of a received message, and its length by returning another.
+/// A closure that receives a frame and the length of its message. It may change the bytes, and
+/// returns the length that the message then has.
 pub type FrameDamage = Box<dyn FnMut(&mut [u8], usize) -> usize + Send>;
 
 /// Wraps `inner`. `harm` receives each frame and its length.

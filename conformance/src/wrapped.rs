@@ -19,12 +19,12 @@ pub trait Hooks {
         let _ = (from, tag);
     }
 
-    /// Called when the network is polled: between two steps, or while the rank computes.
+    /// Called before the transport is polled: between two steps, or while the rank computes.
     fn looks(&mut self, is_computing: bool) {
         let _ = is_computing;
     }
 
-    /// Returns whether the lost peers that the inner transport reports are reported.
+    /// Returns whether the wrapper passes on the inner transport's reports of lost peers.
     fn tells_of_loss(&self) -> bool {
         true
     }
@@ -75,7 +75,7 @@ impl<X: fmt::Debug> fmt::Debug for Wrapped<X> {
 }
 
 impl<X: Transport> Wrapped<X> {
-    /// Returns whether this is the loss of a peer that the hooks hide.
+    /// Returns whether this result reports the loss of a peer and the hooks hide such reports.
     fn hides<R>(&self, polled: &Poll<Result<R, X::Error>>) -> bool {
         let lost = TransportErrorKind::PeerLost;
         !self.hooks.tells_of_loss()

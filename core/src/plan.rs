@@ -47,8 +47,8 @@ pub struct Plan {
     pub pipeline: Pipeline,
     /// Codec that encodes the values.
     pub codec: CodecId,
-    /// The codec's own number, such as its rate or the number of bits that it drops; 0 for its
-    /// default ([`CodecId::setting`]).
+    /// Setting of the codec, such as its rate or the number of bits that it drops; 0 for the
+    /// codec's default ([`CodecId::setting`]).
     pub setting: u16,
     /// Distance between the array's rows, and between its planes, in values; 0 if unknown
     /// ([`with_shape`](Plan::with_shape)).
@@ -59,15 +59,16 @@ pub struct Plan {
     pub bound: Option<Bound>,
     /// Values that the bound applies to.
     pub scope: Scope,
-    /// Spacing of the lattice that the bound lets a lossy codec choose from.
+    /// Rule by which a lossy codec chooses the spacing of its lattice within the bound.
     pub spacing: Spacing,
-    /// Lattice points that a lossy codec rounds values to.
+    /// Rule by which a lossy codec rounds each rank's input to lattice points.
     pub rounding: Rounding,
     /// Division of the array in an all-reduce.
     pub division: Division,
     /// Permission to take the value range of a relative bound from a sample.
     pub sampling: Sampling,
-    /// Shorter arrays, in bytes of the whole array, travel unchanged and are not scanned.
+    /// Minimum number of bytes of the whole array for lossy codecs and scans. Shorter arrays travel
+    /// unchanged.
     pub exact_below: usize,
     /// True if all ranks get the same bits ([`as_published`](Plan::as_published)).
     pub same_bits: bool,
@@ -75,8 +76,8 @@ pub struct Plan {
     pub is_auto: bool,
 }
 
-/// Permission to take the value range for [`Bound::Relative`] and [`Bound::Psnr`] from a sample:
-/// one block of 32 values in 64 of each rank's data.
+/// Permission to take the value range for [`Bound::Relative`] and [`Bound::Psnr`] from a sample: of
+/// each rank's data, one block of 32 values out of every 64 blocks.
 ///
 /// A sample's range is at most the whole range. So the bound is at most the requested one, and it
 /// holds. [`Report::bound`](crate::Report::bound) has its value. If the two halves of the sample
@@ -153,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// The same plan without any loss.
+    /// The same plan without compression.
     pub(crate) const fn exactly(self) -> Self {
         let (pipeline, codec) = (pipeline::RAW, CodecId::Raw);
         Self { pipeline, codec, setting: 0, bound: None, is_auto: false, ..self }
@@ -292,10 +293,11 @@ impl Plan {
     /// The same plan for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`.
     ///
     /// Codecs that predict values from more than the value before ([`CodecId::takes_shape`]) use
-    /// its last three dimensions. The shape changes no value. Without it, a rank that has 2¹⁸
-    /// values or more searches its data for rows and planes, which takes 0.1 or 0.2 ms. Ranks may
-    /// differ in the shape. With an automatic plan ([`auto`](Plan::auto)), however, all ranks must
-    /// know a shape or none, because the choice of the codec may depend on that.
+    /// the last three dimensions of the shape. The shape changes no value. Without a shape, a rank
+    /// that has 2¹⁸ values or more searches its data for rows and planes, which takes 0.1 or 0.2
+    /// ms. Ranks may pass different shapes. With an automatic plan ([`auto`](Plan::auto)), however,
+    /// either all ranks must pass a shape or none may, because the choice of the codec may depend
+    /// on that.
     ///
     /// # Examples
     /// ```
@@ -340,9 +342,9 @@ impl Plan {
     }
 
     /// The same plan for arrays of `n_bytes` or more in all. Shorter arrays travel unchanged. That
-    /// is exact, and takes fewer messages and less time where messages cost more than bytes. Their
-    /// sums are floating-point sums, whose rounding depends on the schedule. The setting has no
-    /// effect where no rank knows the total length (`all_to_all_v`).
+    /// is exact, and takes fewer messages and less time where messages cost more than bytes. Sums
+    /// of shorter arrays are floating-point sums, whose rounding depends on the schedule. The limit
+    /// has no effect in `all_to_all_v`, where no rank knows the total length.
     #[must_use]
     pub const fn with_exact_below(mut self, n_bytes: usize) -> Self {
         self.exact_below = n_bytes;
@@ -353,9 +355,9 @@ impl Plan {
     /// not give it.
     ///
     /// A rank then keeps its own result unchanged instead of the value that other ranks decode,
-    /// which saves it a decompression. Pipelines that encode data anew to forward it then do so
-    /// with every codec, even if encoding a decoded value changes it. Each rank may choose for
-    /// itself.
+    /// which saves a decompression. A pipeline that encodes data again to forward it then does so
+    /// with every codec, even with one that changes a decoded value when it encodes the value
+    /// again. Each rank may choose for itself.
     #[must_use]
     pub const fn as_published(mut self) -> Self {
         self.same_bits = false;
@@ -387,8 +389,9 @@ impl Plan {
     }
 
     /// The same plan with another rounding of each rank's input, such as rounding without bias
-    /// ([`Rounding::unbiased`]). All-reduces, all-gathers, and reduce-scatters in place and to the
-    /// front support it. All ranks must choose the same rounding; seeds may differ.
+    /// ([`Rounding::unbiased`]). Supported by all-reduces, all-gathers, and those reduce-scatters
+    /// whose result lies in the input's buffer (`reduce_scatter_in_place`,
+    /// `reduce_scatter_to_front`). All ranks must choose the same rounding; seeds may differ.
     ///
     /// # Examples
     /// ```

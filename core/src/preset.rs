@@ -34,7 +34,7 @@ enum Schedules {
     Chosen,
 }
 
-/// ZCCL's frameworks with its codec on one thread. Other rows list only the differences.
+/// ZCCL's algorithms with its codec on one thread. Other rows list only how they differ from a row.
 const ZCCL: PresetRow = PresetRow {
     name: "zccl",
     title: "ZCCL",
@@ -47,7 +47,7 @@ const ZCCL: PresetRow = PresetRow {
     is_threaded: false,
 };
 
-/// A codec inside an MPI library's messages.
+/// Systems in which an MPI library encodes each message.
 const IN_MESSAGES: PresetRow =
     PresetRow { schedules: Schedules::Chosen, pipeline: pipeline::PER_HOP, ..ZCCL };
 
@@ -271,8 +271,8 @@ impl Preset {
         self.plan_for(collective, bound, 0)
     }
 
-    /// The same plan for arrays in which each rank's share has `n_bytes`. gZCCL's all-reduce uses a
-    /// ring for long shares.
+    /// Like [`plan`](Self::plan), for arrays in which each rank's share has `n_bytes`. Only gZCCL's
+    /// all-reduce depends on that: it uses a ring for long shares.
     #[must_use]
     pub fn plan_for(self, collective: Collective, bound: Bound, n_bytes: usize) -> Plan {
         let PresetRow { schedules, pipeline, codec, setting, .. } = self.row();

@@ -270,9 +270,10 @@ impl ProgramSpec {
         Self { ranks_per_node: n_ranks, ..self }
     }
 
-    /// The same spec as `schedule` may see it. The node layout is hidden from a reduction unless
-    /// the schedule adds up values inside nodes first ([`Schedule::n_combined`]). Otherwise two
-    /// ranks could compute the same sum in different ways, as partners in recursive doubling would.
+    /// The same spec as `schedule` may see it. In a reduction, only a schedule that adds up values
+    /// inside nodes first ([`Schedule::n_combined`]) sees the node layout. With any other schedule
+    /// two ranks could compute the same sum in different ways, as partners in recursive doubling
+    /// would.
     #[must_use]
     pub fn by(self, schedule: &dyn Schedule) -> Self {
         let combines_outside = self.collective.reduces() && schedule.n_combined(self) == 1;
@@ -386,14 +387,14 @@ pub trait Schedule: Sync {
     /// Returns whether the schedule can do this collective, for every size and root.
     fn supports(&self, collective: Collective) -> bool;
 
-    /// Number of parts that the array is divided into. This is either 1, or a number of the
-    /// schedule's own, or [`Collective::n_parts`]: one part per rank, or one for each pair of
-    /// ranks.
+    /// Number of parts that the array is divided into. If ranks have shares, it must be
+    /// [`Collective::n_parts`]: one part per rank, or one for each pair of ranks. Otherwise the
+    /// schedule may choose any number from 1 on.
     fn n_parts(&self, call: ProgramSpec) -> usize;
 
-    /// Minimum value of [`ProgramSpec::max_run`]: the most consecutive parts that a message carries
-    /// or a rank holds. The segments of that many parts must fit one frame, so segments of a long
-    /// array become short. The default is 1.
+    /// Minimum value of [`ProgramSpec::max_run`] that the schedule needs: the largest number of
+    /// consecutive parts that a message carries or a rank holds. The segments of that many parts
+    /// must fit one frame, so segments of a long array become short. The default is 1.
     fn min_run(&self, _call: ProgramSpec) -> usize {
         1
     }

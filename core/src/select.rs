@@ -7,7 +7,9 @@
 //!
 //! | symbol | meaning |
 //! |---|---|
+//! | n, r | number of ranks, and of rounds in which a schedule moves its parts |
 //! | α | seconds for a message, whatever its size |
+//! | β | share of α that a message of a pairwise exchange costs (below) |
 //! | k | number of messages one after the other |
 //! | C | bytes per second that a rank moves and reduces, with half of the time for each |
 //! | u, v | how many times a rank moves and reduces the m bytes of the array |
@@ -16,8 +18,8 @@
 //! | σ | share of the wire bytes that a schedule saves (below) |
 //! | D | factor for copies |
 //!
-//! A call then takes k·α + D·(u + v)·m/2C + (1 − σ)·u·m/(ρ·R) seconds. If m/(ρ·R) is long, α is
-//! larger. The table has k, u and v:
+//! A call then takes k·α + D·(u + v)·m/2C + (1 − σ)·u·m/(ρ·R) seconds. α grows with m/(ρ·R), the
+//! time of the array on a link. The table has k, u and v:
 //!
 //! | collective | by | k | u | v |
 //! |---|---|---|---|---|
@@ -39,25 +41,26 @@
 //! | | two levels | the sum for two linear ones | (2n − k − N)/n | |
 //!
 //! "Those three" are the ring, the circulant graph and the pairwise exchange. "Two halves" are a
-//! scatter and an all-gather, or a reduce-scatter and a gather.
+//! scatter and an all-gather, or a reduce-scatter and a gather. For the all-to-all by two levels, k
+//! and N are the numbers of ranks in a node and of nodes.
 //!
-//! D is 1, except for messages with many parts or to several ranks, which are copied more often.
-//! Messages with many parts are used only if a frame holds segments of a fair length of all of
-//! them. With doubling prefixes all ranks together add more than along a chain, which counts where
-//! ranks share cores. So they are used only for arrays of up to 64 KiB. All other calls use
-//! [`schedule::default_for`], and so do pipelines that keep floats, except in a broadcast or
-//! reduce.
+//! D is 1, except for schedules that send messages with many parts or the same data to several
+//! ranks, which takes more copies. A schedule that sends messages with many parts is used only if a
+//! frame can hold a segment of useful length of each part. With doubling prefixes all ranks
+//! together add more than along a chain, which counts where ranks share cores. So they are used
+//! only for arrays of up to 64 KiB. Collectives that the table leaves out use
+//! [`schedule::default_for`]. So do pipelines that keep floats, except in a broadcast or reduce.
 //!
-//! *Pairwise exchange.* Its messages do not wait for other ranks' messages, so each one but the
+//! *Pairwise exchange.* Its messages do not wait for other ranks' messages, so each message but the
 //! first costs only the share β of α. It sends single operands, where a ring sends partial sums. A
-//! lossy codec makes these operands shorter by the share σ. But pairwise exchange encodes each of
-//! them, where a ring folds.
+//! lossy codec makes these operands shorter by the share σ. But a pairwise exchange encodes each
+//! operand, where a ring folds.
 //!
 //! *Broadcast or all-to-all with a lossy codec.* Each rank decodes once and otherwise forwards m/ρ
 //! bytes. So 1 + (u − 1)/ρ replaces u, except on links.
 //!
-//! *Bruck's exchange.* In its messages each part may take up to a frame's alignment more, which
-//! counts on links. A linear exchange sends everything at once.
+//! *Bruck's exchange.* In its messages each part is padded to a frame's alignment, which counts on
+//! links. A linear exchange sends each part in a message of its own, all at once.
 //!
 //! *Nodes.* If it is known which ranks share a node, long arrays use two levels. These send the
 //! fewest bytes between nodes, over the links of all ranks of a node at once. Arrays count as long
@@ -72,10 +75,11 @@
 //! bytes.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
-//! of a scatter instead of n − 1. Each of these costs the root at least α, while the others
-//! overlap. But packed parts wait until the last part of their run is encoded, and are copied where
-//! a run is divided. That takes about one pass over the array, or over the m/ρ bytes that a lossy
-//! codec makes of it. So runs pay if that pass takes less than α·C·(n − 1 − ⌈log₂ n⌉).
+//! of a scatter instead of n − 1. Each message that leaves the root costs at least α; messages of
+//! other ranks overlap. But packed parts wait until the last part of their run is encoded, and are
+//! copied where a run is divided. That takes about one pass at C bytes per second over the array,
+//! or over the m/ρ bytes that a lossy codec makes of it. So runs pay if these are fewer than
+//! α·C·(n − 1 − ⌈log₂ n⌉) bytes.
 
 pub(crate) mod automatic;
 mod model;
@@ -145,8 +149,9 @@ pub fn schedule(
     }
     let collective = call.collective;
     let default = schedule::default_for(collective);
-    // With floats, doubling would cost accuracy. In all broadcasts and reduces at most one error
-    // for each rank adds up.
+    // In a pipeline that keeps floats, recursive doubling would add up more encoding errors than
+    // the default. In all schedules of a broadcast or reduce, at most one error for each rank adds
+    // up.
     let reduction = if collective.reduces() { op } else { OpCode::Sum };
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
@@ -184,10 +189,10 @@ pub const fn shortest(codec: CodecId) -> usize {
 /// frames of `capacity` bytes. It is 1 unless packing is faster. Parts that take several rounds
 /// fill their frames, so they travel alone. So do parts of other collectives.
 ///
-/// The number of parts fits in the worst case, because an encoder does not know sizes in advance,
-/// and joined messages must fit as well. It follows from what all ranks know: count, codec and
-/// frame capacity. So no header contains it, and schedules stay pure. Every rank must pass the same
-/// arguments.
+/// That many parts fit a frame even if each has its maximum encoded size, because an encoder does
+/// not know sizes in advance, and joined messages must fit as well. All ranks compute the same
+/// number from count, codec and frame capacity. So no header contains it, and schedules stay pure.
+/// Every rank must pass the same arguments.
 pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
     if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
         return 1;
@@ -198,14 +203,14 @@ pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layou
         return 1;
     };
     let Some(encoded) = codec.max_encoded_len(longest) else { return 1 };
-    // The raw floats must fit as well.
+    // The values must fit uncompressed as well.
     let n_bytes = encoded.max(longest * codec.bytes_per_value());
     let n_parts = bundle::max_parts(n_bytes, capacity.saturating_sub(HEADER_BYTES));
     u16::try_from(n_parts).unwrap_or(u16::MAX)
 }
 
-/// Returns whether messages should carry as many parts as fit, for an array of `n_bytes` over
-/// `size` ranks.
+/// Returns whether messages of a scatter or gather should carry as many parts as fit, for an array
+/// of `n_bytes` over `size` ranks.
 fn runs_pay(codec: CodecId, size: usize, n_bytes: usize) -> bool {
     let n_saved = size.saturating_sub(1 + n_doublings(size));
     (n_bytes as f64) < ratio(codec) * MESSAGE_COST * STEP_RATE * n_saved as f64

@@ -140,9 +140,10 @@ pub struct NetworkModel {
     pub send_per_byte: f64,
     /// Seconds that the receiver's core spends on each byte of a message.
     pub recv_per_byte: f64,
-    /// Length in bytes up to which a message leaves without a handshake. A longer message needs one
-    /// (MPI's rendezvous), and each side sees the other's answer only when it polls the network. A
-    /// short message does not overtake a long one. With `None`, no message needs a handshake.
+    /// Length in bytes up to which a message leaves without a handshake. A longer message needs a
+    /// handshake (MPI's rendezvous): the sender's request and the receiver's grant. Each is seen
+    /// only when its receiver polls the network. A short message does not overtake a long one. With
+    /// `None`, no message needs a handshake.
     pub eager: Option<u32>,
     /// Frames that may be sent and not yet taken, for each (peer, lane).
     pub link_depth: u32,
@@ -327,7 +328,7 @@ pub fn predict<T: Float>(
         for (rank, start) in starts.iter_mut().enumerate() {
             start.prelude = picoseconds(scan_seconds::<T>(case, call, costs, rank));
         }
-        n_events += exchange_extents(case, cluster, &mut ranks, &mut starts)?;
+        n_events += exchange_ranges(case, cluster, &mut ranks, &mut starts)?;
     }
 
     let division =
@@ -355,18 +356,18 @@ pub fn predict<T: Float>(
 /// Returns the seconds that a rank spends on scanning its input for the value range.
 fn scan_seconds<T: Float>(case: &ModelCall, call: ProgramSpec, costs: &Costs, rank: usize) -> f64 {
     let rank = Rank::new(rank);
-    let own = match call.input(rank) {
+    let n_values = match call.input(rank) {
         Portion::Nothing => 0,
         Portion::Share => layout::share(case.count, case.size, rank.index()).len(),
         _ => case.count,
     };
     let speed = if case.plan.samples(case.count) { costs.sample } else { costs.look };
-    (own * T::BYTES) as f64 / speed
+    (n_values * T::BYTES) as f64 / speed
 }
 
-/// Simulates the raw all-reduce of the ranks' value ranges. Each rank then starts its call when it
-/// has the result.
-fn exchange_extents(
+/// Simulates the raw all-reduce of the ranks' value ranges. Changes `starts`: each rank starts its
+/// call when it has the result. Returns the number of events.
+fn exchange_ranges(
     case: &ModelCall,
     cluster: &ClusterModel,
     ranks: &mut [RankPrediction],
@@ -397,7 +398,7 @@ fn exchange_extents(
 }
 
 /// Simulates a program and adds its costs to the ranks' predictions. Passes each rank's finish time
-/// to `finished`.
+/// to `finished`. Returns the number of events.
 fn simulate(
     program: &PricedProgram<'_>,
     starts: &[RankStart],
@@ -430,7 +431,7 @@ fn divide<T: Float>(
     let n_parts = schedule.n_parts(call);
     let (lanes, shortest) = (case.lanes.min(MAX_LANES), select::shortest(case.plan.codec));
     let cut = Cut { n_parts, division, max_segment, lanes, shortest };
-    // Rank 0 is as good as any, because lengths are the same for every rank.
+    // The layout of rank 0 serves for all ranks, because lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
     let max_run = select::max_run(call, &codec, case.frame_bytes, &layout);
     Ok((call.with_runs(max_run).with_runs_of(schedule), layout))

@@ -34,6 +34,7 @@ impl Endpoint {
         Clock { rank: self.rank, fabric: Rc::clone(&self.fabric) }
     }
 
+    /// Checks the arguments of a call, and that this rank is alive.
     fn check(&self, fabric: &mut SimFabric, peer: Rank, tag: Tag) -> Result<(), Error> {
         let size = fabric.size;
         if peer.index() >= size {
@@ -195,7 +196,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Virtual time, for the program of a rank.
+/// A rank's view of the simulation: virtual time, the rank's own state, and the trace.
 #[derive(Clone)]
 pub struct Clock {
     rank: Rank,
@@ -222,7 +223,7 @@ impl Clock {
         Duration::from_nanos(self.fabric.borrow().ranks[self.rank.index()].last_move)
     }
 
-    /// Returns a future that completes after `time`.
+    /// Returns a future that completes after `time` has passed on the virtual clock.
     pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + use<> {
         let fabric = &mut *self.fabric.borrow_mut();
         let until = fabric.now.saturating_add(time.as_nanos() as Nanos);
@@ -230,7 +231,7 @@ impl Clock {
         Sleep { until, fabric: Rc::clone(&self.fabric) }
     }
 
-    /// Returns a future that completes when the rank is polled again.
+    /// Returns a future that is pending once: the rank continues when the executor polls it again.
     pub fn pause(&self) -> impl Future<Output = ()> + use<> {
         let mut was_polled = false;
         std::future::poll_fn(move |_| {

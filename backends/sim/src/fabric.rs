@@ -52,8 +52,10 @@ pub(crate) struct SimRank {
     pub(crate) is_dead: bool,
     /// Time before which the executor does not poll the rank.
     pub(crate) asleep_until: Nanos,
+    /// Frames that the rank has taken from the pool or received, and not yet sent or recycled.
     pub(crate) n_held: usize,
     n_sent: usize,
+    /// Frames that the rank has sent or received.
     n_moved: usize,
     /// Time of the last frame sent or received, except on the control tag.
     pub(crate) last_move: Nanos,
@@ -131,13 +133,14 @@ impl SimFabric {
         nanos(self.net.latency) + self.uniform(self.net.jitter)
     }
 
-    /// Returns whether to answer "not yet" for no reason. Never refuses after an idle pass, so that
-    /// such a pass always has a real reason.
+    /// Returns whether to answer "not yet" although there is no reason, which is decided at random.
+    /// Always false after an idle pass. So if the next pass is idle too, the ranks really cannot
+    /// continue.
     pub(crate) fn refuses(&mut self) -> bool {
         !self.is_idle && self.random.one_in(self.net.refusal)
     }
 
-    /// Returns whether to skip a rank for no reason.
+    /// Returns whether to skip a rank at random.
     pub(crate) fn neglects(&mut self) -> bool {
         !self.is_idle && self.random.one_in(self.net.neglect)
     }
@@ -161,6 +164,7 @@ impl SimFabric {
         self.trace.add(self.now, rank, kind);
     }
 
+    /// Marks a fault as having occurred, and returns it.
     fn strike(&mut self, index: usize) -> Fault {
         let (fault, has_struck) = &mut self.faults[index];
         *has_struck = true;
@@ -169,7 +173,7 @@ impl SimFabric {
         fault
     }
 
-    /// Applies the stalls and deaths of `rank` that are due after the frames it has moved.
+    /// Applies the stalls and deaths that are due for `rank`, by the number of frames it has moved.
     pub(crate) fn strike_due(&mut self, rank: Rank) {
         for index in 0..self.faults.len() {
             let (
@@ -255,8 +259,8 @@ impl SimFabric {
         }
     }
 
-    /// Returns the receiver of the oldest frame that waits for its sender's poll and whose tag
-    /// counts.
+    /// Returns the receiver of the oldest frame that waits until `rank`, its sender, polls again.
+    /// Considers only frames for whose tag `counts` is true.
     pub(crate) fn undelivered(&self, rank: Rank, counts: impl Fn(Tag) -> bool) -> Option<Rank> {
         let mut outbox = self.ranks[rank.index()].outbox.iter();
         outbox.find(|&&(_, tag, ..)| counts(tag)).map(|&(to, ..)| to)
@@ -399,11 +403,11 @@ impl SimFabric {
             Foreign::OtherSender => return (forged, (self.third_rank(from, to), to, tag)),
             Foreign::OtherReceiver => return (forged, (from, self.third_rank(to, from), tag)),
             Foreign::Replay => {
-                let own = self.records.iter().filter(|(whose, _)| *whose == to);
-                let own: Vec<_> = own.map(|(_, message)| message).collect();
-                // The first message has no predecessor, so it is itself repeated.
-                if !own.is_empty() {
-                    let message = *self.random.pick(&own);
+                let earlier = self.records.iter().filter(|(receiver, _)| *receiver == to);
+                let earlier: Vec<_> = earlier.map(|(_, message)| message).collect();
+                // Without an earlier message, `forged` stays a copy of the current one.
+                if !earlier.is_empty() {
+                    let message = *self.random.pick(&earlier);
                     frame.as_mut()[..message.len()].copy_from_slice(message);
                     *n_bytes = message.len();
                 }

@@ -36,7 +36,8 @@ pub(crate) struct LinkQueue {
 }
 
 impl LinkQueue {
-    /// Returns whether the credit of fewer than `depth` frames is missing at time `now`.
+    /// Returns whether the sender has credit for another frame at time `now`: there are fewer than
+    /// `depth` frames for which credit has not returned.
     pub(crate) fn has_space(&mut self, depth: usize, now: Nanos) -> bool {
         while self.returns.front().is_some_and(|&at| at <= now) {
             self.returns.pop_front();
@@ -50,8 +51,8 @@ impl LinkQueue {
         self.n_under_way += 1;
     }
 
-    /// Appends a frame, then a frame held back before it, then a repeated copy that has become due.
-    /// Returns the index of the copy's fault, if there was one.
+    /// Appends a frame, then the frame that a fault has held back, then a copy that has become due.
+    /// Returns the index of the fault that made the copy, if a copy was due.
     pub(crate) fn push(&mut self, in_flight: InFlightFrame) -> Option<usize> {
         self.enqueue(in_flight);
         if let Some(in_flight) = self.swapped.take() {
@@ -66,8 +67,7 @@ impl LinkQueue {
         Some(fault)
     }
 
-    /// Appends a frame, and delays its arrival if needed so that it does not overtake the one
-    /// before.
+    /// Appends a frame. Delays its arrival if it would overtake the frame before.
     fn enqueue(&mut self, mut in_flight: InFlightFrame) {
         let last = self.queue.back().map_or(0, |last| last.arrival);
         in_flight.arrival = in_flight.arrival.max(last);
@@ -82,7 +82,7 @@ impl LinkQueue {
         }
     }
 
-    /// Appends a copy later: after the next frame and `behind` more frames.
+    /// Makes [`push`](Self::push) append a copy after the next frame and `behind` more frames.
     pub(crate) fn repeat(&mut self, behind: usize, fault: usize, in_flight: InFlightFrame) {
         self.repeats.push((behind + 1, fault, in_flight));
     }

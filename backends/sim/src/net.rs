@@ -35,17 +35,17 @@ pub struct NetSettings {
     /// Until then, [`undelivered`](foldwire::Transport::undelivered) reports the frame's receiver.
     pub attended: bool,
     /// The transport answers one in this many queries (for a received frame, for credit, for a free
-    /// frame) with "not yet" for no reason. 0 turns this off.
+    /// frame) with "not yet", at random. 0 turns this off.
     pub refusal: usize,
-    /// The executor skips one in this many polls of a rank. 0 turns this off.
+    /// The executor skips one in this many polls of a rank, at random. 0 turns this off.
     pub neglect: usize,
     /// Upper limit of the time that one poll of a rank takes, which is uniform in 0…`poll`.
     pub poll: Duration,
-    /// Longest jump of virtual time. With an eighth of the communicators' timeout, ranks notice a
+    /// Longest jump of virtual time. At an eighth of the communicators' timeout, ranks notice a
     /// stall soon after the timeout, in few polls.
     pub jump: Duration,
-    /// Virtual time without any frame moved after which the run ends. Ranks that have not returned
-    /// by then count as hung.
+    /// The run ends when no frame has moved for this virtual time. Ranks that have not returned by
+    /// then count as hung.
     pub patience: Duration,
 }
 

@@ -1,7 +1,6 @@
-//! Drives all ranks from one thread, which polls them in turn: always in the same order, and
-//! nothing runs concurrently.
-//!
-//! This is for deterministic tests, and for stepping through a collective in a debugger.
+//! Drives all ranks from one thread, which polls them in turn, always in the same order. Nothing
+//! runs concurrently, so this suits deterministic tests, and stepping through a collective in a
+//! debugger.
 
 use std::task::Poll;
 

@@ -1,6 +1,6 @@
 //! One rank's endpoint: the [`Transport`] that the engine drives.
 //!
-//! The endpoint itself is the bookkeeping of one thread. The shared state lies in the rings, the
+//! The endpoint itself holds only what its own thread uses. The shared state lies in the rings, the
 //! parkers, the pool and the fabric. Sending is a push into a ring and one atomic addition to the
 //! receiver's parker; receiving is a pop. Neither allocates. Neither makes a system call unless a
 //! sleeping rank must be woken.
@@ -24,13 +24,13 @@ use crate::parker::Epoch;
 use crate::ring::Producer;
 use crate::sync::yield_now;
 
-/// Checks of the epoch before a rank gives up its core, if every rank can have a core. They take
-/// some 50 µs, about the cost of a wake-up, so waiting costs at most twice the minimum. On a
-/// virtual machine of 2 cores, ranks that slept sooner kept waking each other for many calls; this
-/// took 72 µs instead of 18.
+/// Number of times that a waiting rank checks for notifications before it gives up its core, if
+/// every rank can have a core. The checks take some 50 µs, about the cost of a wake-up, so waiting
+/// costs at most twice the minimum. On a virtual machine of 2 cores, ranks that slept sooner kept
+/// waking each other for many calls, which then took 72 µs instead of 18.
 const N_SPINS: usize = 1000;
 /// Number of times that a rank yields its core before it sleeps. With more ranks than cores, the
-/// peer that it waits for often needs just that core.
+/// peer for which the rank waits often needs just that core.
 const N_YIELDS: usize = 8;
 /// Time by which a timed sleep on Linux overruns its request (timer slack and wake-up).
 const TIMER_SLACK: Duration = Duration::from_micros(60);
@@ -47,7 +47,8 @@ pub struct Endpoint {
     departures: Option<Departures>,
     /// Free frames that only this rank can take.
     cache: Vec<Frame>,
-    /// The epoch at the start of the current pass.
+    /// The parker's epoch at the last [`progress`](Transport::progress). Each notification changes
+    /// the epoch.
     seen: Epoch,
 }
 
@@ -125,13 +126,14 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Returns whether this rank was notified since the last [`progress`](Transport::progress).
     fn has_news(&self) -> bool {
         self.fabric.parker(self.rank).epoch() != self.seen
     }
 
-    /// Waits briefly without sleeping. Returns whether a notification came, or model time reached
-    /// `until`. Under loom it checks only once, because loom has no time and each check multiplies
-    /// the interleavings.
+    /// Waits briefly without sleeping. Returns whether a notification came, or the fabric's clock
+    /// reached `until`. Under loom it checks only once, because loom has no time and each check
+    /// multiplies the interleavings.
     fn has_news_soon(&self, until: Option<Duration>) -> bool {
         if self.has_news() {
             return true;
@@ -139,17 +141,17 @@ impl Endpoint {
         if cfg!(loom) {
             return false;
         }
-        let look_after = |wait: fn()| {
+        let check_after = |wait: fn()| {
             wait();
             self.has_news() || until.is_some_and(|until| self.fabric.now() >= until)
         };
         let n_spins = if self.fabric.has_spare_cores() { N_SPINS } else { 0 };
-        (0..n_spins).any(|_| look_after(hint::spin_loop))
-            || (0..N_YIELDS).any(|_| look_after(yield_now))
+        (0..n_spins).any(|_| check_after(hint::spin_loop))
+            || (0..N_YIELDS).any(|_| check_after(yield_now))
     }
 
-    /// Sleeps until a notification comes or model time reaches `until`. A plain timed sleep would
-    /// overrun by the timer's slack.
+    /// Sleeps until a notification comes or the fabric's clock reaches `until`. Wakes up a little
+    /// early and yields for the rest, because a timed sleep overruns by [`TIMER_SLACK`].
     fn sleep_until(&self, until: Duration) {
         while !self.has_news() {
             match until.saturating_sub(self.fabric.now()) {
@@ -209,7 +211,7 @@ impl Transport for Endpoint {
             if !self.fabric.is_closed(from) {
                 return Poll::Pending;
             }
-            // The last frames may have arrived between the first check and the closing of the peer.
+            // The peer may have sent its last frames after the first check, before it closed.
             found = self.inbox.take(&self.fabric, from, tag);
         }
         match found {
@@ -240,9 +242,12 @@ impl Transport for Endpoint {
 
     /// Spins for some 50 µs if every rank can have a core, then yields the core, then sleeps.
     ///
-    /// It ends early when a peer sends to this rank, takes a frame from a link that this rank found
-    /// full, recycles a frame after this rank found no free one, or closes. It also ends when a
-    /// frame in flight is due.
+    /// It ends early when a frame in flight is due, or when a peer does one of these:
+    ///
+    /// - sends to this rank,
+    /// - takes a frame from a link that this rank found full,
+    /// - recycles a frame after this rank found no free one,
+    /// - closes.
     ///
     /// With a zero budget it returns at once, so that one thread can drive all endpoints of a world
     /// in turn.

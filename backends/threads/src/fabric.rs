@@ -39,11 +39,13 @@ pub(crate) struct NewLink {
     pub(crate) consumer: Consumer<SentFrame>,
 }
 
-/// The place where peers post links to a rank and see that it has closed.
+/// The state of a rank that its peers use: they post new links here, and see here that the rank has
+/// closed.
 #[derive(Default)]
 struct RankPort {
     closed: Padded<AtomicBool>,
-    /// Number of links ever posted; changes only under the lock of `post`.
+    /// Number of links that peers have posted since the start. Changes only under the lock of
+    /// `post`.
     n_posted: AtomicUsize,
     post: Mutex<Vec<NewLink>>,
 }
@@ -55,6 +57,7 @@ pub(crate) struct ThreadFabric {
     pool: Arc<FramePool>,
     link_depth: usize,
     pace: Option<LinkPace>,
+    /// True if every rank can have a core of its own.
     spare_cores: bool,
     ticker: Ticker,
     /// Each rank's equal share of the frames that the ranks may hold.
@@ -160,7 +163,7 @@ impl ThreadFabric {
         producer
     }
 
-    /// Returns the number of links ever posted to `rank`.
+    /// Returns the number of links that peers have posted to `rank` since the start.
     pub(crate) fn n_posted(&self, rank: Rank) -> usize {
         self.ports[rank.index()].n_posted.load(Ordering::Acquire)
     }
@@ -178,7 +181,8 @@ impl ThreadFabric {
     /// Marks `rank` as closed and wakes all ranks. The rank itself calls this, after its last send.
     pub(crate) fn close(&self, rank: Rank, panics: bool) {
         if panics {
-            // Before the flag, so that a panic caused by this one cannot come first.
+            // Record the panic before `closed` is set. Otherwise another rank could see that this
+            // one has closed, panic because of that, and be recorded first.
             let _ = self.first_panic.compare_exchange(
                 0,
                 rank.index() + 1,

@@ -1,8 +1,8 @@
 //! The receiving half of an endpoint: finds the next frame for a (peer, tag).
 //!
-//! Without a rate limit, this is a pop from the link's ring. With one, frames stay in their rings
-//! until they are due, and so keep occupying the link's depth. Meanwhile [`Arrivals`] computes from
-//! their departure times and sizes when each is due. The inbox scans the rings again only after a
+//! Without a rate limit, this is a pop from the link's ring. With a limit, frames stay in their
+//! rings until they are due, and so occupy space on the link. [`Arrivals`] computes when each frame
+//! is due, from its departure time and size. The inbox scans the rings again only after a
 //! notification to this rank.
 
 use std::collections::VecDeque;
@@ -30,9 +30,9 @@ pub(crate) enum NextFrame {
 struct InboundLink {
     consumer: Consumer<SentFrame>,
     from: Rank,
-    /// Number of frames in the ring that [`Arrivals`] knows.
+    /// With a rate limit: number of frames in the ring that a scan has found.
     n_seen: usize,
-    /// Arrival times of the oldest of these frames.
+    /// Arrival times of the frames that [`Arrivals`] has scheduled. These are the oldest frames.
     due: VecDeque<Duration>,
 }
 
@@ -40,7 +40,9 @@ struct InboundLink {
 pub(crate) struct FrameInbox {
     rank: Rank,
     links: LinkIndex<InboundLink>,
+    /// Number of links that were posted to this rank and are in `links`.
     n_collected: usize,
+    /// `None` without a rate limit.
     arrivals: Option<Box<Arrivals>>,
     /// The epoch of the last scan of the rings.
     scanned: Option<Epoch>,
@@ -89,7 +91,8 @@ impl FrameInbox {
         }
     }
 
-    /// With a rate limit: finds new frames, and drops arrivals up to now as reasons to wake.
+    /// With a rate limit: finds new frames. The caller is about to poll all links, so arrivals up
+    /// to now no longer count as reasons to wake.
     pub(crate) fn begin_pass(&mut self, fabric: &ThreadFabric) {
         if self.arrivals.is_some() {
             let now = fabric.now();
@@ -118,6 +121,8 @@ impl FrameInbox {
         }
     }
 
+    /// Finds new frames in the rings if this rank was notified since the last scan. Then schedules
+    /// the frames whose first byte has arrived.
     fn scan(&mut self, fabric: &ThreadFabric, now: Duration) {
         let epoch = fabric.parker(self.rank).epoch();
         let has_news = self.scanned != Some(epoch);

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | ring | order, capacity, credit, inspecting ahead, when items are dropped | `ring` |
 //! | parker | no wake-up is lost: with several wakers, after a sleep that timed out, through several sleeps, for a thread and for a task | `parker` |
-//! | pool | a rank that was refused a frame is woken when another rank frees, recycles or drops one, ends, or makes a link | `pool` |
+//! | pool | a rank that was refused a frame is woken when another rank recycles or drops a frame, ends, or makes a link | `pool` |
 //! | endpoint | links made at first use by several senders at once, both directions, two tags, full links, ranks that are tasks | `links` |
 //! | end of a rank | earlier frames arrive, sleepers wake, both ranks may end at once, links may be made while the receiver ends, panics keep their order | `ending` |
 //!
@@ -73,7 +73,8 @@ fn endpoints<const N: usize>() -> [Endpoint; N] {
     world.endpoints().try_into().expect("as many as there are ranks")
 }
 
-/// Runs `poll` on `endpoint` as an engine does: a pass, then a sleep without a timeout.
+/// Runs `poll` on `endpoint` as an engine does until the result is ready: `progress`, `poll`, then
+/// a sleep without a timeout.
 fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> R {
     loop {
         endpoint.progress().expect("progress cannot fail");

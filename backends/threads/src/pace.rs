@@ -68,11 +68,11 @@ impl Departures {
     }
 }
 
-/// A frame in a ring that has not arrived by the model.
+/// A frame in a ring whose first byte has not arrived by the model.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ExpectedFrame {
     start: Duration,
-    /// Orders frames with the same start by when the receiver found them.
+    /// Number of frames that the receiver found before. Orders frames with the same start.
     order: u64,
     link: usize,
     n_bytes: usize,
@@ -85,7 +85,7 @@ pub(crate) struct Arrivals {
     free_at: Duration,
     expected: BinaryHeap<Reverse<ExpectedFrame>>,
     n_expected: u64,
-    /// Arrival times since the last [`announce`](Self::announce), ascending.
+    /// Arrival times of scheduled frames for which the caller has not polled, ascending.
     unannounced: VecDeque<Duration>,
 }
 
@@ -100,8 +100,8 @@ impl Arrivals {
         }
     }
 
-    /// Adds a frame that left at `start` and was found in the ring of `link`, behind all frames
-    /// found there before.
+    /// Adds a frame that left at `start` and that the receiver found in the ring of `link`, behind
+    /// all frames that it found there before.
     pub(crate) fn expect(&mut self, link: usize, start: Duration, n_bytes: usize) {
         self.expected.push(Reverse(ExpectedFrame { start, order: self.n_expected, link, n_bytes }));
         self.n_expected += 1;
@@ -130,7 +130,7 @@ impl Arrivals {
             .saturating_add(self.pace.crossing(frame.n_bytes))
     }
 
-    /// Drops arrivals up to `now`. The caller is about to poll all links, so these arrivals need
+    /// Forgets arrivals up to `now`. The caller is about to poll all links, so these arrivals need
     /// not wake it.
     pub(crate) fn announce(&mut self, now: Duration) {
         while self.unannounced.front().is_some_and(|&arrival| arrival <= now) {
@@ -138,7 +138,7 @@ impl Arrivals {
         }
     }
 
-    /// Returns when the next frame arrives that the caller has not polled for.
+    /// Returns the arrival time of the next frame for which the caller has not polled.
     pub(crate) fn next_arrival(&self) -> Option<Duration> {
         let scheduled = self.unannounced.front().copied();
         scheduled.or_else(|| self.expected.peek().map(|Reverse(first)| self.arrival(first)))
@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(scheduled, [(3, us(115)), (7, us(215)), (3, us(515))]);
     }
 
-    /// A frame that leaves later does not delay one that was found after it but is already on the
-    /// wire.
+    /// A frame that leaves late does not delay a frame that leaves before it but was found after
+    /// it.
     #[test]
     fn queued_frames_hold_up_nobody() {
         let mut arrivals = Arrivals::new(pace());

@@ -1,25 +1,27 @@
 //! Sleeping and waking, with one event count per rank.
 //!
 //! A rank reads its *epoch* and polls everything that it waits for. If it finds nothing, it parks
-//! on the condition that the epoch is still the same. Another rank may change something that the
-//! sleeper waits for: it pushes a frame, frees credit, recycles a frame, or closes. It makes the
-//! change first, and then calls [`notify`](Parker::notify), which advances the epoch.
+//! on the condition that the epoch is still the same. Another rank may change something for which
+//! the sleeper waits: it pushes a frame, frees credit, recycles a frame, or closes. That rank makes
+//! the change first, and then calls [`notify`](Parker::notify), which advances the epoch.
 //!
 //! The epoch and the flag "the owner sleeps" share one atomic word: the flag is bit 0, and the
-//! epoch lies above the flags. Notifying adds to the epoch, and sees from the old value whether the
-//! owner sleeps. Falling asleep is a compare-exchange from the epoch read earlier to the same epoch
-//! with the flag set. Operations on one word have one order. Either the notification comes first
-//! and the compare-exchange fails, or it comes second and sees the flag. So no wake-up is lost.
+//! epoch lies above the flags. A notification adds to the epoch, and sees from the old value
+//! whether the owner sleeps. Falling asleep is a compare-exchange from the epoch read earlier to
+//! the same epoch with the flag set. Operations on one word have one order. Either the notification
+//! comes first and the compare-exchange fails, or it comes second and sees the flag. So no wake-up
+//! is lost.
 //!
-//! The sleep itself uses a condition variable. The sleeper holds its lock from before it sets the
-//! flag until it waits, so no waker can come in between. `sleeps` is a flag under that lock: the
-//! first of several wakers clears it and makes the system call, and the others make none.
+//! The sleep itself uses a condition variable. The sleeper holds the variable's lock from before it
+//! sets the flag until it waits, so no notifier can come in between. `sleeps` is a flag under that
+//! lock: the first of several notifiers clears it and makes the system call, and the others make
+//! none.
 //!
 //! A rank that is a task instead of a thread [registers](Parker::register) a waker, polls
 //! everything once more, and returns to its executor. Bit 1 of the word says that a waker is
 //! registered. If a notification comes before the bit is set, the second poll finds the change. If
-//! it comes after, it sees the bit and takes the waker. A lock protects the waker and every change
-//! of its bit.
+//! the notification comes after that, it sees the bit and takes the waker. A lock protects the
+//! waker and every change of its bit.
 //!
 //! Cost: a notification is one atomic addition if the owner does not sleep, and otherwise also a
 //! lock and a futex call.
@@ -29,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, Padded, lock, wait};
 
-/// Addition to the word by one notification; the bits below hold the flags.
+/// Amount that one notification adds to the word; the bits below hold the flags.
 const ONE: usize = 4;
 /// Bit 0: the owner sleeps, or is about to.
 const ASLEEP: usize = 1;
@@ -121,7 +123,7 @@ impl Parker {
             if left == Some(Duration::ZERO) {
                 break;
             }
-            // Set in each round, because a late waker of an earlier sleep may have cleared it.
+            // Set in each round, because a late notifier of an earlier sleep may have cleared it.
             *sleeps = true;
             sleeps = wait(&self.woken, sleeps, left);
         }

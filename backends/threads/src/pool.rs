@@ -7,9 +7,9 @@
 //!
 //! **Limit.** At most `limit` frames are allocated. This is the sum of the frames that the ranks
 //! may hold, [`CACHED`] frames for each rank, and the depth of every link in use. The second term
-//! is needed because a rank's idle frames are out of reach for the others. So a rank is refused a
-//! frame only while the ranks together hold as many as they may, and frames in flight never starve
-//! them.
+//! is needed because other ranks cannot take the free frames that a rank keeps. The third covers
+//! frames in flight. So a rank is refused a frame only while the ranks together hold as many as
+//! they may.
 //!
 //! **Waiting.** A refused rank is added to a list, under the lock that guards the free frames. The
 //! next rank that returns a frame, frees one or raises the limit takes the list under the same
@@ -28,15 +28,15 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// Maximum number of free frames that a rank keeps to itself.
 pub(crate) const CACHED: usize = 4;
-/// Number of frames that move between a rank and the pool at a time.
+/// Number of frames that move between a rank's cache and the pool at a time.
 const BATCH: usize = CACHED / 2;
 
 #[derive(Debug)]
 pub(crate) struct FramePool {
     frame_bytes: usize,
     state: Mutex<PoolState>,
-    /// True if a rank waits for a frame. This is a hint, read without the lock: frames should then
-    /// return to the pool at once.
+    /// True if a rank waits for a frame. Ranks then return frames to the pool at once. This is a
+    /// hint, read without the lock.
     wanted: AtomicBool,
     parkers: Arc<[Parker]>,
 }
@@ -118,11 +118,12 @@ impl FramePool {
         self.change(|state| state.limit = state.limit.saturating_add(n_frames));
     }
 
-    /// Subtracts a frame that is dropped instead of recycled.
+    /// Counts one allocated frame less, because it was dropped or its allocation failed.
     pub(crate) fn forget_one(&self) {
         self.change(|state| state.n_allocated -= 1);
     }
 
+    /// Changes the state so that a waiting rank may get a frame, and wakes all waiting ranks.
     fn change(&self, change: impl FnOnce(&mut PoolState)) {
         let mut state = lock(&self.state);
         change(&mut state);

@@ -8,8 +8,8 @@
 //! Counters advance by 2. Bit 0 of `head` says that the producer found the ring full and waits for
 //! space. The producer sets the bit with a compare-exchange against the counter that it saw, which
 //! fails exactly if the consumer has advanced. The consumer clears the bit with the same swap that
-//! advances the counter. Both operations work on one word, so they have one order, and no request
-//! for space is lost.
+//! advances the counter. Both operations work on one word, so one of them comes first, and no
+//! request for space is lost.
 //!
 //! Cost: push is one release store; pop is one swap. Nothing is allocated after [`ring`].
 //!
@@ -22,9 +22,9 @@ use std::mem::MaybeUninit;
 
 use crate::sync::{Arc, AtomicUsize, Ordering, Padded, UnsafeCell};
 
-/// Addition to a counter by one item; bit 0 holds the flag.
+/// Amount by which one item advances a counter.
 const ONE: usize = 2;
-/// Bit 0 of `head`: the producer waits for space.
+/// The flag in bit 0 of `head`: the producer waits for space.
 const PRODUCER_WAITS: usize = 1;
 
 struct RingBuffer<T> {
@@ -82,12 +82,14 @@ pub(crate) fn ring<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
 pub(crate) struct Producer<T> {
     ring: Arc<RingBuffer<T>>,
     tail: usize,
+    /// `head` without the flag, as last loaded.
     head_seen: usize,
     /// Value of `tail - head` when the ring is full.
     span: usize,
 }
 
 impl<T> Producer<T> {
+    /// Returns whether the ring was full when `head` was last loaded.
     fn looks_full(&self) -> bool {
         self.tail.wrapping_sub(self.head_seen) == self.span
     }
@@ -146,6 +148,7 @@ impl<T> Producer<T> {
 pub(crate) struct Consumer<T> {
     ring: Arc<RingBuffer<T>>,
     head: usize,
+    /// `tail` as last loaded.
     tail_seen: usize,
 }
 
@@ -180,8 +183,9 @@ impl<T> Consumer<T> {
             return None;
         }
         let at = self.head.wrapping_add(n_skipped * ONE);
-        // SAFETY: `at` lies in `head..tail_seen`, so the slot is initialised. It is not written
-        // before it is popped, and `&mut self` rules out a pop while the reference lives.
+        // SAFETY: `at` lies in `head..tail_seen`, so the slot is initialised. The producer does not
+        // write it before its item is popped, and `&mut self` rules out a pop while the reference
+        // lives.
         Some(self.ring.slot(at).with(|slot| look(unsafe { (*slot).assume_init_ref() })))
     }
 }

@@ -31,8 +31,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Releases the lock until `condition` is notified or about `timeout`, if any, has passed. May
-/// return for no reason.
+/// Releases the lock until `condition` is notified or about `timeout`, if any, has passed. May also
+/// return earlier (a spurious wake-up).
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

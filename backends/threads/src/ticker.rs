@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::parker::Parker;
 
-/// Time between two wake-ups, equal to the longest rest of a waiting thread.
+/// Time between two wake-ups, equal to the longest single sleep of a waiting thread.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// State of the ticking thread: not started, running, or refused by the system.
@@ -15,8 +15,8 @@ const PERIOD: Duration = Duration::from_millis(20);
 pub(crate) struct Ticker(OnceLock<bool>);
 
 impl Ticker {
-    /// Starts a thread, at the first call, that wakes the tasks registered with `parkers` for as
-    /// long as those live. Returns `false` if the system refused the thread.
+    /// At the first call, starts a thread that wakes the tasks registered with `parkers` for as
+    /// long as the parkers live. Returns `false` if the system refused the thread.
     pub(crate) fn start(&self, parkers: &Arc<[Parker]>) -> bool {
         *self.0.get_or_init(|| {
             let parkers = Arc::downgrade(parkers);

@@ -53,15 +53,17 @@ use crate::pace::LinkPace;
 pub struct World {
     n_ranks: NonZeroUsize,
     frame_bytes: usize,
+    /// Number of frames that all ranks together may hold.
     n_held: usize,
     link_depth: usize,
     bytes_per_second: Option<f64>,
     latency: Duration,
+    /// `None` if all ranks count as one process.
     ranks_per_node: Option<NonZeroUsize>,
 }
 
-/// # Panics
-/// Never, because a world's frames are large enough.
+/// Creates a communicator with the speeds that suit a world of this size. This cannot fail, because
+/// a world's frames are large enough.
 fn communicator(endpoint: Endpoint) -> Communicator<Endpoint> {
     let config = Config::default().with_speeds(speeds(endpoint.size()));
     Communicator::with_config(endpoint, config)
@@ -119,9 +121,9 @@ impl World {
         self
     }
 
-    /// Limits every rank's link to the network to `bytes_per_second` in each direction. A frame is
-    /// delivered when it would have crossed such links. Frames that a rank sends to itself cross no
-    /// link. The default is no limit.
+    /// Gives every rank a simulated link to the network, of `bytes_per_second` in each direction. A
+    /// frame is delivered when it would have crossed the sender's and the receiver's links. Frames
+    /// that a rank sends to itself cross no link. By default there is no limit.
     ///
     /// # Panics
     /// If the rate is not positive and finite.
@@ -166,7 +168,7 @@ impl World {
         self
     }
 
-    /// Returns the compute speeds that automatic plans of its communicators assume, unless
+    /// Returns the compute speeds that automatic plans assume in this world's communicators, unless
     /// [`Config::speeds`] sets others. These are the default speeds, reduced if there are fewer
     /// cores than ranks.
     #[must_use]
@@ -297,8 +299,8 @@ impl World {
         outcomes
     }
 
-    /// Calls `body` on every rank. It is not generic, because a program has many bodies, and code
-    /// that spawns threads is slow to compile.
+    /// Calls `body` on every rank's thread. `body` is a trait object, so that the code that spawns
+    /// threads, which is slow to compile, is compiled once and not for each closure.
     fn on_threads(self, body: &(dyn Fn(Endpoint) + Sync)) -> ThreadResults {
         let (endpoints, fabric) = self.into_endpoints_and_fabric();
         let results = thread::scope(|scope| {

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// One rank's values before and after the call.
 #[derive(Clone, Debug)]
 pub struct Buffers<T> {
-    /// Values that the rank contributes, and the result of a call in place.
+    /// Values that the rank contributes. A call in place replaces them by its result.
     data: Vec<T>,
     /// Buffer for the result of a call out of place.
     recv: Vec<T>,
@@ -72,8 +72,9 @@ impl Case {
         comm.start(self.call(counts, n_own, send, recv), &self.plan())
     }
 
-    /// Starts one rank's call beside other calls, with its [`counts`](Self::counts). Pass the
-    /// buffer that the call returns to [`result_at_once`](Self::result_at_once).
+    /// Starts one rank's call on a communicator that may run other calls at the same time. `counts`
+    /// are the rank's [`counts`](Self::counts). Pass the buffer that the call returns to
+    /// [`result_at_once`](Self::result_at_once).
     ///
     /// # Errors
     /// The errors of the call.
@@ -122,7 +123,7 @@ impl Case {
         }
     }
 
-    /// Range of the values that a rank sends among its `n_own` values.
+    /// Range of the values that `rank` passes to the call, among its `n_own` values.
     fn sent(&self, rank: usize, n_own: usize) -> Range<usize> {
         match self.collective {
             Collective::AllGather | Collective::Gather => self.share(rank),
@@ -131,15 +132,16 @@ impl Case {
         }
     }
 
-    /// As [`result`](Self::result), for the buffer that a call beside other calls returned.
+    /// Like [`result`](Self::result), for the buffer that a call of
+    /// [`start_at_once`](Self::start_at_once) returned.
     #[must_use]
-    pub fn result_at_once<T: Float>(&self, rank: usize, given_back: Vec<T>) -> Vec<T> {
-        let moves_apart = matches!(self.collective, Collective::Scatter | Collective::Gather);
-        if self.is_in_place() && !moves_apart {
+    pub fn result_at_once<T: Float>(&self, rank: usize, returned: Vec<T>) -> Vec<T> {
+        let has_two_buffers = matches!(self.collective, Collective::Scatter | Collective::Gather);
+        if self.is_in_place() && !has_two_buffers {
             let counts = Counts::NONE;
-            self.result(rank, Buffers { data: given_back, recv: Vec::new(), counts })
+            self.result(rank, Buffers { data: returned, recv: Vec::new(), counts })
         } else {
-            given_back
+            returned
         }
     }
 
@@ -150,9 +152,9 @@ impl Case {
     #[must_use]
     pub fn result<T: Float>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
         let Buffers { data, recv, .. } = buffers;
-        // Unbiased rounding changes the whole array.
-        let is_kept = self.rounding == Rounding::Nearest;
-        if self.collective == Collective::ReduceScatter && self.in_place && is_kept {
+        // A call in place with unbiased rounding rounds the whole input.
+        let keeps_input = self.rounding == Rounding::Nearest;
+        if self.collective == Collective::ReduceScatter && self.in_place && keeps_input {
             let input = self.input::<T>(rank);
             let (before, share) = (self.dealt(&input, rank), self.share(rank));
             let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());

@@ -19,7 +19,8 @@ impl Case {
         let outcomes = backend.run(self.size, |mut comm| self.outcome::<T, _>(&mut comm));
         let inputs = self.inputs::<T>();
         for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
-            // On other ranks the bits are compared with rank 0's below.
+            // If all results must be the same, the loop below compares the other ranks' results
+            // with rank 0's.
             if rank == 0 || !self.is_the_same_everywhere() {
                 let verdict = self.verify(rank, result, report, &inputs);
                 verdict.unwrap_or_else(|wrong| panic!("{self:?}, rank {rank}: {wrong}"));
@@ -90,7 +91,8 @@ impl Case {
         self.inputs_by(&|_| *self)
     }
 
-    /// The same if ranks made cases of their own. Only the counts of these cases are used.
+    /// Like [`inputs`](Self::inputs), if each rank made a case of its own: `made_by` returns the
+    /// case of a rank. Only the counts of these cases are used.
     #[must_use]
     pub fn inputs_by<T: Float>(&self, made_by: &dyn Fn(usize) -> Self) -> Vec<Vec<T>> {
         let input = |rank: usize| Self { count: made_by(rank).count, ..*self }.input(rank);
@@ -111,8 +113,9 @@ impl Case {
         self.verify_among(rank, result, report, inputs, &|_| *self)
     }
 
-    /// As [`verify`](Self::verify), if some ranks made cases of their own for the call. Their
-    /// counts may differ from this rank's, where no rank can detect that.
+    /// Like [`verify`](Self::verify), if ranks made cases of their own for the call: `made_by`
+    /// returns the case of a rank. Their counts may differ from this case's, if no rank can detect
+    /// the difference.
     ///
     /// # Errors
     /// A description of the mistake.
@@ -128,23 +131,23 @@ impl Case {
             let Self { deal, count, .. } = made_by(rank);
             Self { deal, count, ..*self }
         };
-        let asked = self.asked(inputs, &dealt_by);
+        let requested = self.requested_bound(inputs, &dealt_by);
         let terms = match self.coding().loss() {
             Loss::Bound => oracle::error_terms(self),
             Loss::Setting => None,
             _ => Some(0.0),
         };
-        // The bound may be smaller than requested: with a sample's range, or shared among operands.
-        // Powers of ten differ in the last bit.
-        let is_kept = report.bound <= asked * (1.0 + 1e-12);
+        // The bound may be smaller than requested, if it refers to the range of a sample or is
+        // divided among operands. The tolerance allows for the rounding of bounds.
+        let is_kept = report.bound <= requested * (1.0 + 1e-12);
         let worst_case = terms.map(|n| n * report.bound);
         if !is_kept || !is_about(report.worst_case, worst_case) {
             return Err(format!(
-                "bound {asked:e} was requested, worst case {worst_case:?} expected; {report:?}"
+                "bound {requested:e} was requested, worst case {worst_case:?} expected; {report:?}"
             ));
         }
-        let bound_on_result =
-            (self.scope == Scope::Result && self.coding().loss() == Loss::Bound).then_some(asked);
+        let bound_on_result = (self.scope == Scope::Result && self.coding().loss() == Loss::Bound)
+            .then_some(requested);
         let limits = match self.coding().loss() {
             Loss::Setting => ErrorLimits::of_setting(self, inputs),
             _ => ErrorLimits { bound: report.bound, worst_case: report.worst_case },
@@ -196,8 +199,8 @@ impl Case {
         }
         let is_set = self.coding().loss() == Loss::Setting;
         if self.multiplies() && (is_set || operands.iter().any(|x| x.abs() > 1e30)) {
-            // The error of products and norms of fill values is the bound times the other operands,
-            // and the effect of a setting on them is not known.
+            // Not checked. With fill values, the error of a product or norm is the bound times the
+            // other operands. With a codec's setting, the error is not known.
             return Ok(0.0);
         }
         let encodings = oracle::encodings_of(self) as f64;
@@ -214,8 +217,12 @@ impl Case {
         matches!(self.op, Operation::Prod | Operation::Norm)
     }
 
-    /// The bound on each operand that the case requests.
-    fn asked<T: Float>(&self, inputs: &[Vec<T>], dealt_by: &dyn Fn(usize) -> Self) -> f64 {
+    /// The absolute bound on each operand that the case requests, for these inputs.
+    fn requested_bound<T: Float>(
+        &self,
+        inputs: &[Vec<T>],
+        dealt_by: &dyn Fn(usize) -> Self,
+    ) -> f64 {
         match self.coding().loss() {
             Loss::Bound => {}
             Loss::Setting => return f64::INFINITY,

@@ -29,8 +29,7 @@ pub fn pairwise() -> Vec<Case> {
     pairwise_of(&SIZES)
 }
 
-/// As [`pairwise`], for groups of these sizes, which are the choices on the size axis. At least one
-/// size is needed.
+/// Like [`pairwise`], but with `sizes`, at least one, as the choices on the size axis.
 ///
 /// A case with one rank or no values sends no messages. It counts only for pairs that include that
 /// size or that count, so every other pair occurs in a case with messages.
@@ -103,8 +102,8 @@ mod tests {
     use crate::case::ROUTES;
     use crate::suite;
 
-    /// Every pair that any case covers, found without the search. Whether a choice has an effect
-    /// depends on few axes, and this loop tries all combinations on those.
+    /// Every pair that any case covers, found without the search. Only the choices on a few axes
+    /// decide which choices have an effect, and this loop tries all combinations on these axes.
     fn possible(sizes: &[usize]) -> BTreeSet<ChoicePair> {
         const DECISIVE: [usize; 8] = [
             axis::ROUTE,
@@ -151,7 +150,7 @@ mod tests {
                 cases.iter().flat_map(|i| covered_pairs(i, sizes)).collect();
             let lost: Vec<_> = possible(sizes).difference(&covered).copied().collect();
             assert!(lost.is_empty(), "{sizes:?}: {lost:?}");
-            // Each route at each size is a pair.
+            // Every pair of route and size needs a case of its own. Allow a fifth more.
             let few = ROUTES.len() * SIZES.len() * 6 / 5;
             assert!(cases.len() < few, "{sizes:?}: {} cases", cases.len());
             println!("{sizes:?}: {} cases", cases.len());

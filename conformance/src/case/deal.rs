@@ -3,7 +3,8 @@
 //!
 //! The values of one rank for another are a *block*. In an even division, blocks are the shares of
 //! one array. In an uneven division, the values of a block depend only on its source and
-//! destination. So ranks that disagree about the counts still mean the same values.
+//! destination. So ranks that disagree about the lengths of other blocks still expect the same
+//! values in this one.
 
 use super::Case;
 use crate::data::Random;
@@ -66,8 +67,8 @@ impl Case {
         }
     }
 
-    /// Number of values that `source` has for each rank. All sources are alike, except in an
-    /// all-to-all.
+    /// Number of values that `source` has for each rank. These numbers depend on `source` only in
+    /// an all-to-all.
     fn lens(&self, source: usize) -> Vec<usize> {
         let Deal::Uneven(seed) = self.deal else {
             let share = |rank| foldwire::layout::share(self.count, self.size, rank).len();
@@ -114,7 +115,7 @@ impl Case {
         start..start + lens[rank]
     }
 
-    /// Index in a rank's input of value `index` of its block for `to`.
+    /// Index in the rank's input of a value that has index `index` in the rank's block for `to`.
     fn place_of(&self, to: usize, index: usize) -> usize {
         match self.deal {
             Deal::Even => foldwire::layout::share(self.count, self.size, to).start + index,

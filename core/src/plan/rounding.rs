@@ -18,7 +18,7 @@ pub enum Rounding {
     /// The nearest point, ties to even.
     #[default]
     Nearest,
-    /// One of the two points beside a value, at random, so that the mean over many seeds is the
+    /// One of the two points next to a value, at random, so that the mean over many seeds is the
     /// value ([`Rounding::unbiased`]).
     Unbiased {
         /// Seed of the random numbers, which also depend on the rank and the index of the value.
@@ -29,8 +29,9 @@ pub enum Rounding {
 
 impl Rounding {
     /// Rounds without bias: sums and averages over many calls, each with its own seed, converge to
-    /// the exact ones. The bound still holds. The lattice is half as coarse, which costs up to one
-    /// bit per value. docs/training.md lists the conditions and the calls that support it.
+    /// the exact ones. The bound still holds, because the lattice has half the spacing. That costs
+    /// up to one bit per value. docs/training.md lists the conditions and the calls that support
+    /// it.
     #[must_use]
     pub const fn unbiased(seed: u64) -> Self {
         Self::Unbiased { seed }
@@ -40,7 +41,7 @@ impl Rounding {
         matches!(self, Self::Unbiased { .. })
     }
 
-    /// The bound in half steps of the lattice.
+    /// The bound divided by half the lattice's spacing.
     pub(crate) const fn halves(self) -> f64 {
         if self.is_unbiased() { 2.0 } else { 1.0 }
     }

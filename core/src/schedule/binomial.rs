@@ -5,9 +5,9 @@
 //!
 //! Ranks are numbered from the root: *place* v = rank − root (mod n). The parent of place v > 0 is
 //! v with its lowest one bit cleared. The children of v are the places v + 2ᵏ below n, for every 2ᵏ
-//! below v's lowest one bit; the root has a child for every k. So a subtree is a range of
-//! consecutive places: it starts at v and has as many places as v's lowest one bit says, or ends at
-//! n.
+//! below v's lowest one bit; the root has a child for every k. So the subtree of v > 0 is a range
+//! of consecutive places. It starts at v, its length is the value of v's lowest one bit, and it is
+//! cut off at n.
 //!
 //! *Broadcast.* A rank forwards what it received, to its largest subtree first, because that
 //! subtree has the longest path. It decodes for itself last, off the critical path. The root stores
@@ -19,17 +19,19 @@
 //! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B places, where B is
 //! the largest power of two whose parts fit a message. The first place of a block is its *head*.
 //! The block lies within the head's subtree, so the heads form a tree of blocks. If B were no power
-//! of two, ranks would have to divide messages that they only forward. The root sends the other
-//! blocks in descending order, each in one message, and heads forward the blocks that are not
-//! theirs. A head divides its own block: each child in the block receives the parts of its subtree
-//! as one run, the largest subtree first, and does the same with it. Each rank stores its own part
-//! last. Descending order means "largest subtree first" everywhere, and no subtree waits for the
-//! part of a rank above it. The last part to leave the root crosses one link. If B = 1, every part
-//! is a message of its own; if B ≥ n/2, every subtree is one message.
+//! of two, ranks would have to divide messages that they only forward. The root sends all blocks
+//! but its own in descending order, each in one message. The heads forward the blocks of other
+//! heads. A head divides its own block: it sends each child in the block the parts of the child's
+//! subtree as one run, the largest subtree first. The child divides its run in the same way. Each
+//! rank stores its own part last. Because of the descending order, every rank serves its largest
+//! subtree first, and no subtree waits for the part of a rank above it. The last part to leave the
+//! root crosses one link. If B = 1, every part is a message of its own; if B ≥ n/2, every subtree
+//! is one message.
 //!
 //! *Gather.* The mirror image: a rank takes its own part and appends the runs of its children in
-//! the block, smallest subtree first. It sends all of them to its parent, then forwards the blocks
-//! of its descendants in ascending order. The part that the root needs next is always on its way.
+//! the block, smallest subtree first. It sends this run to its parent, then forwards the blocks of
+//! its descendants in ascending order. While the root receives one message, the next one is already
+//! on its way.
 //!
 //! Cost for m bytes (in scatter and gather: of the whole array), with latency α per message, β per
 //! byte sent and γ per byte reduced:
@@ -155,11 +157,11 @@ impl BinomialTree {
         }
     }
 
-    /// Number of steps of a rank in a scatter or gather.
+    /// Number of steps of the rank at `place` in a scatter or gather.
     fn n_moves(&self, place: usize) -> usize {
         let own = self.own_places(place).len();
-        // A run of several parts takes a step of its own: received before it is divided, or sent
-        // after it was put together.
+        // A run of several parts takes one more step: to receive it before it is divided, or to
+        // send it after it was put together.
         let passes_run = place > 0 && own > 1;
         self.n_blocks_below(place) + usize::from(passes_run) + ceil_log2(own) + 1
     }
@@ -220,7 +222,8 @@ impl BinomialTree {
         Step::receive(self.part(places.start), from).run(places.len())
     }
 
-    /// A step on parts that come from the parent; at the root, on its own operand.
+    /// A step on the parts of these places, received from the parent. At the root, a step on the
+    /// own operand.
     fn incoming(&self, place: usize, places: Range<usize>) -> Step {
         match self.parent(place) {
             None => self.run(places),

@@ -3,22 +3,23 @@
 //! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
 //! values nor bytes.
 //!
-//! The *distance* of a part is the number of ranks from its source on to its destination: d = 0, …,
-//! n − 1. There is a round for each g = 2ᵏ, from the highest power of two below n down to 1. In the
-//! round of g, each rank sends all held parts whose distance has bit k to the rank g after it, and
-//! receives as many from the rank g before it. So a part makes one hop for each one bit of its
-//! distance, and a rank always holds one part of each distance. Let d = x + y, where x has the bits
-//! of the rounds so far. The part of distance d then comes from the rank x before this one, and
-//! goes to the rank y after it. In the order of distances, the held parts form [`SourceRows`] of 2g
-//! parts in the round of g. The last g parts of each row leave, and as many arrive.
+//! The *distance* d of a part is the number of ranks from its source to its destination, below n.
+//! There is a round for each g = 2ᵏ, from the highest power of two below n down to 1. In the round
+//! of g, each rank sends all held parts whose distance has bit k to the rank g after it, and
+//! receives the same number from the rank g before it. So a part makes one hop for each one bit of
+//! its distance, and a rank always holds one part of each distance. Let d = x + y, where x has
+//! those bits of d that belong to the rounds so far. The held part of distance d then has the rank
+//! x before this one as its source, and the rank y after this one as its destination. In the order
+//! of distances, the held parts form [`SourceRows`] of 2g parts in the round of g. The last g parts
+//! of each row leave, and g others replace them.
 //!
 //! In the first round a rank sends parts of its input, and only then takes the rest of them into
 //! its holding. In the last round it stores the received parts, and then the parts that are left.
 //! The part from the rank to itself is stored directly and never held.
 //!
 //! Cost for m bytes a rank, with latency α per message and β per byte sent: ⌈log₂ n⌉·(α + m/2·β).
-//! If n is no power of two the β term is smaller, because a round moves one part for each distance
-//! that has its bit. The schedule pays off where a message costs more than the bytes in it. All
+//! If n is no power of two the β term is smaller, because a round moves only parts whose distance
+//! has the round's bit. The schedule pays off where a message costs more than the bytes in it. All
 //! parts that a rank holds must fit one frame, and every rank must know the length of every part.
 //!
 //! Source: J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport
@@ -119,8 +120,8 @@ impl BruckRank {
         Step::own(part).run(n_parts).in_rows(self.rows(n_parts, 0))
     }
 
-    /// The parts left at the end: those of even distances. Each comes from the rank that is its
-    /// distance before this one.
+    /// The parts left in the holding at the end: those of even distances. The source of each is the
+    /// rank that is the part's distance before this one.
     fn left(&self) -> Step {
         let part = self.part(2, 1);
         Step::own(part).run((self.n - 1) / 2).in_rows(self.rows(1, 2))
@@ -130,20 +131,21 @@ impl BruckRank {
     /// the holding.
     fn send(&self, gap: usize, is_first: bool) -> Step {
         let held = if is_first { 0 } else { 2 * gap };
-        self.for_probe(gap, Step::own, held).to(self.before(self.n - gap))
+        self.on_sent(gap, Step::own, held).to(self.before(self.n - gap))
     }
 
+    /// The receive in the round of `gap`. In the last round the parts are stored, not held.
     fn receive(&self, gap: usize, is_first: bool) -> Step {
         let sender = Self { rank: self.before(gap), ..*self };
         let is_last = gap == 1;
         let held = if is_first || is_last { 0 } else { 2 * gap };
-        let step = sender.for_probe(gap, |part| Step::receive(part, sender.rank), held);
+        let step = sender.on_sent(gap, |part| Step::receive(part, sender.rank), held);
         if is_last { step.store() } else { step.keep() }
     }
 
     /// A step, of this rank or of the receiver, on the parts that this rank sends in the round of
-    /// `gap`. They are the ends of held rows of `held` parts.
-    fn for_probe(&self, gap: usize, step: impl Fn(Part) -> Step, held: usize) -> Step {
+    /// `gap`. `held` is [`SourceRows::held`].
+    fn on_sent(&self, gap: usize, step: impl Fn(Part) -> Step, held: usize) -> Step {
         let n_parts = n_with_bit(self.n, gap);
         let rows = SourceRows { held: held as u16, ..self.rows(gap, 2 * gap % self.n) };
         step(self.part(gap, 2 * gap)).run(n_parts).in_rows(rows)
@@ -153,10 +155,10 @@ impl BruckRank {
         SourceRows { len: len as u16, back: back as u32, ring: self.n as u32, held: 0 }
     }
 
-    /// The part of this distance that the rank holds once all bits of the distance from `undone`, a
-    /// power of two, upwards are processed.
-    fn part(&self, distance: usize, undone: usize) -> Part {
-        let source = self.before(distance - distance % undone);
+    /// The part of this distance that the rank holds after the rounds of all g ≥ `least`, a power
+    /// of two.
+    fn part(&self, distance: usize, least: usize) -> Part {
+        let source = self.before(distance - distance % least);
         let destination = Self { rank: source, ..*self }.before(self.n - distance);
         self.call.part_between(source, destination)
     }

@@ -11,8 +11,9 @@
 //! - *Scan.* Each rank adds its input to what it receives from the rank before it, stores the sum,
 //!   and sends it on. In an exclusive scan it stores the received value instead.
 //!
-//! There is one part, processed in rounds that follow each other along the chain. So each link
-//! carries every round once, and once the first round has passed no link waits for another.
+//! There is one part, processed in rounds that follow each other along the chain. Each link carries
+//! every round once, and all links are busy at the same time, except during the first and the last
+//! rounds.
 //!
 //! Cost for m bytes in k rounds over n ranks, with latency α per message, β per byte sent and γ per
 //! byte reduced:

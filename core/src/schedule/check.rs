@@ -1,5 +1,5 @@
-//! The schedule checker: runs the programs of all ranks on symbols and proves that they are
-//! correct.
+//! The schedule checker: runs the programs of all ranks on symbolic values and proves that they
+//! are correct.
 //!
 //! Calls do not use it. Tests check every schedule with it, and so should authors of new schedules.
 //! For one [`ProgramSpec`] it proves:
@@ -7,9 +7,9 @@
 //! 1. Every step is well-formed. Sends and receives match in order, in part, and in the length of
 //!    the run, which fits a message.
 //! 2. There is no deadlock, even if a link holds only one frame, and no frame is left in a link.
-//! 3. A holding is used for the parts that it contains, at the places that the step names, and is
-//!    used up at the end. All parts of a message combine the same number of ranks' values, and so
-//!    do all held parts except the first.
+//! 3. Every step that uses its rank's holding (see [`Step`]) finds the step's parts there, at the
+//!    places that the step names. No holding is left at the end. All parts of a message combine the
+//!    same number of ranks' values. So do all parts of a holding except the first.
 //! 4. No reduction counts a contribution twice. Every output combines exactly the contributions in
 //!    the table at [`Collective`]. Each output is stored once, and nothing else is stored.
 //! 5. A rank does not read its local part after it stored output over it, so input and output may
@@ -19,15 +19,15 @@
 //! **Links.** A link has one writer and one reader, and both block instead of polling. Such a
 //! network behaves the same whatever the relative speed of its ranks (G. Kahn, "The semantics of a
 //! simple language for parallel programming", IFIP 1974). A bounded link is a pair of links in his
-//! model: frames one way and credits the other. So one execution represents all of them. More space
-//! in a link never makes a rank wait, so links of one frame represent all links.
+//! model: frames one way and credits the other. So one execution represents all executions. More
+//! space in a link never makes a rank wait, so links of one frame represent all links.
 //!
-//! **Bits.** A value knows its contributors, the tree of combinations that made it, and whether it
-//! crossed the wire, which may be lossy. Two ranks store the same bits under two conditions: their
-//! trees are equal up to swapped operands, and either both values are as a receiver decodes them or
-//! neither is. The tree does not record which operand of a combination was encoded. A codec whose
-//! result depends on that does not give the same bits under recursive doubling. A tree is
-//! represented by a 64-bit fingerprint.
+//! **Bits.** A symbolic value records its contributors, the tree of combinations that made it, and
+//! whether it crossed the wire, which may be lossy. Two ranks store the same bits under two
+//! conditions. The trees of their values are equal up to swapped operands. Either both values are
+//! as a receiver decodes them, or neither is. The tree does not record which operand of a
+//! combination was encoded. If a codec's result depends on that, recursive doubling does not give
+//! the same bits, and the checker does not notice. A tree is represented by a 64-bit fingerprint.
 //!
 //! Cost: O(messages · n/64) time, where n is the number of ranks; O(n · parts) bits of memory.
 
@@ -57,7 +57,7 @@ pub struct Summary {
     pub n_steps: usize,
     /// Number of steps of the rank with the most steps.
     pub max_steps: usize,
-    /// Number of frames sent, if each run fits one frame.
+    /// Number of frames that all ranks send, if each run fits one frame.
     pub n_messages: usize,
     /// Number of frames that the root sends.
     pub n_root_messages: usize,
@@ -129,8 +129,8 @@ struct CheckedGroup<'a> {
     ranks: Vec<CheckedRank>,
     /// The frame in each link that is not empty.
     links: BTreeMap<(Rank, Rank), CheckedFrame>,
-    /// For each part of a collective that reduces nothing: the ranks that start with it, once a
-    /// rank has stored it.
+    /// For each part of a collective that reduces nothing: the ranks that start with the part.
+    /// `None` until a rank stores the part.
     origins: Vec<Option<BitSet>>,
     /// For each part: the first stored output, which all other outputs must equal.
     outputs: Vec<Option<StoredPart>>,
@@ -153,13 +153,13 @@ struct CheckedRank {
     clock: MessageClock,
 }
 
-/// Time in messages.
+/// Clock of a rank. A message takes one unit of time ([`Summary::critical_path`]).
 #[derive(Default)]
 struct MessageClock {
     now: usize,
-    /// Time at which the last message has left.
+    /// Time at which the rank is done sending its last message: one unit after the departure.
     sent: usize,
-    /// Time at which the last message has arrived.
+    /// Arrival of the last message.
     received: usize,
 }
 
@@ -169,10 +169,12 @@ struct CheckedFrame {
     departure: usize,
 }
 
-/// The rank that stored a part first, and the identity of the bits.
+/// The rank that stored a part first, and what determines the bits of its value.
 struct StoredPart {
     rank: Rank,
+    /// See [`PartValue::tree`].
     tree: u64,
+    /// See [`PartValue::as_sent`].
     as_sent: bool,
 }
 
@@ -186,7 +188,7 @@ impl<'a> CheckedGroup<'a> {
             return Err(Fault::Unsupported { collective });
         }
         let n_parts = schedule.n_parts(call);
-        // If no rank has a share, parts may be cut in any way.
+        // Without shares, the schedule may cut the array into any number of parts.
         let has_shares = !collective.is_scan()
             && !matches!(
                 collective,
@@ -257,7 +259,8 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Current step of `rank`, after a check of its form.
+    /// Checks the form of `rank`'s next step, and returns the step. `None` if the program has
+    /// ended.
     fn next_step(&self, rank: Rank) -> Result<Option<Step>, Fault> {
         let CheckedRank { next_step: index, n_steps, .. } = self.ranks[rank.index()];
         if index == n_steps {
@@ -282,6 +285,8 @@ impl<'a> CheckedGroup<'a> {
         Ok(Some(step))
     }
 
+    /// Checks that a frame contains the parts that the step expects, and keeps the frame for the
+    /// step.
     fn receive(
         &mut self,
         rank: Rank,
@@ -325,7 +330,7 @@ impl<'a> CheckedGroup<'a> {
         let index = self.ranks[rank.index()].next_step;
         let received = self.state(rank).received.take().map(|frame| frame.run);
         let held = self.ranks[rank.index()].held.as_ref();
-        // Here `keep` only says that a later step uses the local part again.
+        // In such a step, `keep` only says that a later step uses the local part again.
         let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
         if let Some(held) = held.filter(|_| step.uses_held()) {
             self.check_is_held(held, rank, step)?;
@@ -379,8 +384,8 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Takes the rank's own operand for a step. It is used up unless it is a local part and
-    /// `keeps_local`.
+    /// Takes the rank's own operand for a step: from the holding if the step uses it, else the
+    /// local parts. Later steps cannot use the operand, except local parts if `keeps_local`.
     fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<ValueRun, Fault> {
         let size = self.call.size;
         let parts: Vec<Part> = self.parts(step).collect();
@@ -409,7 +414,7 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Puts a run into the holding where the step says: at an end, or in the rows.
+    /// Adds a run to the holding where the step says: at an end of the holding, or in its rows.
     fn hold(&mut self, rank: Rank, step: Step, run: ValueRun) -> Result<(), Fault> {
         let (n_all, max) = (self.n_parts, self.max_run());
         let state = &mut self.ranks[rank.index()];
@@ -461,6 +466,7 @@ impl<'a> CheckedGroup<'a> {
         (0..usize::from(step.n_parts)).map(move |place| step.part_at(call, n_parts, place))
     }
 
+    /// Checks a value that a step stores, and records it as an output.
     fn store(&mut self, rank: Rank, part: Part, value: &PartValue) -> Result<(), Fault> {
         let call = self.call;
         let state = self.state(rank);
@@ -481,10 +487,10 @@ impl<'a> CheckedGroup<'a> {
         };
         state.local.remove(overwritten.index());
 
-        let of_sum;
+        let operands;
         let needed = if call.collective.reduces() {
-            of_sum = BitSet::first(call.n_operands(rank), call.size);
-            &of_sum
+            operands = BitSet::first(call.n_operands(rank), call.size);
+            &operands
         } else {
             self.origins[part.index()].get_or_insert_with(|| origin(call, part))
         };
@@ -530,8 +536,8 @@ impl<'a> CheckedGroup<'a> {
         Ok(self.summary)
     }
 
-    /// Returns an error if a rank has not ended. A rank that waits for one that has ended is
-    /// reported first, because the fault is there.
+    /// Returns an error if a rank's program has not ended. If some rank waits for a rank whose
+    /// program has ended, the error names that pair, because the fault is there.
     fn find_stuck(&self) -> Result<(), Fault> {
         let mut first = None;
         let mut n_stuck = 0;

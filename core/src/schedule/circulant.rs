@@ -9,9 +9,9 @@
 //!
 //! *Reduce-scatter.* Before a round from size s to t, rank r has partial sums of the s parts from r
 //! on. It sends the last s − t of them to rank r + s − t. For that rank they are the last of the t
-//! parts that it keeps, and it adds them to its own. So after the round, t ranks have a partial sum
-//! of each part, and each contribution is in exactly one of these sums. After the last round, r has
-//! its own part.
+//! parts that it keeps, and it adds them to its own sums. So after the round, t ranks have a
+//! partial sum of each part, and each contribution is in exactly one of these sums. After the last
+//! round, r has the sum of its own part.
 //!
 //! *All-gather.* The reverse: before a round from size t to s, rank r has the t parts from r on. It
 //! sends the last s − t of them to rank r − (s − t). For that rank they are the parts that follow
@@ -73,8 +73,8 @@ impl Schedule for Circulant {
         if size == 1 {
             return 1;
         }
-        // Two for each round. The rank's own part takes a step of its own where it cannot share one
-        // with the other parts: to take it first, or to finish it last.
+        // Two steps for each round. A further step handles the rank's own part alone, where it is
+        // taken into the holding, or (if n is odd) stored at the end.
         let n_moves = 2 * n_rounds(size);
         let is_odd = size % 2;
         match collective {
@@ -142,17 +142,17 @@ impl CirculantRank {
         self.size.div_ceil(1 << round)
     }
 
-    /// The part `behind` places after the rank's own.
-    fn part(&self, behind: usize) -> Part {
-        Part::new((self.rank.index() + behind) % self.size)
+    /// The part `distance` places after the rank's own.
+    fn part(&self, distance: usize) -> Part {
+        Part::new((self.rank.index() + distance) % self.size)
     }
 
-    /// The rank `distance` after this one, less than n.
+    /// The rank `distance` after this one; `distance` is at most n.
     fn after(&self, distance: usize) -> Rank {
         Rank::new((self.rank.index() + distance) % self.size)
     }
 
-    /// The rank `distance` before this one, less than n.
+    /// The rank `distance` before this one; `distance` is at most n.
     fn before(&self, distance: usize) -> Rank {
         self.after(self.size - distance)
     }

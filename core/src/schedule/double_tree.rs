@@ -1,16 +1,17 @@
 //! Two trees, each for half of the array: broadcast, reduce and all-reduce in which the ranks share
-//! the traffic evenly, in a number of rounds that grows with log n.
+//! the traffic evenly, along paths whose length grows with log n.
 //!
 //! A [`Schedule`]: the engine requests its steps one by one, and the schedule handles neither
 //! values nor bytes.
 //!
 //! In a single binary tree an inner rank sends everything twice, and half of the ranks, the leaves,
 //! send nothing. So there are two trees, and a rank that has children in one tree is a leaf of the
-//! other. The root is outside, above the tops of both trees. The m other ranks have the numbers 1
-//! to m. In the first tree, the parent of a number follows from its lowest one bit: clear that bit
-//! and set the next higher one. If the result is beyond m, only clear the bit. So odd numbers are
-//! leaves. In the second tree odd and even numbers change places: x becomes m + 1 − x if m is even.
-//! If m is odd, x becomes x − 1, and 1 becomes m.
+//! other. The root of the call is in neither tree: it is the parent of the top rank of each. The m
+//! other ranks have the numbers 1 to m. In the first tree, the parent of a number follows from its
+//! lowest one bit: clear that bit and set the next higher one. If the result is beyond m, only
+//! clear the bit. So odd numbers are leaves. The second tree has the same shape, but ranks with odd
+//! numbers get even ones and the reverse. If m is even, x becomes m + 1 − x. If m is odd, x becomes
+//! x − 1, and 1 becomes m.
 //!
 //! *Broadcast.* Part t comes down tree t. Each rank forwards it to its children before it decodes
 //! it for itself.
@@ -19,13 +20,13 @@
 //! operand.
 //!
 //! *All-reduce.* Both parts go up, and the root sends the results down the same trees. On the way
-//! down each rank decodes a part before it forwards it: averages are rounded alike only if every
-//! rank decodes the same frame.
+//! down each rank decodes a part before it forwards the part. All ranks then decode the same frame,
+//! without which averages could be rounded differently.
 //!
 //! Rounds follow each other through the trees.
 //!
 //! Cost for m bytes in k rounds, with latency α per message, β per byte sent and γ per byte
-//! reduced. A chain has n − 2 in place of 2⌈log₂ n⌉.
+//! reduced. For a chain, n − 2 replaces 2⌈log₂ n⌉.
 //!
 //! | collective | time |
 //! |---|---|
@@ -90,11 +91,13 @@ impl Schedule for DoubleTree {
 /// Direction in which a part moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TreeDirection {
+    /// From the leaves to the root.
     Up,
+    /// From the root to the leaves. Each rank forwards the part before it stores the part.
     Down,
-    /// Down, stored before it is forwarded.
+    /// From the root to the leaves. Each rank stores the part before it forwards the part.
     Back,
-    /// Up, and from the root down again, in one step of the root.
+    /// At the root of an all-reduce: one step receives the part and sends the result down.
     Around,
 }
 
@@ -122,8 +125,8 @@ impl TreeNode {
         let (first, second) = (is_leaf(0), is_leaf(1));
         directions.into_iter().flatten().flat_map(move |direction| {
             // Order of the trees: going down, first the tree in which the rank has children; going
-            // up, first the tree in which it is a leaf. Ranks cannot wait for each other in a
-            // circle: a number has more zeros after its lowest one bit than its children have.
+            // up, first the tree in which it is a leaf. Then ranks cannot wait for each other in a
+            // circle, because a number ends in more zero bits than the numbers of its children.
             let goes_up = matches!(direction, TreeDirection::Up | TreeDirection::Around);
             let swaps = if goes_up { second && !first } else { first && !second };
             let trees = if swaps { [1, 0] } else { [0, 1] };
@@ -131,6 +134,7 @@ impl TreeNode {
         })
     }
 
+    /// Position of `rank` in tree 0 or 1.
     fn new(call: ProgramSpec, rank: Rank, tree: usize) -> Self {
         let tree_of = BinaryTree { n_others: call.size - 1, is_second: tree == 1 };
         let place = (rank.index() + call.size - call.root.index()) % call.size;
@@ -245,7 +249,8 @@ impl BinaryTree {
         if half == 0 {
             return [None, None];
         }
-        // Numbers beyond the last one do not exist, so the subtree may be less deep.
+        // The upper child is number + half, or if that is beyond the last number, the top of a
+        // smaller subtree.
         let halves = (0..=half.ilog2()).map(|by| number + (half >> by));
         [Some(number - half), halves.into_iter().find(|&child| child <= self.n_others)]
     }

@@ -119,8 +119,8 @@ impl Schedule for Pairwise {
     }
 }
 
-/// A step of an all-to-all. There are two for each other rank, and one for the rank's own part, in
-/// the turn in which the rank would exchange with itself.
+/// A step of an all-to-all. A turn with another rank has two steps. The turn in which the rank
+/// would exchange with itself has one, which stores the rank's own part.
 fn exchange(call: ProgramSpec, rank: Rank, index: usize) -> Step {
     let n = call.size;
     let own_turn = 2 * rank.index() % n;

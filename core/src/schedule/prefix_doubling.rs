@@ -8,8 +8,8 @@
 //! ranks exist. After ⌈log₂ n⌉ rounds it has the sum of all ranks up to itself.
 //!
 //! *Exclusive scan.* All ranks except the last do the same, and then send their sum to the next
-//! rank. They do not shift their inputs first: a rank would then send its own input and another
-//! rank's in the same program, and the two would look alike.
+//! rank. They do not shift their inputs by one rank first. A rank would then send its own input and
+//! another rank's in the same program, and nothing would tell the two messages apart.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -76,17 +76,14 @@ impl Schedule for PrefixDoubling {
 /// A move of a rank in a scan.
 enum ScanMove {
     /// Send the partial sum and keep it.
-    Send {
-        round: usize,
-    },
+    Send { round: usize },
     /// Add the received partial sum.
-    Add {
-        round: usize,
-    },
+    Add { round: usize },
     /// Send the sum to the next rank (exclusive scan).
     Hand,
     /// Store the sum of the rank before (exclusive scan).
     Take,
+    /// Store the own input: the only step of a single rank in a scan.
     Nothing,
 }
 
@@ -94,8 +91,11 @@ enum ScanMove {
 struct ScanRank {
     /// Number of rounds in which the rank sends; these are the first rounds.
     n_sends: usize,
+    /// Number of rounds in which the rank adds; these are the first rounds too.
     n_adds: usize,
+    /// See [`ScanMove::Hand`].
     hands: bool,
+    /// See [`ScanMove::Take`].
     takes: bool,
 }
 
@@ -108,7 +108,7 @@ impl ScanRank {
         if rank >= n_doubling {
             return Self { n_sends: 0, n_adds: 0, hands: false, takes };
         }
-        // Number of k for which rank + 2ᵏ exists, and for which rank − 2ᵏ exists.
+        // Numbers of exponents k for which rank + 2ᵏ exists, and for which rank − 2ᵏ exists.
         let n_sends = (n_doubling - rank).next_power_of_two().ilog2() as usize;
         let n_adds = rank.checked_ilog2().map_or(0, |log| log as usize + 1);
         Self { n_sends, n_adds, hands: is_exclusive, takes }

@@ -47,7 +47,7 @@ impl fmt::Display for Step {
         if let Some(to) = to {
             write!(f, " to {to}")?;
         }
-        // The names of all other steps that keep say so already.
+        // A step that keeps its value and neither sends nor stores it has a name that says so.
         if self.keep && (to.is_some() || self.store) {
             f.write_str(", keep")?;
         }

@@ -13,9 +13,9 @@
 //!
 //! All core ranks combine the same operands in the same tree, except that the two operands of a
 //! combination may be swapped. So they get the same bits if the codec's combination is commutative
-//! and does not depend on which operand was encoded. A guest, however, only sees the result as
-//! encoded for the wire. So if there are guests, *every* core rank stores what a guest decodes
-//! ([`Step::as_sent`]), not only the hosts.
+//! and does not depend on which operand was encoded. A guest, however, receives the result as a
+//! frame, whose encoding may be lossy. So if there are guests, *every* core rank stores what a
+//! guest decodes ([`Step::as_sent`]), not only the hosts.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -58,15 +58,16 @@ impl Schedule for RecursiveDoubling {
         match group.role(rank) {
             GuestRole::Guest { .. } => 2,
             GuestRole::Core { guest, .. } => {
-                let with_guest = if guest.is_some() { 2 } else { 0 };
-                2 * group.n_rounds() + with_guest + 1
+                let for_guest = if guest.is_some() { 2 } else { 0 };
+                2 * group.n_rounds() + for_guest + 1
             }
         }
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Both operands of a round are encoded, so e(k+1) = 2·(e(k) + 1) for equal e(k). Each guest
-        // adds one error, and the result that guests receive adds one more.
+        // Let e(k) be the number of errors in a partial result before round k. Both operands of the
+        // round are encoded, so e(k + 1) = 2·(e(k) + 1). With e(0) = 0 this gives 2·(c − 1). Each
+        // guest's input adds one error, and so does the frame with which guests receive the result.
         let group = CoreAndGuests::new(call.size);
         let core = 1u64 << group.n_rounds();
         let guests = call.size as u64 - core;
@@ -81,12 +82,12 @@ impl Schedule for RecursiveDoubling {
             GuestRole::Guest { host } => Step::receive(WHOLE, host).store(),
             GuestRole::Core { number, guest: None } => group.core_step(number, index),
             GuestRole::Core { number, guest: Some(guest) } => {
-                let farewell = 1 + 2 * group.n_rounds();
+                let result_to_guest = 1 + 2 * group.n_rounds();
                 if index == 0 {
                     Step::receive(WHOLE, guest).reduce().keep()
-                } else if index == farewell {
+                } else if index == result_to_guest {
                     Step::own(WHOLE).to(guest).keep()
-                } else if index < farewell {
+                } else if index < result_to_guest {
                     group.core_step(number, index - 1)
                 } else {
                     group.core_step(number, index - 2)
@@ -137,7 +138,7 @@ impl CoreAndGuests {
         Rank::new(if number < self.n_guests { 2 * number + 1 } else { number + self.n_guests })
     }
 
-    /// First part of this core rank and its guest, if each rank has a part.
+    /// The first part that belongs to this core rank or to its guest, if each rank has a part.
     pub(super) fn first_part(&self, number: usize) -> usize {
         number + number.min(self.n_guests)
     }

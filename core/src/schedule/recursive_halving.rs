@@ -6,22 +6,23 @@
 //!
 //! The array is cut into n parts for n ranks; part p belongs to rank p. Let c be the largest power
 //! of two that is not above n. If n > c, the first 2·(n − c) ranks pair up as in [recursive
-//! doubling](super::RecursiveDoubling): each even rank is the guest of the odd rank after it. The
-//! other c ranks are the *core*, numbered 0..c.
+//! doubling](super::RecursiveDoubling): each even rank is the *guest* of the odd rank after it, its
+//! *host*. The c ranks that are no guests are the *core*, numbered 0..c.
 //!
 //! *Reduce-scatter.* In round k = 0..log₂ c, the core ranks form groups of c/2ᵏ consecutive ranks,
-//! and each rank has sums of its group's parts. It sends the half that it is not in to the rank at
-//! the same position of that half, and adds what that rank sends to its own half. At the end it has
-//! its own part and its guest's. Guests send all their input to their hosts first, half by half,
-//! and receive their part last.
+//! and each rank has sums of its group's parts. A rank is in one half of its group. Its *partner*
+//! is the rank at the same position in the other half. The rank sends the sums of the other half's
+//! parts to its partner, and adds what it receives to the sums of its own half's parts. At the end
+//! it has the sum of its own part, and of its guest's part if it has a guest. Guests send all their
+//! input to their hosts first, half by half, and receive the sum of their part last.
 //!
 //! *All-gather.* The reverse: each rank sends all its parts to its partner, and puts the received
 //! parts behind or before them. Guests send their part first, and receive all parts half by half.
 //!
 //! *All-reduce.* Both, one after the other. Guests receive nothing in between.
 //!
-//! The half that a rank keeps depends on its number. So ranks in upper halves send the first parts
-//! of their holding ([`Step::at_front`]), and the others the last parts.
+//! Ranks in upper halves keep the last parts of their holding, so they send the first parts
+//! ([`Step::at_front`]). Ranks in lower halves send the last parts.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced. If n is no
 //! power of two the costs are upper limits. Messages have up to half of the parts, or up to c parts
@@ -82,8 +83,8 @@ impl Schedule for RecursiveHalving {
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // Every rank but one sends its partial sum of a part once. The rank that has the sum, or a
-        // guest's host, may send it on.
+        // All ranks except one send their partial sum of a part once. The last rank has the
+        // complete sum. It sends the sum on in an all-reduce, or if the part is its guest's.
         let n = call.size as u64;
         match call.collective {
             Collective::AllReduce if n > 1 => n,
@@ -138,7 +139,8 @@ struct CoreRank {
 }
 
 impl CoreRank {
-    /// The core rank of `rank`, which is its host if `rank` is a guest, and whether it is one.
+    /// The core rank that `rank` is, or its host if `rank` is a guest. The flag says whether it is
+    /// a guest.
     fn of(call: ProgramSpec, rank: Rank) -> (Self, bool) {
         let group = CoreAndGuests::new(call.size);
         match group.role(rank) {
@@ -150,15 +152,17 @@ impl CoreRank {
     }
 
     fn n_steps(&self, collective: Collective) -> usize {
-        let (n_moves, hosting) = (2 * self.group.n_rounds(), usize::from(self.guest.is_some()));
+        let (n_moves, n_guests) = (2 * self.group.n_rounds(), usize::from(self.guest.is_some()));
         match collective {
-            // With a guest: its values first; its part and the rank's own part last.
-            Collective::ReduceScatter => n_moves + 3 * hosting,
-            // The rank's own part first, if it is taken. With a guest: its part before that, and
-            // all parts last.
-            Collective::AllGather => usize::from(self.takes()) + n_moves + 2 * hosting,
+            // A host has three more steps: it receives one half of its guest's input (the other
+            // half arrives in the step of the first send), sends the guest's part, and stores its
+            // own part.
+            Collective::ReduceScatter => n_moves + 3 * n_guests,
+            // A host has two more steps: it receives its guest's part first, and sends one half of
+            // all parts to its guest. The other half leaves in the last step of the last round.
+            Collective::AllGather => usize::from(self.takes()) + n_moves + 2 * n_guests,
             // The step that completes a part also sends it.
-            _ => 2 * n_moves - 1 + 2 * hosting,
+            _ => 2 * n_moves - 1 + 2 * n_guests,
         }
     }
 
@@ -240,12 +244,13 @@ impl CoreRank {
         if step.keep { step.keep_as_sent() } else { step }
     }
 
-    /// Returns whether the own part is held at first, because it is needed again after it was sent.
+    /// Returns whether the all-gather begins with a step that takes the own part into the holding.
+    /// It does unless the part is sent only once.
     fn takes(&self) -> bool {
         self.group.n_rounds() > 1 || self.guest.is_some()
     }
 
-    /// Partner in a round, and whether this rank is in the upper half.
+    /// Partner in a round, and whether this rank is in the upper half of its group.
     fn partner(&self, round: usize) -> (Rank, bool) {
         let distance = (1 << self.group.n_rounds()) >> (round + 1);
         (self.group.core_rank(self.number ^ distance), self.number & distance != 0)

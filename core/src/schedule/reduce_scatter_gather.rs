@@ -81,8 +81,9 @@ const fn gather(call: ProgramSpec) -> ProgramSpec {
     ProgramSpec { collective: Collective::Gather, max_run: u16::MAX, ..call }
 }
 
-/// Number of steps of the gather that the reduce-scatter has done already: the root has stored its
-/// part, and a rank with children holds its part.
+/// Number of steps of the gather that are left out. Its first step would store the root's own part,
+/// which the root has stored already. On a rank with children it would take the rank's own part,
+/// which the rank already holds.
 fn n_skipped(call: ProgramSpec, rank: Rank) -> usize {
     let has_children = Binomial.n_steps(gather(call), rank) > 1;
     usize::from(rank == call.root || has_children)

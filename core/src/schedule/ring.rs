@@ -14,8 +14,9 @@
 //! In step s, rank r handles part r − s.
 //!
 //! *All-reduce.* Both, one after the other. The step in which the owner completes its part is also
-//! the first step of the all-gather. Both halves follow part r − 1 − s with s counting on, so the
-//! all-gather is the all-reduce from step n − 1 on.
+//! the first step of the all-gather. In both halves rank r handles part r − 1 − s in step s, if s
+//! continues from the first half to the second. So the all-gather is the all-reduce from step n − 1
+//! on, except that nothing is added.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -81,7 +82,7 @@ impl Schedule for Ring {
         let n_steps = self.n_steps(call, rank);
         debug_assert!(index < n_steps);
 
-        // Counted as in the all-reduce. The owner completes its part at `completion`.
+        // Index of the step in an all-reduce. The owner completes its part in step `completion`.
         let completion = n - 1;
         let all_gather = call.collective == Collective::AllGather;
         let position = if all_gather { completion + index } else { index };

@@ -7,7 +7,8 @@
 //! The array is cut into n parts. They go down a [binomial tree](super::Binomial), where each
 //! subtree's parts travel in one message, until every rank has its own part. Then all parts are
 //! gathered along a [circulant graph](super::Circulant). The root takes part in the all-gather and
-//! receives back what it sent, so all ranks store the same bits.
+//! receives back what it sent, so it stores what the other ranks decode. So all ranks store the
+//! same bits.
 //!
 //! Cost for m bytes, with latency α per message and β per byte sent: 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β.
 //! A binomial tree takes ⌈log₂ n⌉·(α + m·β).
@@ -84,8 +85,9 @@ fn n_scattering(call: ProgramSpec, rank: Rank) -> usize {
     if rank != call.root && n_steps == 1 { 1 } else { n_steps - 1 }
 }
 
-/// Number of steps of the all-gather that the scatter has done already: all ranks except the root
-/// hold their part. Between two ranks there is no step that takes it.
+/// Number of steps of the all-gather that are left out: its first step takes the rank's own part
+/// into the holding, where all ranks except the root have it already. An all-gather between two
+/// ranks has no such step.
 const fn n_skipped(call: ProgramSpec, rank: Rank) -> usize {
     (rank.0 != call.root.0 && call.size > 2) as usize
 }

@@ -1,8 +1,9 @@
 //! One step of one rank, as flags.
 //!
-//! A step is a set of flags, and not one of a list of actions. Thirteen combinations have names,
-//! but [`Rules::primitives`](crate::primitive::Rules::primitives) translates every well-formed
-//! combination. So a schedule that needs another one needs no new code in the engine.
+//! A step is a set of flags, and not one of a list of actions. Thirteen combinations of flags have
+//! names, but [`Rules::primitives`](crate::primitive::Rules::primitives) translates every
+//! well-formed combination. So a schedule that needs a combination without a name needs no new code
+//! in the engine.
 
 use super::{Part, ProgramSpec};
 use crate::bundle::Placement;
@@ -15,18 +16,18 @@ use crate::transport::Rank;
 /// sent.
 ///
 /// A step has at most one peer to receive from and one to send to. A rank that sends to several
-/// peers has a step for each. So a turn of the engine handles at most one frame in and one frame
-/// out.
+/// peers has a step for each peer. So a step receives at most one frame and sends at most one.
 ///
 /// *The own operand* is the lane's *holding*, if an earlier step of the lane kept one. Otherwise it
-/// is the rank's local part: its input. A lane has at most one holding. While it has one, every
-/// step with an own operand must concern the held part, or be marked `local` to use the local part
-/// of another; a `take` always uses the local part. A step uses up the holding unless it keeps the
-/// value again.
+/// is the rank's local part: its input. A lane has at most one holding. While a lane has a holding,
+/// a step with an own operand must concern the held part. There are two exceptions: a step marked
+/// `local` uses the local part whatever is held, and so does a `take`. A step uses up the holding
+/// unless it keeps the value again.
 ///
-/// *Runs.* A step may concern a run of parts with consecutive numbers, where the first part follows
-/// the last. Its messages then carry a segment of each part, and a holding is a run too. Runs save
-/// time because a short message costs about the same whatever is in it.
+/// *Runs.* A step may concern a run of parts with consecutive numbers. Numbers wrap around: part 0
+/// follows the array's last part. The step's message then carries a segment of each part, and the
+/// holding is a run too. Runs save time because a short message costs about the same whatever is in
+/// it.
 ///
 /// - A step that uses the holding concerns its last parts. They are used up, or replaced by the
 ///   value if the step keeps it. The other held parts stay.
@@ -34,12 +35,13 @@ use crate::transport::Rank;
 ///   last held part.
 /// - A step *at the front* concerns the first held parts instead, and puts the value that it keeps
 ///   before the holding. Every held part must then combine the same number of ranks' values.
-/// - Parts in [`SourceRows`] follow each other in the order of the rows. They may be the end of
-///   each row of a holding that lies in rows, or become that end.
+/// - Parts in [`SourceRows`] follow each other in the order of the rows. If the holding lies in
+///   rows too, a step concerns the last parts of each row, or appends its parts to each row.
 ///
-/// The last parts are the default because most schedules use them. A scatter sends its largest
-/// subtree first, which is the last parts, and a gather receives it last. A circulant graph sends
-/// the last parts, and adds to the last parts. Recursive halving also uses the front.
+/// Steps concern the last held parts by default because most schedules use these. A scatter sends
+/// the parts of the largest subtree first, which are the last parts, and a gather receives them
+/// last. A circulant graph sends the last parts, and adds to the last parts. Recursive halving also
+/// uses the front.
 ///
 /// A step that receives and sends takes its incoming frame first, and only then waits for credit to
 /// send.
@@ -107,9 +109,9 @@ pub struct Step {
 /// Arrangement of the parts of an all-to-all's run that come from several sources: one row per
 /// source.
 ///
-/// A row holds a source's parts for `len` consecutive ranks in a ring, from the first part's
-/// destination on. The next row holds another source's parts for the same ranks. The last row may
-/// be shorter.
+/// A row holds a source's parts for `len` consecutive ranks in a ring. The first of these ranks is
+/// the destination of the run's first part. The next row holds another source's parts for the same
+/// ranks. The last row may be shorter.
 ///
 /// A holding may lie in such rows too. Its first row then lacks its first part, because a rank need
 /// not hold its part for itself. A step on such a holding concerns the last parts of each row, or

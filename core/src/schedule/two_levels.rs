@@ -9,12 +9,13 @@
 //! has the collectives with a root, and [`exchange`] has the all-to-all.
 //!
 //! The array is cut into n = N·k parts. Part (s, b) is at place s of block b, and belongs to the
-//! rank at place s of node b. Between nodes it travels among the ranks at place s.
+//! rank at place s of node b. Only ranks at place s send the part between nodes.
 //!
 //! *Reduce-scatter.* The blocks go around the nodes as parts go around a [`Ring`](super::Ring):
 //! node m handles block m − 1 − j (mod N) for j = 0, 1, …, N − 1. Each part of a block first goes
-//! around the ring of the node's ranks, so that place s has the node's sum of part (s, b). Only
-//! then does that sum leave the node, or meet the sum from the node before.
+//! around the ring of the node's ranks, so that the rank at place s has the node's sum of part
+//! (s, b). In every block but the first, the rank then adds the sum from the node before. It sends
+//! the result to the next node, or stores it if the part is its own.
 //!
 //! *All-gather.* Node m handles block m − i (mod N) for i = 0, 1, … As soon as a rank has a part,
 //! it sends the part to the next node, and then around its own node.
@@ -22,9 +23,9 @@
 //! *All-reduce.* Both, one after the other. The step that completes a part also sends it to the
 //! next node.
 //!
-//! A node sends only sums of k ranks' values, and each sum is one operand. Each rank sends (N −
-//! 1)/n of the array to the next node, in an all-reduce twice that. A ring of all ranks sends (n −
-//! 1)/n over its one link from each node to the next.
+//! A node sends only sums of k ranks' values, and each sum is encoded as one operand. Each rank
+//! sends (N − 1)/n of the array to the next node, in an all-reduce twice that. In a ring of all
+//! ranks, one rank of each node sends (n − 1)/n of the array to the next node.
 //!
 //! Cost for m bytes, with latencies α between nodes and α′ inside, β and β′ per byte:
 //!
@@ -37,13 +38,14 @@
 //! [default](super::default_for) if the node layout is unknown, if there is only one node, or if
 //! nodes differ in size.
 //!
-//! *Not implemented: scans.* Part p would go around each node's ring, so that place p has the
-//! node's sum. Place p would also receive the sum of the nodes before. It would send the total of
-//! both to the next node. It would send the sum of the nodes before along the ranks of its own
-//! node, where each rank adds its values and stores the result. Steps lack two things for this:
+//! *Not implemented: scans.* Part p would go around each node's ring, so that the rank at place p
+//! has the node's sum. That rank would also receive the sum of all nodes before. It would send the
+//! total of both to the next node. It would send the sum of the nodes before along the ranks of its
+//! own node, where each rank adds its values and stores the result. Two kinds of steps are missing
+//! for this:
 //!
-//! - A step that keeps what it received and sends the combined value. [`Step::before`] stores the
-//!   one and sends the other.
+//! - A step that keeps the value that it received and sends the combined value. A step with
+//!   [`Step::before`] stores the received value instead of keeping it.
 //! - A step that combines local values and says that they are needed again. The checker takes them
 //!   as used up.
 //!
@@ -95,11 +97,11 @@ impl NodePlace {
         Rank::new(self.node * self.per_node + (self.place + distance) % self.per_node)
     }
 
-    /// The part at the place `distance` before this one, in the block of the node `before` nodes
-    /// before this one.
-    const fn part(&self, before: usize, distance: usize) -> Part {
-        let block = (self.node + 2 * self.n_nodes - before) % self.n_nodes;
-        let place = (self.place + 2 * self.per_node - distance) % self.per_node;
+    /// The part that is `n_places` places before this rank's place, in the block of the node
+    /// `n_blocks` nodes before this rank's node.
+    const fn part(&self, n_blocks: usize, n_places: usize) -> Part {
+        let block = (self.node + 2 * self.n_nodes - n_blocks) % self.n_nodes;
+        let place = (self.place + 2 * self.per_node - n_places) % self.per_node;
         Part::new(block * self.per_node + place)
     }
 
@@ -110,8 +112,9 @@ impl NodePlace {
         self.n_nodes * self.per_node + self.n_nodes - 1
     }
 
-    /// Block of step `index`, and the step's index within the block. A block has one step more than
-    /// the node has ranks; the first block has as many steps as ranks.
+    /// Number of the block that step `index` handles, in the order of handling, and the step's
+    /// index within the block. The first block takes k steps, where k is the number of ranks in a
+    /// node. Every other block takes k + 1 steps.
     const fn block_of(&self, index: usize) -> (usize, usize) {
         match index.checked_sub(self.per_node) {
             None => (0, index),
@@ -124,18 +127,18 @@ impl NodePlace {
         let (block, at) = self.block_of(index);
         let (k, is_first, is_last) = (self.per_node, block == 0, block + 1 == self.n_nodes);
         let part = self.part(block + 1, if at < k { at + 1 } else { 0 });
-        let near = self.inside(k - 1);
+        let previous = self.inside(k - 1);
         if at == 0 {
             return Step::own(part).to(self.inside(1));
         }
         if at + 1 < k {
-            return Step::receive(part, near).reduce().to(self.inside(1));
+            return Step::receive(part, previous).reduce().to(self.inside(1));
         }
         if at < k {
-            let step = Step::receive(part, near).reduce();
+            let step = Step::receive(part, previous).reduce();
             return if is_first { step.to(self.across(1)) } else { step.keep() };
         }
-        // The node's sum meets the sum of the nodes before.
+        // Add the sum of the nodes before to this node's sum.
         let step = Step::receive(part, self.across(self.n_nodes - 1)).reduce();
         if is_last { step.store() } else { step.to(self.across(1)) }
     }
@@ -156,7 +159,8 @@ impl NodePlace {
     const fn gather(&self, index: usize) -> Step {
         let (block, at) = self.block_of(index);
         let (k, is_last) = (self.per_node, block + 1 == self.n_nodes);
-        // The first block's part is already there.
+        // The rank already has its part of the first block, so the step that receives it is left
+        // out.
         let at = if block == 0 { at + 1 } else { at };
         if at == 0 {
             let step = Step::receive(self.part(block, 0), self.across(self.n_nodes - 1)).keep();

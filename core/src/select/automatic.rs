@@ -63,24 +63,28 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     },
 ];
 pub(super) const N_CANDIDATES: usize = 4;
-/// Number of candidates whose message length depends on the data.
+/// Number of lossy candidates: all but the exact one.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
-/// Seconds of a scan that learns the value range, beside the time for its values.
+/// Seconds of a scan for the value range, in addition to its messages and to reading the values.
 const SCAN: f64 = 1.5e-6;
-/// Cost of each message of a scan as a share of an exact message's, waiting included.
+/// Cost of each message of a scan, as a share of the cost of an exact call's message. Waiting for
+/// the message is included.
 const SCAN_MESSAGE: f64 = 0.6;
 /// Bytes of each message of a scan on a link.
 const SCAN_BYTES: f64 = 150.0;
 /// Bytes per second that a rank scans.
 const SCAN_RATE: f64 = 10e9;
-/// Seconds to estimate the bits of a sample. It took 24 µs, 65 µs on a slower machine.
+/// Seconds to estimate how many bits codecs need for a sample. Measured: 24 µs on one machine,
+/// 65 µs on a slower one.
 const ESTIMATE: f64 = 25e-6;
-/// The largest share of a call that the estimate may take.
+/// Maximum share of a call's time that the estimate may take.
 const WORTH: f64 = 0.06;
-/// The largest share of a call for scan and estimate if the scan serves the estimate only.
+/// Maximum share of a call's time that scan and estimate together may take, if only the estimate
+/// needs the scan.
 const SCAN_WORTH: f64 = 0.03;
-/// A codec that computes more is chosen only if the call takes less than this share of the time.
+/// A codec that computes more than another candidate is chosen only if the call takes less than
+/// this share of the time with the other.
 const MARGIN: f64 = 0.93;
 /// The same share for codecs that compute more than fz-light, if the machine's speeds are not
 /// configured. With half a core for each rank, an all-reduce with dense took 1.5 times as long as
@@ -88,16 +92,18 @@ const MARGIN: f64 = 0.93;
 const MARGIN_UNTOLD: f64 = 0.85;
 /// Bytes per second of links that were neither configured nor measured.
 const UNKNOWN_RATE: f64 = 1.25e9;
-/// Bytes per second of memory that ranks of a node share, if it was not measured.
+/// Bytes per second between ranks of a node, which share memory, if the rate was not measured.
 const UNKNOWN_NEAR: f64 = 3e9;
-/// The smallest share of a measured time between ranks of a node that counts as copies.
+/// Minimum share of a measured time between ranks of a node that counts as copying. The rest may be
+/// the ranks' work ([`without_work`]).
 const LEAST_COPIED: f64 = 0.25;
 /// Highest ratio of raw to wire bytes that is assumed.
 const BEST_RATIO: f64 = 60.0;
-/// Minimum bytes of a call that does not reduce to be tried both ways between ranks of one process.
+/// Minimum bytes of an array for trials between ranks of one process. Reductions are not tried
+/// there.
 const TRIED_NEAR_FROM: usize = 1 << 20;
-/// A trial is skipped if the model expects one way to take this many times as long as the other,
-/// and also this many seconds longer.
+/// A trial is skipped if the model expects one [`Mode`] to take this many times as long as the
+/// other, and also this many seconds longer.
 #[cfg(feature = "alloc")]
 const FAR_APART: (f32, f32) = (3.0, 0.05);
 
@@ -107,11 +113,11 @@ pub(super) struct Candidate {
     pub(super) codec: CodecId,
     /// Speed and ratio if nothing was measured.
     pub(super) pace: RankSpeed,
-    /// Factor by which the codec makes an array of known shape shorter. Within rel:1e-3 and 1e-4
-    /// fz-nd had 1.36 and 1.33 times fz-light's ratio on seven fields, dense 1.83 and 1.57
-    /// (docs/codecs.md).
+    /// Factor by which the codec's ratio is higher if the shape of the array is known. On seven
+    /// fields with known shapes, at relative bounds of 1e-3 and 1e-4, fz-nd had 1.36 and 1.33 times
+    /// fz-light's ratio, and dense 1.83 and 1.57 times (docs/codecs.md).
     shaped: f64,
-    /// Returns this codec's number from an estimate.
+    /// Returns this codec's bits per value from an estimate.
     bits: fn(&Estimate) -> f64,
 }
 
@@ -126,7 +132,7 @@ impl Bits {
     }
 }
 
-/// Facts about a call that all ranks know alike when they choose.
+/// Facts about a call on which the choice depends. All ranks have the same facts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallFacts<'a> {
     /// The caller's selection rules.
@@ -139,7 +145,8 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) speeds: Speeds,
     /// `None` if the data were not scanned.
     pub(crate) bits: Option<Bits>,
-    /// Result or next call of a trial; `None` if the model decides.
+    /// Mode that a trial prescribes: the faster one, or the one to time in this call. `None` if the
+    /// model decides.
     pub(crate) mode: Option<Mode>,
 }
 
@@ -147,7 +154,7 @@ pub(crate) struct CallFacts<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exact,
-    #[cfg_attr(not(feature = "alloc"), expect(dead_code, reason = "nothing is tried there"))]
+    #[cfg_attr(not(feature = "alloc"), expect(dead_code, reason = "only trials prescribe it"))]
     Compressed,
 }
 
@@ -184,15 +191,16 @@ pub enum ChoiceReason {
     Tried,
 }
 
-/// The time that an automatic plan expects of a codec.
+/// The time that an automatic plan expects of a call with one of its codecs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CodecEstimate {
     /// The codec.
     pub codec: CodecId,
     /// Raw bytes per wire byte, without headers.
     pub ratio: f32,
-    /// Expected seconds of the call. Infinite if the codec is not for this call, or if one of its
-    /// messages alone takes longer than the exact call.
+    /// Expected seconds of the call. Infinite if no time was estimated. That is so if the codec
+    /// does not support the element type, if the array is too short, if a scan and one message
+    /// alone would take longer than the exact call, or if the choice needed no estimates.
     pub seconds: f32,
 }
 
@@ -204,7 +212,7 @@ impl CodecEstimate {
 }
 
 impl Choice {
-    /// A choice for which no candidate was estimated.
+    /// A choice without estimates: all times are infinite.
     fn without_weighing(reason: ChoiceReason, link_rate: f64) -> Self {
         let of = |Candidate { codec, pace, .. }| CodecEstimate {
             codec,
@@ -232,17 +240,17 @@ impl Choice {
         let compressed = others.iter().fold(f32::INFINITY, |least, next| least.min(next.seconds));
         let (times, longer) = FAR_APART;
         let is_near = |a: f32, b: f32| a.is_finite() && a < (times * b).max(b + longer);
-        // If calls are known to be faster exactly, candidates are no longer estimated.
+        // A trial that found exact calls to be faster leaves no estimates to compare.
         self.reason == ChoiceReason::Tried
             || is_near(exact.seconds, compressed) && is_near(compressed, exact.seconds)
     }
 
-    /// Number of lanes, of at most `lanes`, and the minimum number of chunks in a segment
-    /// ([`Cut::shortest`](crate::layout::Cut::shortest)) of the call with this codec.
+    /// Returns the number of lanes, at most `lanes`, and the minimum number of chunks in a segment
+    /// ([`Cut::shortest`](crate::layout::Cut::shortest)) for the call with this codec.
     ///
-    /// Between ranks that share a process reductions have little to overlap, so they use two lanes
-    /// with full frames. Between 2 threads 4 lanes took 0.68 and 0.72 ms for 8 MiB, 2 lanes 0.63
-    /// ms.
+    /// Reductions between ranks that share a process have little to overlap, so they use two lanes
+    /// with full frames. For 8 MiB between 2 threads, 4 lanes took 0.68 and 0.72 ms, and 2 lanes
+    /// 0.63 ms.
     pub(crate) fn cut(
         &self,
         collective: Collective,
@@ -255,21 +263,23 @@ impl Choice {
         }
     }
 
-    /// Fastest candidate. Each one computes more than the one before it, so it must be faster by a
-    /// factor: fz-light by [`MARGIN`], the codecs after it by `margin`.
+    /// Fastest candidate. Each candidate computes more than those before it, so it must take less
+    /// than a share of their time: [`MARGIN`] for fz-light, `margin` for the codecs after it.
     fn soonest(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = if fz_light.is_sooner(exact, MARGIN) { fz_light } else { exact };
         Self::sooner(best, others, margin)
     }
 
-    /// Fastest candidate that compresses; the exact one if no codec is for the call.
+    /// Fastest candidate that compresses; the exact one if no other has a finite time.
     fn soonest_compressed(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = Self::sooner(fz_light, others, margin);
         if best.seconds.is_finite() { best } else { exact }
     }
 
+    /// Fastest of `first` and `others`, where each must take less than `margin` times as long as
+    /// the best before it.
     fn sooner<'a>(
         first: &'a CodecEstimate,
         others: &'a [CodecEstimate],
@@ -328,42 +338,49 @@ pub(crate) struct ChosenCall {
 /// The plan becomes the fastest of exact, fZ-light, fz-nd and dense, each with the schedule that it
 /// would use:
 ///
-/// | | moves and reduces | ratio | bytes of a message beside its values | |
+/// | | speed of moving and reducing | ratio | added to each message | shortest array |
 /// |---|---|---|---|---|
 /// | exact | 6 GB/s | 1 | | |
-/// | fZ-light | 5.5 GB/s | 5 | 92, and 3.5 µs | from 256 bytes on |
-/// | fz-nd | 2.5 GB/s | 5.4; 6.9 if the shape is known | 110, and 15 µs | from 4 KiB on |
-/// | dense | 1.3 GB/s | 6.5; 8.7 if the shape is known | 110, and 25 µs | from 4 KiB on |
+/// | fZ-light | 5.5 GB/s | 5 | 92 bytes, 3.5 µs | 256 bytes |
+/// | fz-nd | 2.5 GB/s | 5.4; 6.9 if the shape is known | 110 bytes, 15 µs | 4 KiB |
+/// | dense | 1.3 GB/s | 6.5; 8.7 if the shape is known | 110 bytes, 25 µs | 4 KiB |
 ///
-/// *Cost.* The microseconds are in addition to an exact message's 5, for a core with the speeds of
-/// the table; a slower core needs longer. In addition to [the model](super), a rank encodes its
-/// part of the array once. The root of a tree encodes three quarters of the array before other
-/// ranks can decode. If a part has several rounds, ranks compute while other rounds are on links.
-/// The shorter of the two times still counts for one round's share (half of it in an all-reduce),
-/// but at least for a tenth of it, or a quarter with default speeds. Within a node, links are
-/// copies that the ranks' own cores make. There nothing overlaps, and the measured time counts
-/// without the work in it. In a broadcast or reduce each rank makes half of those copies.
+/// *Cost.* An exact message costs 5 µs, to which other candidates add the microseconds of the
+/// table. These hold for a core with the speeds of the table; a slower core needs longer. In
+/// addition to the work in [the model](super), a rank encodes its part of the array once. The root
+/// of a tree encodes three quarters of the array before other ranks can decode. If a part has
+/// several rounds, ranks compute while other rounds are on links. Then the call takes the longer of
+/// the two times, work or links, and a share of the shorter one: one round's share (half of it in
+/// an all-reduce), but at least a tenth, or a quarter with default speeds. Within a node, links are
+/// copies that the ranks' own cores make, so work and links do not overlap. The rate of the copies
+/// is the measured rate, corrected for the work that the measured calls contain. In a broadcast or
+/// reduce each rank makes half of the copies.
 ///
-/// *Margins.* Of two candidates that take about as long, the choice is the one that computes less:
-/// a later one in the table must be faster by 7 %, and fz-nd and dense by 15 % with default speeds.
-/// A bound that refers to the value range needs a scan first. It takes 1.5 µs, and for each of
-/// ⌈log₂ n⌉ messages 0.6 of an exact message's cost and the time of 150 bytes on a link. The time
-/// on links is that of ⌈log₂ n⌉ times the array. If no codec can save enough of it for a scan, a
-/// message and those 7 %, the call is exact ([`ChoiceReason::Short`]), and no candidate is
-/// estimated.
+/// *Margins.* Of two candidates that take about as long, the choice is the one that computes less.
+/// A later one in the table must be faster by 7 %, and fz-nd and dense by 15 % with default speeds.
+///
+/// *Scans.* A bound that refers to the value range needs a scan first. A scan takes 1.5 µs and
+/// ⌈log₂ n⌉ messages. Each of these costs 0.6 of an exact message, and the time of 150 bytes on a
+/// link.
+///
+/// *Short arrays.* A first test takes the time on links as that of ⌈log₂ n⌉ times the array. If no
+/// codec can save enough of it to pay for the scan, for what the codec adds to one message, and for
+/// the 7 %, the call is exact ([`ChoiceReason::Short`]). No candidate is estimated then.
 ///
 /// *Links.* Calls between ranks of one process are exact, because these ranks hand frames over and
 /// gain little from fewer bytes. Links of unknown rate count as 10 Gbit/s, and memory that ranks of
 /// a node share as 3 GB/s, until [first calls](Plan::auto) measure them. If calls are timed both
 /// ways, the times decide between exact and compressed ([`ChoiceReason::Tried`]).
 ///
-/// *Speeds.* They are [`Config::speeds`](crate::Config::speeds), by default those of the table.
-/// Configured costs of messages apply within a machine. Over a network an exact message costs at
-/// least 5 µs, and other messages cost as much more.
+/// *Speeds.* Speeds and costs of messages come from [`Config::speeds`](crate::Config::speeds); the
+/// default is the table. Configured costs of messages apply within a machine. Over a network an
+/// exact message costs at least 5 µs. If the configured cost is lower, all messages cost more by
+/// the difference.
 ///
-/// *Ratios.* A communicator does better than the ratios of the table. If it costs no more than a
-/// few hundredths of the call, each rank estimates how many bits codecs need for a sample of its
-/// own data, and the largest number of all ranks counts. Partial sums have ½·log₂ n bits more.
+/// *Ratios.* This function uses the ratios of the table. A communicator replaces them by estimates
+/// if that takes at most a few hundredths of the call's time: each rank estimates how many bits
+/// codecs need for a sample of its input, and the largest number of all ranks counts. Partial sums
+/// of an all-reduce need ½·⌈log₂ n⌉ bits more, and half of that in other reductions.
 #[must_use]
 pub fn plan(
     call: ProgramSpec,
@@ -381,7 +398,7 @@ pub fn plan(
     (plan, choice)
 }
 
-/// As [`plan`](fn@plan), from all known facts.
+/// Like [`plan`](fn@plan), but with everything that a communicator knows.
 pub(crate) fn choose(
     call: ProgramSpec,
     op: OpCode,
@@ -400,8 +417,8 @@ pub(crate) fn choose(
         Distance::Node => UNKNOWN_NEAR,
         Distance::Loopback | Distance::Network => UNKNOWN_RATE,
     });
-    // Over a network an exact message costs no less than by default, and other messages cost as
-    // much more.
+    // Over a network an exact message costs at least the default. If the configured cost is lower,
+    // the difference is added to the messages of all candidates.
     let exact_s = known.speeds.message_at(0);
     let farther =
         if known.farthest < Distance::Loopback { 0.0 } else { (MESSAGE_COST - exact_s).max(0.0) };
@@ -413,16 +430,16 @@ pub(crate) fn choose(
     let scan = SCAN_MESSAGE * (exact_s + farther) + SCAN_BYTES / link_rate;
     let scan = SCAN + scan * n_doublings(call.size) as f64;
     let needed_scan = if plan.needs_value_range() { scan } else { 0.0 };
-    // True if the codec saves less of the time on links than a scan and its message cost in
-    // addition, or less than the margin. (Estimating candidates takes 0.3 µs, a tenth of the
-    // possible gain.)
+    // True if the time on links that the codec saves does not exceed what the codec adds (a scan
+    // and the higher cost of a message) plus the margin. Estimating candidates takes 0.3 µs, which
+    // for short arrays is a tenth of the possible gain. So this test comes first.
     let n_hops = n_doublings(call.size) as f64;
     let is_short = |at: usize| {
         let pace = pace_of(at);
-        let beside = needed_scan + (known.speeds.message_at(at) - exact_s).max(0.0);
+        let added = needed_scan + (known.speeds.message_at(at) - exact_s).max(0.0);
         let on_links = n_hops * n_bytes as f64 / link_rate;
         let (saved, exact) = (on_links * (1.0 - pace.ratio.recip()), n_hops * exact_s + on_links);
-        n_bytes < pace.from || saved <= beside + (1.0 - MARGIN) * exact
+        n_bytes < pace.from || saved <= added + (1.0 - MARGIN) * exact
     };
     let is_near = link_rate == f64::INFINITY;
     let may_try_near = n_bytes >= TRIED_NEAR_FROM && !call.collective.reduces();
@@ -439,16 +456,15 @@ pub(crate) fn choose(
         return ChosenCall { plan: exact, choice, needs_samples: false };
     }
     let are_copies = !known.is_told && known.farthest < Distance::Network;
-    let copied =
+    let copy_rate =
         if are_copies { without_work(link_rate, call.size, &known.speeds) } else { link_rate };
-    let network = Network { link_rate: Some(copied), ..known.network };
-    let is_told = known.speeds != Speeds::default();
+    let network = Network { link_rate: Some(copy_rate), ..known.network };
+    let is_configured = known.speeds != Speeds::default();
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
         let by = chosen(known.rules, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = RankSpeed { ratio, ..pace_of(at) };
-        let is_configured = is_told;
         let model = Model { call, n_bytes, codec, pace, network, is_configured, are_copies };
         let needed_scan = if at > 0 { needed_scan } else { 0.0 };
         needed_scan + model.least_seconds(by)
@@ -463,10 +479,10 @@ pub(crate) fn choose(
     let mut choice = Choice::without_weighing(reason, link_rate);
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
-        // The time of scans and one message, which must be below the exact call's time.
+        // A call with this codec takes at least as long as the scan and one message.
         let least = (needed_scan + pace_of(at).message) as f32;
-        let is_late = at > 0 && least > choice.weighed[0].seconds;
-        if !codec.is_for(dtype) || n_bytes < pace.from || is_late {
+        let cannot_win = at > 0 && least > choice.weighed[0].seconds;
+        if !codec.is_for(dtype) || n_bytes < pace.from || cannot_win {
             continue;
         }
         let usual = pace.ratio * if plan.strides[0] > 0 { shaped } else { 1.0 };
@@ -481,7 +497,7 @@ pub(crate) fn choose(
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = CodecEstimate { codec, ratio: ratio as f32, seconds: expected };
     }
-    let margin = if is_told { MARGIN } else { MARGIN_UNTOLD };
+    let margin = if is_configured { MARGIN } else { MARGIN_UNTOLD };
     let best = *match known.mode {
         _ if is_exact => &choice.weighed[0],
         Some(_) => choice.soonest_compressed(margin),
@@ -489,28 +505,29 @@ pub(crate) fn choose(
     };
     let chosen = plan_of(best.codec);
     let needs_samples = known.bits.is_none() && !is_exact && {
-        let whole = if plan.needs_value_range() { n_bytes as f64 / SCAN_RATE } else { 0.0 };
+        let reading = if plan.needs_value_range() { n_bytes as f64 / SCAN_RATE } else { 0.0 };
         let exact_s = f64::from(choice.weighed[0].seconds);
         let may_win =
             |at: usize| choice.weighed[at].seconds.is_finite() && seconds(at, BEST_RATIO) < exact_s;
-        let is_worth = ESTIMATE + scan + whole <= SCAN_WORTH * f64::from(best.seconds);
+        let is_cheap = ESTIMATE + scan + reading <= SCAN_WORTH * f64::from(best.seconds);
         match chosen.needs_value_range() {
             true => ESTIMATE <= WORTH * f64::from(best.seconds),
-            false => is_worth && (1..N_CANDIDATES).any(may_win),
+            false => is_cheap && (1..N_CANDIDATES).any(may_win),
         }
     };
     ChosenCall { plan: chosen, choice: Some(choice), needs_samples }
 }
 
-/// Bytes per second that ranks of a node copy, from the rate that they measured. In the measured
-/// calls each rank also encoded and decoded the array, which the model counts separately.
+/// Bytes per second that ranks of a node copy, computed from the rate that they measured. In the
+/// measured calls each rank also encoded and decoded the array. The model counts that work
+/// separately, so it is subtracted here.
 fn without_work(measured: f64, size: usize, speeds: &Speeds) -> f64 {
     let sent = (size - 1) as f64 / size as f64;
     let worked = 1.0 / (2.0 * speeds.at(0) * sent);
     (measured.recip() - worked).max(LEAST_COPIED / measured).recip()
 }
 
-/// Bits per value that partial sums have more than operands.
+/// Bits per value that partial sums need in addition to the bits of an operand.
 fn growth(call: ProgramSpec, op: OpCode) -> f64 {
     let doubled = 0.5 * n_doublings(call.size) as f64;
     match (call.collective, op) {

@@ -7,9 +7,9 @@
 //!
 //! | condition | true if |
 //! |---|---|
-//! | `link=RATES` | a rank's link has such a rate, as `1gbit-10gbit`, `-10gbit`, `10gbit-` |
-//! | `link=unknown` | the transport reports no rate: unknown, or as fast as memory |
-//! | `node=RANKS` | this many consecutive ranks are known to share a node, as `2-`; 1 if none are |
+//! | `link=RATES` | a rank's link has a rate in this range: `1gbit-10gbit`, `-10gbit`, `10gbit-` |
+//! | `link=unknown` | the transport reports no rate, because it is unknown or as fast as memory |
+//! | `node=RANKS` | the number of consecutive ranks known to share a node (1 if the layout is unknown) is in this range: `2-` |
 //!
 //! Rates are in `bit`, `kbit`, `mbit` or `gbit` per second (1, 10³, 10⁶, 10⁹).
 //!
@@ -54,7 +54,8 @@ pub enum LinkFilter {
     Any,
     /// Links without a reported rate: unknown, or as fast as memory.
     Unknown,
-    /// Links with a rate in this range, in bytes per second in each direction, fractions dropped.
+    /// Links with a rate in this range, in bytes per second in each direction. Rates are rounded
+    /// down to integers before they are compared.
     Rates(RangeInclusive<u64>),
 }
 

@@ -15,10 +15,10 @@ use core::str::FromStr;
 ///
 /// All ranks of a communicator must have the same speeds: see
 /// [`Communicator::share_speeds`](crate::Communicator::share_speeds). The command `foldwire tune`
-/// measures them and writes them as the text that is read here. A line has a codec's name, `=`, a
-/// speed, and a message's seconds; comments start with `#`. Codecs without a line keep the default.
-/// If a line has only the speed, the codec's message cost beyond an exact message's default cost is
-/// assumed to grow as the speed falls.
+/// measures them and writes them as the text that [`FromStr`] reads. A line has a codec's name,
+/// `=`, a speed, and a message cost; comments start with `#`. Codecs without a line keep the
+/// default. If a line has only the speed, the message cost follows from it as in
+/// [`with`](Self::with).
 ///
 /// # Examples
 /// ```
@@ -36,8 +36,8 @@ use core::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
-    /// Bytes per second of each codec, and then messages per second of each codec. Across ranks,
-    /// the smallest of each counts.
+    /// Bytes per second of each codec, and then messages per second of each codec (the reciprocals
+    /// of the message costs). So if ranks differ, the smallest of each number counts.
     rates: [f32; 2 * N_CANDIDATES],
 }
 
@@ -76,18 +76,19 @@ impl Speeds {
         Self::position(codec).map(|at| self.message_at(at))
     }
 
-    /// The same speeds with another speed of a codec, in bytes per second. Its message cost is
-    /// assumed to grow as the speed falls. Returns the speeds unchanged if no automatic plan
-    /// chooses the codec, or if the speed is not above 0.
+    /// The same speeds with another speed of a codec, in bytes per second. The codec's message cost
+    /// changes too: what it adds to the default cost of an exact message is assumed to be inversely
+    /// proportional to the speed. Returns the speeds unchanged if no automatic plan chooses the
+    /// codec, or if the speed is not above 0.
     #[must_use]
     pub fn with(mut self, codec: CodecId, bytes_per_s: f64) -> Self {
         if let Some(at) = Self::position(codec)
             && bytes_per_s > 0.0
         {
             let usual = CANDIDATES[at].pace;
-            let beside = (usual.message - MESSAGE_COST) * usual.step_rate / bytes_per_s;
+            let added = (usual.message - MESSAGE_COST) * usual.step_rate / bytes_per_s;
             self.rates[at] = bytes_per_s as f32;
-            self.rates[N_CANDIDATES + at] = (MESSAGE_COST + beside).recip() as f32;
+            self.rates[N_CANDIDATES + at] = (MESSAGE_COST + added).recip() as f32;
         }
         self
     }

@@ -50,7 +50,8 @@ fn short_arrays_double_and_what_is_short_grows_with_the_ranks() {
     assert_eq!(name(&plan, 8, 40_000, None), Circulant.name());
     assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
     assert_eq!(name(&plan, 300, 200_000, None), Circulant.name());
-    // No segments of a useful length of 2048 parts fit a frame.
+    // A circulant graph would send 2048 parts in a message, and a frame cannot hold a segment of a
+    // useful length of each.
     assert_eq!(name(&plan, 4096, 1 << 20, None), DoubleTree.name());
 }
 
@@ -89,7 +90,8 @@ fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compress
     assert_eq!(broadcast(2, LONG), "binomial");
     assert_eq!(broadcast(8, 200_000), "binomial");
     assert_eq!(broadcast(64, 100_000), "binomial");
-    // No segments of a useful length of 2048 parts fit a frame.
+    // The two halves would need messages of 2048 parts, and a frame cannot hold a segment of a
+    // useful length of each.
     assert_eq!(broadcast(4096, LONG), "double-tree");
     assert_eq!(broadcast(4096, 1 << 30), "double-tree");
     assert_eq!(broadcast(64, 1 << 30), "double-tree");
@@ -323,7 +325,7 @@ fn memory_that_ranks_share_is_no_faster_than_it_was_measured() {
 
 #[test]
 fn dense_is_taken_for_less_where_speeds_are_told() {
-    // A machine with the default speeds, but configured ones.
+    // Nearly the default speeds. They differ a little, so that they count as configured.
     let told = Speeds::default().with(CodecId::Raw, 6.01e9);
     let chosen = |speeds| {
         let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));

@@ -1,15 +1,16 @@
 //! Trials: calls made both exactly and compressed, to find out which is faster.
 //!
 //! The time of a call depends on more than the model knows: cores that ranks share, caches, the
-//! transport's work for a message. So if the model expects both ways to take about as long, the
-//! communicator makes calls both ways. It keeps to compression if that was clearly faster.
+//! transport's work for a message. So if the model expects exact and compressed calls to take about
+//! as long, the communicator times some of each. It compresses later calls if that was clearly
+//! faster.
 //!
-//! Calls are alike if they have the same [`CallKind`]. For each kind, call number [`FIRST`] and
-//! those after it are the trial: exact, compressed, exact, and so on, [`N_TIMES`] of each. Before
-//! each of them the ranks synchronize, so that no timed call waits for a late rank. They also
-//! exchange the time of the call before. The time of a call is the longest of all ranks; of several
-//! calls the shortest time counts. After [`AGAIN`] times as many calls, another trial checks
-//! whether the result still holds.
+//! The communicator tries each [`CallKind`] separately. The trial of a kind begins with its call
+//! number [`FIRST`]. Calls are exact and compressed in turn, [`N_TIMES`] of each. Before each of
+//! them the ranks synchronize, so that no timed call waits for a late rank. Then they also exchange
+//! the time of the trial's previous call. The time of a call is that on the slowest rank, and of
+//! several calls the shortest time counts. After [`AGAIN`] times as many calls, another trial
+//! checks whether the result still holds.
 
 use super::automatic::Mode;
 use crate::bound::Bound;
@@ -18,7 +19,8 @@ use crate::op::OpCode;
 use crate::schedule::Collective;
 use alloc::vec::Vec;
 
-/// The first calls touch memory for the first time, and the rate of links is not known yet.
+/// Number of the call, from 1, with which a kind's first trial begins. Calls before it touch memory
+/// for the first time, and the rate of links is not known yet.
 const FIRST: u32 = 3;
 /// Factor by which the number of calls grows until the next trial begins.
 const AGAIN: u32 = 32;
@@ -49,7 +51,7 @@ struct Record {
     next: u32,
     /// Number of calls of the running trial that have begun.
     n_begun: u8,
-    /// Seconds of the last of them on this rank; 0 if it has not ended.
+    /// Seconds of the last of these calls on this rank; 0 if that call has not ended.
     last: f32,
     /// Shortest time in this trial, exact and compressed.
     seconds: [f32; 2],
@@ -74,13 +76,14 @@ impl Trials {
         self.records.iter_mut().find(|record| record.kind == *kind)
     }
 
-    /// Returns the way to make calls of this kind outside of trials; `None` if the model decides.
+    /// Returns the mode for calls of this kind outside of trials; `None` if the model decides.
     pub(crate) fn found(&self, kind: &CallKind) -> Option<Mode> {
         self.record(kind)?.found
     }
 
-    /// Counts a call. Returns whether the ranks synchronize before it for a trial. They then
-    /// exchange [`last`](Self::last), and [`note`](Self::note) the longest.
+    /// Counts a call. Returns whether a trial is due, so that the ranks must synchronize before the
+    /// call. They then exchange [`last`](Self::last), and pass the longest of these times to
+    /// [`note`](Self::note).
     pub(crate) fn is_due(&mut self, kind: CallKind) -> bool {
         let Some(record) = self.record_mut(&kind) else {
             self.insert(kind);
@@ -108,12 +111,13 @@ impl Trials {
         self.record(kind).map_or(0.0, |record| record.last)
     }
 
-    /// Records the time of the trial's last call on the slowest rank. Returns the way to make the
-    /// call that now begins, if it is part of the trial.
+    /// Records the time of the trial's last call on the slowest rank, 0 if that call failed or
+    /// there was none. Returns the mode of the call that now begins, if the call is part of the
+    /// trial.
     pub(crate) fn note(&mut self, kind: &CallKind, seconds: f32) -> Option<Mode> {
         let record = self.record_mut(kind)?;
         if record.n_begun > 0 && seconds <= 0.0 {
-            // A call that failed has no time and is repeated.
+            // The last call failed, so its mode is tried again.
             record.n_begun -= 1;
         } else if record.n_begun > 0 {
             let mode = usize::from((record.n_begun - 1) % 2);
@@ -135,7 +139,7 @@ impl Trials {
     /// Records that a call of a trial ended `seconds` after the ranks synchronized.
     pub(crate) fn end(&mut self, kind: &CallKind, seconds: f32) {
         if let Some(record) = self.record_mut(kind) {
-            // A clock that did not advance is not a failure.
+            // 0 would mean that the call failed, but the clock may not have advanced.
             record.last = seconds.max(f32::MIN_POSITIVE);
         }
     }
@@ -154,8 +158,8 @@ mod tests {
         CallKind { collective, op, dtype: DType::F32, bound, log2_bytes }
     }
 
-    /// Makes a call that takes these seconds, exact or compressed. Returns the way in which it was
-    /// made if it was part of a trial.
+    /// Makes a call that takes these seconds, exact or compressed. Returns the call's mode if the
+    /// call was part of a trial.
     fn call(trials: &mut Trials, kind: CallKind, seconds: [f32; 2]) -> Option<Mode> {
         if !trials.is_due(kind) {
             return None;
@@ -211,7 +215,7 @@ mod tests {
         for _ in 0..3 {
             assert!(trials.is_due(kind(20)));
             let last = trials.last(&kind(20));
-            // The call before has ended; those from here on have not.
+            // The fourth call has ended, and the calls of this loop fail.
             assert_eq!(trials.note(&kind(20), last), Some(Mode::Exact));
         }
         calls(&mut trials, kind(20), [2.0, 1.0], 7);

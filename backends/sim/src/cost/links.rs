@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use foldwire::primitive::SlotContent;
 
-/// Hashes the single word of a key, so that neighbouring keys fall apart.
+/// Hashes the single word of a key, so that keys of neighbouring ranks get distant hashes.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -29,30 +29,37 @@ impl Hasher for KeyHasher {
     }
 }
 
+/// Index that means "no frame".
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct ModelLink {
-    /// Frames sent and not yet taken.
+    /// Number of frames with credit that the receiver has not taken.
     n_under_way: u32,
-    /// Oldest and newest frame that has arrived and was not taken.
+    /// The oldest frame that has arrived and was not taken: an index in [`LinkTable::arrived`].
     oldest: u32,
+    /// The newest such frame.
     newest: u32,
-    /// Frames that wait for the receiver's grant.
+    /// Number of frames that wait for the receiver's grant.
     n_requesting: u32,
+    /// True if the sender waits for credit.
     sender_waits: bool,
 }
 
+/// A frame that has arrived and was not taken.
 #[derive(Debug)]
 struct ArrivedContent {
     content: SlotContent,
+    /// Index of the next frame of the same link.
     next: u32,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct LinkTable {
     links: HashMap<u64, ModelLink, BuildHasherDefault<KeyHasher>>,
+    /// The arrived frames of all links, as linked lists.
     arrived: Vec<ArrivedContent>,
+    /// Indices of unused entries of `arrived`.
     free: Vec<u32>,
 }
 
@@ -72,8 +79,8 @@ impl LinkKey {
 }
 
 impl LinkTable {
-    /// Takes credit if fewer than `depth` frames are in flight; otherwise notes that the sender
-    /// waits.
+    /// Takes credit for a frame if fewer than `depth` frames are in flight; otherwise notes that
+    /// the sender waits. Returns whether the sender got credit.
     pub(super) fn reserve(&mut self, key: LinkKey, depth: u32) -> bool {
         let link = self.links.entry(key.word()).or_insert(ModelLink {
             n_under_way: 0,
@@ -88,11 +95,12 @@ impl LinkTable {
         has_credit
     }
 
-    /// Returns whether a frame must request a grant before it leaves. This is so if it `must`, or
-    /// if an earlier frame still waits for its grant, because frames may not overtake each other.
-    pub(super) fn needs_request(&mut self, key: LinkKey, must: bool) -> bool {
-        let Some(link) = self.links.get_mut(&key.word()) else { return must };
-        let requests = must || link.n_requesting > 0;
+    /// Returns whether the sender must request a grant for a frame before the frame leaves, and
+    /// counts the request. A request is needed if the frame `is_long`, or if an earlier frame still
+    /// waits for its grant, because frames may not overtake each other.
+    pub(super) fn needs_request(&mut self, key: LinkKey, is_long: bool) -> bool {
+        let Some(link) = self.links.get_mut(&key.word()) else { return is_long };
+        let requests = is_long || link.n_requesting > 0;
         link.n_requesting += u32::from(requests);
         requests
     }
@@ -123,8 +131,8 @@ impl LinkTable {
         link.newest = at;
     }
 
-    /// Takes the oldest frame that has arrived. Also returns whether its sender waits for the
-    /// credit.
+    /// Takes the oldest frame that has arrived. Also returns whether the sender waits for the
+    /// frame's credit.
     pub(super) fn take(&mut self, key: LinkKey) -> Option<(SlotContent, bool)> {
         let link = self.links.get_mut(&key.word())?;
         let at = link.oldest;

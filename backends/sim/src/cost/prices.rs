@@ -10,13 +10,18 @@ use super::work::PrimitiveCounts;
 /// Rates and latencies in picoseconds.
 pub(super) struct Prices {
     per_value: Rates,
+    /// Copying a byte of a frame.
     per_frame_byte: f64,
+    /// Computing or verifying the checksum of a byte of a message.
     per_checked_byte: f64,
+    /// Moving a byte across a link.
     per_wire_byte: f64,
     pub(super) latency: Picos,
     sending: Overhead,
     receiving: Overhead,
+    /// See [`HostModel::wake`](super::HostModel::wake).
     pub(super) waking: Picos,
+    /// See [`HostModel::time_slice`](super::HostModel::time_slice).
     pub(super) slice: Picos,
 }
 

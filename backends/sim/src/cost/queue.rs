@@ -1,11 +1,12 @@
-//! A queue of simulation events in order of time. No event may be scheduled before the one that is
-//! being handled.
+//! A queue of simulation events in order of time. No event may be scheduled for a time before the
+//! event that was taken last.
 //!
 //! This is a *monotone radix queue* (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the
 //! shortest path problem", J. ACM 37, 1990). Times are numbers of base 64. Take the highest digit
 //! in which an event's time differs from the current time: this digit selects a row, and its value
 //! selects the event's bucket in that row. When no event is left for the current time, the queue
-//! redistributes the first bucket that is not empty. This moves its events at least one digit down.
+//! advances to the earliest time in the first bucket that is not empty, and distributes the
+//! bucket's events anew. Each of them moves to the row of a lower digit, or becomes current.
 //!
 //! Events of the same time lie in the same bucket in the order in which they were scheduled.
 //! Redistribution keeps that order, so such events leave first in, first out. A run is therefore
@@ -40,7 +41,7 @@ impl<E: Copy> EventQueue<E> {
         Self { now: 0, front: VecDeque::new(), buckets, occupied: [0; DIGITS] }
     }
 
-    /// Schedules `event` at `time`, or now if `time` has passed.
+    /// Schedules `event` at `time`, which must not be before the time of the last event taken.
     pub(super) fn push(&mut self, time: Picos, event: E) {
         debug_assert!(time >= self.now, "nothing happens in the past");
         if time <= self.now {

@@ -42,7 +42,7 @@ pub(super) struct PricedProgram<'a> {
     pub(super) bytes_per_value: usize,
     pub(super) speeds: &'a PrimitiveSpeeds,
     pub(super) wire: &'a WireSizeTable,
-    /// Sizes of raw payloads in a call with another codec.
+    /// Sizes of the payloads that the call sends as raw values although it has another codec.
     pub(super) floats: &'a WireSizeTable,
     pub(super) cluster: &'a ClusterModel,
 }
@@ -52,8 +52,8 @@ impl PricedProgram<'_> {
     fn message(&self, step: &Step, round: usize, n_values: usize, content: SlotContent) -> u32 {
         let is_wire = content.codec == self.rules.codec();
         let table = if is_wire { self.wire } else { self.floats };
-        // A node's sum is encoded with a bound as many times larger as it has ranks. So its
-        // operands take the width of one.
+        // The sum of a node's k ranks is encoded with k times the bound, so it takes as many bits
+        // as one operand.
         let n_combined = self.schedule.n_combined(self.call) as u32;
         let operands = content.operands.div_ceil(n_combined);
         if step.n_parts == 1 {
@@ -136,13 +136,16 @@ struct ModelRank {
     /// Computation before the next step: a scan at the start, or waking up.
     prelude: Picos,
     n_steps: usize,
+    /// Number of lanes that have steps left.
     n_active: usize,
     /// The lane whose step is being computed.
     current: Option<usize>,
     /// The lane to try next.
     next: usize,
     has_core_since: Picos,
+    /// Time from which the rank's link is free to send.
     egress_free: Picos,
+    /// Time from which the rank's link is free to receive.
     ingress_free: Picos,
     /// Handshakes that arrived while the rank computes or has no core.
     handshakes: Vec<Handshake>,
@@ -268,6 +271,7 @@ impl<'a> Simulation<'a> {
         Ok((totals, self.n_events))
     }
 
+    /// The error of a simulation that has no events left: names a rank with steps left.
     fn stuck(&self) -> CostError {
         let waits = |rank: usize| {
             (0..self.program.n_lanes).find(|&lane| self.lane(rank, lane).step.is_some())
@@ -372,8 +376,8 @@ impl<'a> Simulation<'a> {
         self.leave_core(rank, now);
     }
 
-    /// Begins the lane's step if its frame has arrived and it has credit. Takes the frame before
-    /// the credit.
+    /// Begins the lane's step if the frame that it receives has arrived and there is credit for the
+    /// frame that it sends. Takes the frame before the credit. Returns whether the step began.
     fn try_begin(&mut self, rank: usize, lane: usize, now: Picos) -> bool {
         let Some(step) = self.lane(rank, lane).step else { return false };
         if let (Some(from), None) = (step.from, self.lane(rank, lane).incoming) {
@@ -457,8 +461,8 @@ impl<'a> Simulation<'a> {
         let eager = self.program.cluster.network.eager;
         if eager.is_some_and(|eager| self.links.needs_request(key, n_bytes > eager)) {
             // The request is short, but queues behind earlier frames.
-            let there = now.max(state.egress_free) + self.prices.latency;
-            self.queue.push(there, ModelEvent::Request { frame });
+            let arrival = now.max(state.egress_free) + self.prices.latency;
+            self.queue.push(arrival, ModelEvent::Request { frame });
         } else {
             self.transmit(frame, now);
         }
@@ -472,16 +476,16 @@ impl<'a> Simulation<'a> {
         let state = &mut self.ranks[key.from as usize];
         let start = now.max(state.egress_free);
         state.egress_free = start + crossing;
-        let there = start + self.prices.latency;
+        let first_byte = start + self.prices.latency;
         if crossing == 0 {
-            self.queue.push(there, ModelEvent::Arrive { key, content });
+            self.queue.push(first_byte, ModelEvent::Arrive { key, content });
         } else {
-            self.queue.push(there, ModelEvent::FirstByte { frame });
+            self.queue.push(first_byte, ModelEvent::FirstByte { frame });
         }
     }
 
-    /// Adds a handshake. A rank outside a call handles it at once; an idle rank does so when it has
-    /// woken up; any other rank does so after its current step.
+    /// Passes a handshake to a rank. A rank outside a call handles it at once, an idle rank when it
+    /// has woken up, and any other rank after its current step.
     fn receive_handshake(&mut self, rank: usize, handshake: Handshake, now: Picos) {
         self.ranks[rank].handshakes.push(handshake);
         match self.ranks[rank].status {

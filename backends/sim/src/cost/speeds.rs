@@ -108,8 +108,9 @@ fn in_turn(speeds: &[f64]) -> f64 {
 /// Sizes of encoded segments on the wire, as a function of the number of operands in their sum.
 ///
 /// A payload of n values that are sums of k operands takes `fixed + n·w(k)` bytes. The width w is
-/// given at some k. Between them it is linear in log₂ k, because each doubling of the operands
-/// widens residuals by about the same number of bits. Outside them it is constant.
+/// given for some numbers k. Between two of these, w is linear in log₂ k, because each doubling of
+/// the operands widens residuals by about the same number of bits. Below the smallest and above the
+/// largest, w is constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WireSizes {
     fixed: f64,

@@ -61,7 +61,7 @@ fn a_pure_network_gives_the_closed_forms() {
             if size.is_power_of_two() {
                 assert_close(tree, levels * hop(n), "tree");
             }
-            // In other trees some latencies pass while the root's link is busy.
+            // If the size is no power of two, some latencies pass while the root's link is busy.
             let crossings = levels * (hop(n) - NETWORK.latency);
             assert!((crossings..=levels * hop(n) + 1e-8).contains(&tree), "tree of {size}");
         }
@@ -243,10 +243,11 @@ fn ranks_that_compute_see_handshakes_after_their_step() {
         seconds(&case, &ClusterModel::of(network), &Costs::of(speeds, WireSizes::exact(4)))
     };
     assert_close(time(encode, 4, None), encode + wire + 2.0 * decode, "leaves at once");
-    // The grant for the first frame arrives while the second is encoded.
+    // The grant for the first frame arrives while rank 0 encodes the second. So the first leaves
+    // after that.
     assert_close(time(encode, 4, Some(0)), 2.0 * encode + wire + 2.0 * decode, "sender");
-    // The second frame has credit once the first is taken, and sends its request while the first is
-    // stored.
+    // Rank 0 has credit for the second frame once rank 1 takes the first. The request arrives while
+    // rank 1 stores the first, so it is granted only after that.
     assert_close(time(0.0, 1, None), wire + 2.0 * decode, "is there in time");
     assert_close(time(0.0, 1, Some(0)), 2.0 * (wire + decode), "receiver");
 }
@@ -337,9 +338,9 @@ fn faster_links_do_not_make_it_slower() {
                 seconds(&case, &ClusterModel::of(network), &costs)
             };
             let times: Vec<f64> = [3e7, 1e8, 3e8, 1e9, 3e9, 1e10].map(time).to_vec();
-            // In recursive halving, a host serves its guest between its own rounds, so another
-            // order makes its lanes wait longer. In Bruck's exchange, each rank waits for another
-            // rank in each round.
+            // In recursive halving, some ranks also serve a guest (a rank outside the core), so
+            // another order makes their lanes wait longer. In Bruck's exchange, each rank waits for
+            // another rank in each round.
             let slack = match schedule.name() {
                 "recursive-halving" => 1.25,
                 "bruck" => 1.05,

@@ -10,8 +10,8 @@ use super::{TAG, endpoints, explore, frame, receive, send, wait};
 use crate::Error;
 use crate::fabric::ThreadFabric;
 
-/// A frame sent before the sender's end is received; then comes `PeerLost`. The receiver may sleep
-/// at any moment and is woken.
+/// The receiver gets a frame that was sent before the sender's end, and then `PeerLost`. The
+/// receiver may sleep at any moment and is woken.
 #[test]
 fn frames_before_the_end_are_delivered() {
     explore("frames before the end", Some(4), || {
@@ -60,8 +60,8 @@ fn a_link_to_a_rank_that_ends() {
     });
 }
 
-/// Both ranks end at once, one with a frame for the other. The rank that still polls sees the frame
-/// or the end.
+/// Both ranks end at once, one right after it sends a frame to the other. The receiver polls once
+/// before its end, and gets the frame or nothing.
 #[test]
 fn both_end_at_once() {
     explore("both end at once", Some(5), || {

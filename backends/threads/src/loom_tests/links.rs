@@ -5,8 +5,8 @@ use loom::thread;
 
 use super::{TAG, endpoints, explore, frame, receive, send, wait_as_task};
 
-/// Two ranks make a link to a third at the same time. The third may look for links at any moment,
-/// and finds both.
+/// Two ranks make a link to a third at the same time. The third may check for new links at any
+/// moment, and finds both.
 #[test]
 fn links_of_two_senders_are_found() {
     explore("two senders make links", Some(2), || {
@@ -60,7 +60,8 @@ fn a_full_link_does_not_hold_up_notices() {
     });
 }
 
-/// Two tasks, one that finds a full link and one that finds an empty link, are both woken.
+/// Two tasks wake each other: a sender that waits on a full link, and a receiver that waits on an
+/// empty one.
 #[test]
 fn tasks_on_a_full_link_wake_each_other() {
     explore("tasks on a full link", Some(2), || {

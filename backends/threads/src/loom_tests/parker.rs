@@ -21,8 +21,8 @@ fn wait_for(parker: &Parker, n_done: &AtomicUsize, n: usize) {
     }
 }
 
-/// A waiter that finds its condition false and parks is woken by the notifier that makes it true.
-/// There are two notifiers at once.
+/// A waiter finds its condition false and parks. The notifier that makes the condition true wakes
+/// it. There are two notifiers at once.
 #[test]
 fn loses_no_wake_up() {
     explore("parker with two wakers", Some(3), || {
@@ -41,8 +41,8 @@ fn loses_no_wake_up() {
     });
 }
 
-/// The waiter sleeps several times in a row. A late waker of an earlier sleep neither ends a later
-/// sleep for good nor keeps its waker from it.
+/// The waiter sleeps several times in a row. A notifier that is late to end one sleep neither ends
+/// a later sleep too early nor keeps another notifier from ending it.
 #[test]
 fn sleeps_again_and_again() {
     explore("parker through three sleeps", Some(4), || {
@@ -93,8 +93,8 @@ fn a_sleep_that_timed_out_costs_no_later_wake_up() {
     });
 }
 
-/// A task that registers, finds its condition still false and sleeps is woken by the notifier that
-/// makes it true. There are two notifiers at once.
+/// A task registers its waker, finds its condition still false and sleeps. The notifier that makes
+/// the condition true wakes it. There are two notifiers at once.
 #[test]
 fn loses_no_wake_up_of_a_task() {
     explore("parker with a task and two notifiers", Some(3), || {
@@ -122,7 +122,8 @@ fn loses_no_wake_up_of_a_task() {
     });
 }
 
-/// A thread that sleeps where a task's waker is still registered is woken too.
+/// A notification wakes a thread that sleeps on a parker, even if a task's waker is still
+/// registered there.
 #[test]
 fn a_waker_left_behind_keeps_no_thread_asleep() {
     explore("parker with a waker left behind", Some(3), || {
@@ -144,7 +145,7 @@ fn a_waker_left_behind_keeps_no_thread_asleep() {
     });
 }
 
-/// A relaxed write before a notification is visible after it.
+/// A relaxed write before a notification is visible to the rank that was notified.
 #[test]
 fn notification_publishes() {
     explore("parker publishes", None, || {

@@ -12,8 +12,8 @@ use crate::frame::Frame;
 use crate::parker::Parker;
 use crate::pool::{CACHED, FramePool};
 
-/// Creates a pool that may hand out only the frames that the ranks' caches may hold, and the ranks'
-/// parkers.
+/// Creates a pool and the ranks' parkers. The pool may hand out only [`CACHED`] frames for each
+/// rank.
 fn pool(n_ranks: usize) -> (Arc<FramePool>, Arc<[Parker]>) {
     let parkers: Arc<[Parker]> = (0..n_ranks).map(|_| Parker::default()).collect();
     (FramePool::new(MIN_FRAME_BYTES, 0, Arc::clone(&parkers)), parkers)
@@ -69,8 +69,8 @@ fn a_freed_frame_wakes_whoever_waits() {
     }
 }
 
-/// A rank that recycles more frames than it may keep passes some to a waiting rank, even if it has
-/// not seen that one waits.
+/// A rank that recycles more frames than it may keep passes some to a waiting rank, even if the
+/// rank that recycles has not seen that another waits.
 #[test]
 fn frames_beyond_a_cache_reach_whoever_waits() {
     explore("pool, recycled through a cache", None, || {

@@ -84,8 +84,8 @@ fn looks_ahead() {
     });
 }
 
-/// If a producer found the ring full and no space since, exactly one of the following pops reports
-/// it.
+/// A producer that looks for space while the consumer pops either finds space, or the pop reports
+/// that the producer waits.
 #[test]
 fn a_wish_for_room_is_reported() {
     explore("ring reports a wish for room", None, || {

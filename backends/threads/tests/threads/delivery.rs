@@ -73,8 +73,8 @@ fn order_holds_per_peer_and_tag() {
     });
 }
 
-/// Eight ranks pass a token round two thousand times. Each forwards the very frame that it
-/// received, and sleeps in between.
+/// Eight ranks pass a token around two thousand times. Each rank forwards the frame in which it
+/// received the token, and sleeps until the token comes back.
 #[test]
 fn a_token_goes_round() {
     const N: u32 = 8;
@@ -125,7 +125,7 @@ fn a_full_link_is_pending() {
     }
 }
 
-/// A sender that sleeps on a full link is woken when the receiver later takes a frame.
+/// A sender that sleeps because its link is full wakes when the receiver takes a frame.
 #[test]
 fn room_wakes_a_sleeping_sender() {
     small(2).link_depth(1).run_endpoints(|mut endpoint| {
@@ -144,8 +144,8 @@ fn room_wakes_a_sleeping_sender() {
     });
 }
 
-/// The pool refuses frames beyond its limit. A rank that sleeps for a frame wakes when another rank
-/// recycles or drops one.
+/// The pool refuses frames beyond its limit. A rank that sleeps until a frame is free wakes when
+/// another rank recycles or drops a frame.
 #[test]
 fn a_freed_frame_wakes_a_sleeping_rank() {
     for recycles in [true, false] {
@@ -168,7 +168,7 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
                 }
                 recv(&mut endpoint, Rank(1), TAG).unwrap();
             } else {
-                // Rank 0 has taken every frame except those that a new link adds.
+                // Rank 0 has taken all frames, except those that a new link adds to the pool.
                 let (frame, _) = recv(&mut endpoint, Rank(0), TAG).unwrap();
                 send_held(&mut endpoint, frame);
                 let mut taken = Vec::new();
@@ -188,8 +188,8 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
     }
 }
 
-/// Frames that are sent in one direction only return through the pool: many more are sent than may
-/// ever be allocated.
+/// With traffic in one direction only, frames return to the sender through the pool. Rank 0 sends
+/// many more frames than the pool may allocate.
 #[test]
 fn one_way_traffic_does_not_drain_the_pool() {
     small(3).frame_limit(3 * FRAMES_PER_LANE).run_endpoints(|mut endpoint| {
@@ -207,7 +207,7 @@ fn one_way_traffic_does_not_drain_the_pool() {
     });
 }
 
-/// One thread can drive all ranks in turn, also when a rank is its own peer.
+/// One thread can drive all ranks in turn, and a rank can send to itself.
 #[test]
 fn one_thread_drives_all_ranks() {
     let mut endpoints = small(3).endpoints();
@@ -222,7 +222,7 @@ fn one_thread_drives_all_ranks() {
             assert_eq!(frame.as_ref()[..n_bytes], [from, endpoint.rank().0 as u8]);
             endpoint.recycle(frame);
         }
-        // No more frames come, so an idle call ends with its budget.
+        // No more frames come, so `idle` returns after its budget.
         endpoint.progress().unwrap();
         endpoint.idle(Duration::from_millis(1));
         endpoint.idle(Duration::ZERO);

@@ -1,5 +1,4 @@
-//! Tests that use the endpoints as an engine does: delivery, shutdown, rate limit. This file waits
-//! the way an engine does.
+//! Tests of worlds and endpoints. The functions in this file poll and wait as an engine does.
 #![cfg(not(loom))]
 
 mod delivery;

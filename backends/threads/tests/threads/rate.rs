@@ -1,5 +1,5 @@
 //! With a rate limit, no frame arrives before it would have crossed the links. The tests check only
-//! lower bounds, because a busy machine may deliver any amount later.
+//! lower bounds, because a busy machine may deliver a frame arbitrarily late.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn senders_share_the_receivers_link() {
                 endpoint.recycle(frame);
                 arrivals.push(endpoint.now());
             }
-            // Whatever their order, the last frame cannot arrive before all of them have crossed.
+            // In any order, the last frame cannot arrive before all frames have crossed.
             assert!(arrivals.last().unwrap() >= &(SENDERS * MS));
         },
     );
@@ -64,7 +64,7 @@ fn senders_share_the_receivers_link() {
 /// A frame from a rank to itself crosses no link, so it arrives although the rank's link is busy.
 #[test]
 fn self_sends_cross_no_link() {
-    // One frame takes an hour, so a test that waited for the link would be noticed.
+    // One frame takes an hour to cross the link, so the test would hang if it waited for the link.
     let world = World::new(2).frame_bytes(N).link_rate(N as f64 / 3600.0);
     let [mut a, _b] = world.endpoints().try_into().unwrap();
     send_full(&mut a, Rank(1), Tag(0));

@@ -92,8 +92,7 @@ fn the_first_panic_is_resumed() {
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"the cause"));
 }
 
-/// Frames that a rank held or had not received when it ended can be allocated anew by the other
-/// ranks.
+/// When a rank has ended, the other ranks can allocate the frames that it held or had not received.
 #[test]
 fn the_frames_of_a_lost_rank_come_back() {
     let [mut a, mut b] = small(2).frame_limit(8).endpoints().try_into().unwrap();

@@ -1,5 +1,5 @@
-//! Ranks as tasks of an executor that knows nothing of them. They are woken when a message comes,
-//! are not polled without end, and are polled often enough to notice timeouts.
+//! Ranks as tasks of a generic executor. They are woken when a message comes, are not polled
+//! without end, and are polled often enough to notice timeouts.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -77,13 +77,13 @@ fn who_waits_as_a_task_is_not_polled_without_end() {
     });
     for (result, n_polls) in outcomes {
         assert_eq!(result, Ok(3.0));
-        // The clock wakes it 20 times; each message adds a few polls.
+        // The ticker wakes a waiting rank 20 times in 400 ms. Each message adds a few polls.
         assert!(n_polls < 200, "{n_polls} polls");
     }
 }
 
 /// The tasks send many messages over links of one frame, first each on its own thread, then all on
-/// one thread. If only the clock woke them, each message would take 20 ms.
+/// one thread. If only the ticker woke them, each message would take up to 20 ms.
 #[test]
 fn no_wake_up_of_a_task_is_lost() {
     const N_CALLS: usize = 100;
@@ -109,7 +109,8 @@ fn no_wake_up_of_a_task_is_lost() {
     assert!(n_late < N_CALLS / 2, "{n_late} of {} calls", 6 * N_CALLS);
 }
 
-/// The clock wakes a task that waits for a silent rank, so no executor needs a timer.
+/// The ticker wakes a task that waits for a silent rank, so the task notices its timeout although
+/// the executor has no timer.
 #[test]
 fn limits_of_time_are_noticed_while_nobody_comes() {
     let start = Instant::now();
@@ -129,7 +130,7 @@ fn limits_of_time_are_noticed_while_nobody_comes() {
     assert!(size == 1 && took < Duration::from_secs(2), "{size} ranks after {took:?}");
 }
 
-/// A dropped task leaves nothing behind that keeps it or its world alive.
+/// After a task is dropped, no registered waker keeps the task or its world alive.
 #[test]
 fn a_task_that_was_dropped_is_forgotten() {
     let [mut comm, other] = World::new(2).communicators().try_into().expect("two ranks");

@@ -68,7 +68,7 @@ fn every_schedule_is_right(parity: usize) {
     let sizes = (1..=64).chain(LARGE_SIZES).filter(|size| size % 2 == parity);
     for &schedule in ALL {
         for call in calls(schedule, sizes.clone()) {
-            // An all-to-all has as many parts as pairs of ranks.
+            // An all-to-all has size² parts, so larger ones take too long.
             if call.collective == Collective::AllToAll && call.size > 129 {
                 continue;
             }
@@ -247,7 +247,7 @@ fn a_double_tree_costs_what_its_documentation_says() {
         {
             let call = call(collective, n, 0);
             let (summary, messages) = messages(&DoubleTree, call).expect("a correct schedule");
-            // For one round; its two halves follow each other.
+            // The limit for one round (k = 1). Its two halves leave one after the other.
             assert!(summary.critical_path <= ways * 4 * ceil_log2(n), "{call:?}: {summary:?}");
             assert_eq!(summary.n_messages, ways * 2 * (n - 1), "{call:?}");
             for rank in 0..n {
@@ -284,7 +284,8 @@ fn an_all_to_all_costs_what_its_documentation_says() {
         for schedule in [&Linear as &dyn Schedule, &Pairwise] {
             let summary = expect_right(schedule, call(Collective::AllToAll, n, 0));
             assert_eq!(summary.n_messages, n * (n - 1), "{}", schedule.name());
-            // In each of n turns, one or two ranks have no partner.
+            // A pairwise exchange takes n turns, because in each turn one or two ranks have no
+            // partner.
             let turns = if schedule.name() == "pairwise" && n > 2 { n } else { n - 1 };
             assert_eq!(summary.critical_path, turns, "{} of {n}", schedule.name());
         }
@@ -299,7 +300,7 @@ fn an_all_to_all_in_rounds_costs_what_its_documentation_says() {
         let n_rounds = ceil_log2(n);
         assert_eq!(summary.critical_path, n_rounds, "{n} ranks");
         assert_eq!(summary.n_messages, n * n_rounds, "{n} ranks");
-        // A part makes one hop for each one bit of its distance.
+        // A part takes one hop for each one bit in the distance from source to destination.
         let n_hops: usize = (1..n).map(|distance| distance.count_ones() as usize).sum();
         let n_parts: usize = messages.iter().map(|message| message.n_parts).sum();
         assert_eq!(n_parts, n * n_hops, "{n} ranks");

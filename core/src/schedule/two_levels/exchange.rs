@@ -1,11 +1,11 @@
 //! Two levels of the all-to-all: parts first travel between ranks at the same place of each node,
 //! and then inside the nodes.
 //!
-//! A rank sends all its parts for another node to the rank at its own place there: a row of k
-//! parts. It then holds one such row from each node's rank at its place, its own row included. Next
-//! it sends each other rank of its node the parts for that rank: one part of each row. Rows begin
-//! with the part for the rank at that place and go around the node. So the parts to send next are
-//! always the last of each row.
+//! A rank sends all its parts for another node as a row of k parts to the rank at the same place of
+//! that node. It then holds one row from each node, its own node included; the sources are the
+//! ranks at its place. Next it sends each other rank of its node the parts for that rank: one part
+//! of each row. A row begins with the part for the rank that holds the row, and goes around the
+//! node. So the parts to send next are always the last of each row.
 //!
 //! Each rank sends (N − 1)/N of its m bytes to other nodes, as it would directly, but in N − 1
 //! messages instead of n − k. All parts that a rank holds must fit one frame, and every rank must
@@ -35,9 +35,9 @@ impl NodeAllToAll {
     }
 
     pub(super) const fn n_steps(&self) -> usize {
-        // Sends and receives between nodes, taking the own node's row, sends and receives inside
-        // the node, and two stores of parts for the rank itself: its own part, and those from other
-        // nodes.
+        // Sends and receives between nodes; a step that takes the rank's own parts for its node;
+        // sends and receives inside the node; and two stores of parts for the rank itself: its own
+        // part, and those from other nodes.
         2 * (self.place.n_nodes - 1) + 1 + 2 * (self.place.per_node - 1) + 2
     }
 
@@ -82,8 +82,8 @@ impl NodeAllToAll {
         step(self.call.part_between(source, first)).run(len).in_rows(rows)
     }
 
-    /// A step on the parts for rank `to` from the ranks at one place of `n` nodes: rank `first` and
-    /// the nodes before its node. They are the last parts of held rows of `held` parts.
+    /// A step on the parts for rank `to` from `n` ranks at one place: rank `first`, and those in
+    /// the nodes before its node. `held` is [`SourceRows::held`].
     fn column(
         &self,
         step: impl Fn(Part) -> Step,

@@ -1,13 +1,15 @@
-//! Two levels of the collectives with a root: each part crosses once to each node, or once from it.
+//! Two levels of the collectives with a root: each node receives each of its parts from other nodes
+//! once, or sends it to other nodes once.
 //!
-//! *Broadcast.* The array is cut into k parts. Part s travels between nodes among their ranks at
-//! place s, along a chain of nodes that begins at the root's node. In the root's node the parts
-//! come along a chain of its ranks, from the root on. In each other node a part goes around a ring
-//! of the ranks, from the rank at which it arrived.
+//! *Broadcast.* The array is cut into k parts. Ranks at place s send part s between nodes, along a
+//! chain of nodes that begins at the root's node. In the root's node all parts go along a chain of
+//! its ranks that begins at the root. In each other node, part s goes around a ring of the ranks,
+//! starting with the rank at place s.
 //!
-//! *Reduce.* The mirror image: each part goes around the ring of a node's ranks, so that place s
-//! has the node's sum of part s. That sum is added to the sum of the nodes farther from the root's,
-//! and moves on to the next nearer node. In the root's node, completed parts go to the root.
+//! *Reduce.* The mirror image: each part goes around the ring of a node's ranks, so that the rank
+//! at place s has the node's sum of part s. The rank adds the sum of the nodes farther from the
+//! root's node, and sends the total to the next node towards the root's. In the root's node,
+//! completed parts go to the root.
 //!
 //! *Scatter.* The root sends the parts for ranks at place s of other nodes to place s of its own
 //! node, which sends them to their owners. *Gather.* The mirror image.
@@ -26,8 +28,8 @@
 //! | reduce | 2k + N − 3 | (N − 1)·(α + m/k·β) + (2k − 2)·(α′ + m/k·β′) |
 //! | scatter, gather | n − 1 | (N − 1)·(α + m/n·β) + (n − N)·(α′ + m/n·β′) |
 //!
-//! With r rounds that follow each other, a broadcast or reduce of a long array takes the larger of
-//! m/k·β and m·β′, plus 1/r of the time in the table.
+//! A long array has r rounds, which follow each other. A broadcast or reduce then takes the larger
+//! of m/k·β and m·β′, plus 1/r of the time in the table.
 //!
 //! Source: pipelined chains as in [`Chain`](crate::schedule::Chain), one for each place, as in the
 //! hierarchical collectives of MPI libraries (docs/algorithms.md).
@@ -43,7 +45,7 @@ pub(super) struct NodeTree {
     root: Rank,
     /// Place of the root in its node.
     root_place: usize,
-    /// Number of nodes from the root's node on to this rank's.
+    /// Number of nodes from the root's node to this rank's node, along the chain of nodes.
     distance: usize,
 }
 
@@ -81,7 +83,7 @@ impl NodeTree {
 
     fn broadcast(&self, index: usize) -> Step {
         let NodePlace { per_node: k, place, .. } = self.place;
-        // The part that is handled first. The parts of the places before it follow.
+        // The part that is handled first. Parts follow in descending order, modulo k.
         let first = if self.is_home() { self.root_place } else { place };
         let own_nth = (first + k - place) % k;
         // The part of the rank's own place goes to the next node, and then around this one.
@@ -107,29 +109,30 @@ impl NodeTree {
     fn reduce(&self, index: usize) -> Step {
         let NodePlace { per_node: k, place, n_nodes, .. } = self.place;
         let part = Part::new((place + 2 * k - 1 - index.min(k - 1)) % k);
-        let (near, nearer) = (self.place.inside(k - 1), self.place.across(n_nodes - 1));
+        let previous = self.place.inside(k - 1);
+        let towards_root = self.place.across(n_nodes - 1);
         if index + 1 < k {
             let step =
-                if index == 0 { Step::own(part) } else { Step::receive(part, near).reduce() };
+                if index == 0 { Step::own(part) } else { Step::receive(part, previous).reduce() };
             return step.to(self.place.inside(1));
         }
         if index + 1 == k {
-            let step = Step::receive(part, near).reduce();
-            return if self.is_farthest() { step.to(nearer) } else { step.keep() };
+            let step = Step::receive(part, previous).reduce();
+            return if self.is_farthest() { step.to(towards_root) } else { step.keep() };
         }
         if index > k {
-            // A part that is complete at another place of the root's node.
+            // A part that another rank of the root's node has completed.
             let from = self.place.inside(index - k);
             return Step::receive(Part::new(from.index() % k), from).store();
         }
-        // The node's sum meets the sum of the nodes farther away.
+        // Add the sum of the nodes farther away to this node's sum.
         let step = Step::receive(part, self.place.across(1)).reduce();
         if self.is_root() {
             step.store()
         } else if self.is_home() {
             step.to(self.root)
         } else {
-            step.to(nearer)
+            step.to(towards_root)
         }
     }
 
@@ -186,7 +189,7 @@ impl NodeTree {
         self.distance + 1 == self.place.n_nodes
     }
 
-    /// Number of places from the root's place on to this rank's, around the node.
+    /// Number of places from the root's place to this rank's place, going around the node.
     const fn after_root(&self) -> usize {
         (self.place.place + self.place.per_node - self.root_place) % self.place.per_node
     }

@@ -48,7 +48,7 @@ fn it_is_right_for_any_nodes() {
     }
 }
 
-/// Counted in parts, which together are the array.
+/// Counts messages. Each carries one part, or in an all-to-all one row of parts.
 #[test]
 fn what_a_rank_sends_to_other_nodes_is_what_the_documentation_says() {
     for (n_nodes, k) in [(2, 2), (3, 4), (5, 2), (8, 8), (2, 5)] {
@@ -90,7 +90,7 @@ fn messages_of_an_all_to_all_are_of_all_ranks_of_a_node_or_for_them() {
     }
 }
 
-/// A message between nodes never goes from one place to another.
+/// The sender and the receiver of a message between nodes are at the same place of their nodes.
 #[test]
 fn all_places_of_a_node_send_side_by_side() {
     for (n_nodes, k) in [(2, 2), (3, 4), (4, 3)] {

@@ -132,7 +132,7 @@ fn rule(text: &str) -> Result<SelectionRule, ParseRulesError> {
     for &condition in conditions {
         let is_second = match condition.split_once('=').map(|(kind, text)| (kind.trim(), text)) {
             Some(("link", text)) => links.replace(rates(text.trim())?).is_some(),
-            Some(("node", text)) => nodes.replace(given(text.trim())?).is_some(),
+            Some(("node", text)) => nodes.replace(node_sizes(text.trim())?).is_some(),
             _ => return Err(ParseRulesError::Condition { condition: condition.into() }),
         };
         if is_second {
@@ -147,15 +147,15 @@ fn rule(text: &str) -> Result<SelectionRule, ParseRulesError> {
         return Err(ParseRulesError::Unsupported { schedule, collective });
     }
     let mut rule = SelectionRule::new(collective, schedule);
-    rule.ranks = sizes(ranks, plain)?;
-    rule.n_bytes = sizes(n_bytes, scaled)?;
+    rule.ranks = range_or_all(ranks, plain)?;
+    rule.n_bytes = range_or_all(n_bytes, scaled)?;
     rule.links = links.unwrap_or(rule.links);
     rule.ranks_per_node = nodes.unwrap_or(rule.ranks_per_node);
     Ok(rule)
 }
 
-/// A range that may be left out.
-fn sizes(
+/// The range of a rule's field for ranks or bytes. An empty field means all numbers.
+fn range_or_all(
     text: &str,
     number: fn(&str) -> Option<usize>,
 ) -> Result<RangeInclusive<usize>, ParseRulesError> {
@@ -165,12 +165,13 @@ fn sizes(
     range(text, number, usize::MAX).ok_or_else(|| ParseRulesError::Range { range: text.into() })
 }
 
-/// The range in a condition.
-fn given(text: &str) -> Result<RangeInclusive<usize>, ParseRulesError> {
+/// The range of the condition `node=RANKS`.
+fn node_sizes(text: &str) -> Result<RangeInclusive<usize>, ParseRulesError> {
     let wrong = || ParseRulesError::Range { range: text.into() };
     range(text, plain, usize::MAX).ok_or_else(wrong)
 }
 
+/// The value of the condition `link=RATES`.
 fn rates(text: &str) -> Result<LinkFilter, ParseRulesError> {
     if text == "unknown" {
         return Ok(LinkFilter::Unknown);
@@ -205,6 +206,7 @@ fn whole<N: core::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
 }
 
+/// A number, with or without one of the suffixes K, M and G (powers of 1024).
 fn scaled(text: &str) -> Option<usize> {
     let shift = match text.chars().last()?.to_ascii_uppercase() {
         'K' => 10,
@@ -227,7 +229,7 @@ fn rate(text: &str) -> Option<u64> {
         _ => return None,
     };
     let (ones, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    // With more decimals the rate is no whole number of bits in any unit.
+    // The largest unit has 10⁹ bits, so further decimals would be fractions of a bit.
     if fraction.len() > 9 {
         return None;
     }
@@ -372,7 +374,8 @@ mod tests {
     fn what_is_printed_reads_as_the_same_row() {
         let mut bits = 1u64;
         let mut draw = || {
-            // Knuth's multiplier: numbers of all lengths, round and not round.
+            // A linear congruential generator with Knuth's multiplier. The shift gives numbers of
+            // all lengths.
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let n = bits >> (bits >> 58);
             [n, 0, u64::MAX, n & !0x3ff, n / 1_000_000 * 125_000][(bits >> 32) as usize % 5]

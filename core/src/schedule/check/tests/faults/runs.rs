@@ -97,7 +97,8 @@ fn misused_rows_are_found() {
         panic!("another part is expected")
     };
     assert_eq!((step, whom), (receives, from));
-    // Parts that were appended at the end are missing in the rows later.
+    // The received parts go to the end of the holding, so a later step does not find them in its
+    // rows.
     let (part, held) = (Part(1), Part(1));
     assert_eq!(
         fault(receives, |rows| rows.held = 0),
@@ -115,8 +116,8 @@ fn misused_rows_are_found() {
 
 #[test]
 fn parts_of_other_numbers_of_contributions_are_found() {
-    // With 6 ranks, each rank sends three parts and adds three in the first round. Here it sends
-    // and adds only two.
+    // In the first round of the correct schedule, each of 6 ranks sends three parts and adds three.
+    // Here it sends and adds only two.
     let scatter = call(Collective::ReduceScatter, 6, 0).with_runs(3);
     let first_round = |programs: &mut [Vec<Step>]| {
         for (r, program) in programs.iter_mut().enumerate() {
