@@ -365,13 +365,21 @@ impl<X: Transport> Communicator<X> {
         let (rules, network) = (self.config.select, self.network());
         let (mut choice, mut needs_samples) = (None, false);
         if plan.is_auto {
-            let (farthest, is_told) = (self.farthest(), self.declared_link_rate().is_some());
+            let (farthest, has_configured_rate) =
+                (self.farthest(), self.declared_link_rate().is_some());
             let speeds = self.config.speeds;
             #[cfg(feature = "alloc")]
             let trial_mode =
                 trial_mode.or_else(|| self.state.measured.trials.found(&request.kind(&plan)));
-            let known =
-                CallFacts { rules, network, farthest, is_told, speeds, bits, mode: trial_mode };
+            let known = CallFacts {
+                rules,
+                network,
+                farthest,
+                has_configured_rate,
+                speeds,
+                bits,
+                mode: trial_mode,
+            };
             let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
             (plan, choice, needs_samples) = (chosen.plan, chosen.choice, chosen.needs_samples);
         }

@@ -79,17 +79,17 @@ const SCAN_RATE: f64 = 10e9;
 /// 65 µs on a slower one.
 const ESTIMATE: f64 = 25e-6;
 /// Maximum share of a call's time that the estimate may take.
-const WORTH: f64 = 0.06;
+const MAX_ESTIMATE_SHARE: f64 = 0.06;
 /// Maximum share of a call's time that scan and estimate together may take, if only the estimate
 /// needs the scan.
-const SCAN_WORTH: f64 = 0.03;
+const MAX_SCAN_SHARE: f64 = 0.03;
 /// A codec that computes more than another candidate is chosen only if the call takes less than
 /// this share of the time with the other.
 const MARGIN: f64 = 0.93;
 /// The same share for codecs that compute more than fz-light, if the machine's speeds are not
 /// configured. With half a core for each rank, an all-reduce with dense took 1.5 times as long as
 /// with fz-nd.
-const MARGIN_UNTOLD: f64 = 0.85;
+const MARGIN_DEFAULT_SPEEDS: f64 = 0.85;
 /// Bytes per second of links that were neither configured nor measured.
 const UNKNOWN_RATE: f64 = 1.25e9;
 /// Bytes per second between ranks of a node, which share memory, if the rate was not measured.
@@ -101,11 +101,11 @@ const LEAST_COPIED: f64 = 0.25;
 const BEST_RATIO: f64 = 60.0;
 /// Minimum bytes of an array for trials between ranks of one process. Reductions are not tried
 /// there.
-const TRIED_NEAR_FROM: usize = 1 << 20;
+const MIN_TRIAL_BYTES_IN_PROCESS: usize = 1 << 20;
 /// A trial is skipped if the model expects one [`Mode`] to take this many times as long as the
 /// other, and also this many seconds longer.
 #[cfg(feature = "alloc")]
-const FAR_APART: (f32, f32) = (3.0, 0.05);
+const TRIAL_LIMITS: (f32, f32) = (3.0, 0.05);
 
 /// A codec that an automatic plan may choose.
 #[derive(Clone, Copy)]
@@ -141,7 +141,7 @@ pub(crate) struct CallFacts<'a> {
     /// The largest distance between ranks.
     pub(crate) farthest: Distance,
     /// True if the rate of links was configured, not measured.
-    pub(crate) is_told: bool,
+    pub(crate) has_configured_rate: bool,
     pub(crate) speeds: Speeds,
     /// `None` if the data were not scanned.
     pub(crate) bits: Option<Bits>,
@@ -183,7 +183,7 @@ pub enum ChoiceReason {
     /// The array is so short that a codec takes longer than its bytes on a link.
     Short,
     /// Expected to be fastest, with default compression ratios.
-    Soonest,
+    Fastest,
     /// Expected to be fastest, with compression ratios from a sample of all ranks' data.
     Sampled,
     /// Similar calls were made both exactly and compressed, and this way was faster; or this is one
@@ -226,7 +226,7 @@ impl Choice {
     #[cfg(feature = "alloc")]
     pub(crate) const fn depends_on_links(&self) -> bool {
         match self.reason {
-            ChoiceReason::Short | ChoiceReason::Soonest | ChoiceReason::Sampled => true,
+            ChoiceReason::Short | ChoiceReason::Fastest | ChoiceReason::Sampled => true,
             ChoiceReason::Tried => self.link_rate.is_finite(),
             ChoiceReason::Unbounded | ChoiceReason::Alone | ChoiceReason::Near => false,
         }
@@ -238,7 +238,7 @@ impl Choice {
     pub(crate) fn is_close(&self) -> bool {
         let [exact, others @ ..] = &self.weighed;
         let compressed = others.iter().fold(f32::INFINITY, |least, next| least.min(next.seconds));
-        let (times, longer) = FAR_APART;
+        let (times, longer) = TRIAL_LIMITS;
         let is_near = |a: f32, b: f32| a.is_finite() && a < (times * b).max(b + longer);
         // A trial that found exact calls to be faster leaves no estimates to compare.
         self.reason == ChoiceReason::Tried
@@ -265,22 +265,22 @@ impl Choice {
 
     /// Fastest candidate. Each candidate computes more than those before it, so it must take less
     /// than a share of their time: [`MARGIN`] for fz-light, `margin` for the codecs after it.
-    fn soonest(&self, margin: f64) -> &CodecEstimate {
+    fn fastest(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = if fz_light.is_sooner(exact, MARGIN) { fz_light } else { exact };
-        Self::sooner(best, others, margin)
+        Self::faster(best, others, margin)
     }
 
     /// Fastest candidate that compresses; the exact one if no other has a finite time.
     fn soonest_compressed(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
-        let best = Self::sooner(fz_light, others, margin);
+        let best = Self::faster(fz_light, others, margin);
         if best.seconds.is_finite() { best } else { exact }
     }
 
     /// Fastest of `first` and `others`, where each must take less than `margin` times as long as
     /// the best before it.
-    fn sooner<'a>(
+    fn faster<'a>(
         first: &'a CodecEstimate,
         others: &'a [CodecEstimate],
         margin: f64,
@@ -302,12 +302,12 @@ impl fmt::Display for Choice {
             }
             ChoiceReason::Near => "exact, as ranks share a process; expected: ",
             ChoiceReason::Short => return f.write_str("exact: a short array"),
-            ChoiceReason::Soonest => "expected by usual ratios: ",
+            ChoiceReason::Fastest => "expected by usual ratios: ",
             ChoiceReason::Sampled => "expected by a sample: ",
             ChoiceReason::Tried if self.weighed[0].seconds.is_infinite() => {
-                return f.write_str("exact: sooner when both were tried");
+                return f.write_str("exact: faster when both were tried");
             }
-            ChoiceReason::Tried => "compressed: sooner when both were tried; expected: ",
+            ChoiceReason::Tried => "compressed: faster when both were tried; expected: ",
         })?;
         let weighed = self.weighed.iter().filter(|weighed| weighed.seconds.is_finite());
         for (nth, &CodecEstimate { codec, ratio, seconds }) in weighed.enumerate() {
@@ -391,9 +391,16 @@ pub fn plan(
     network: Network,
 ) -> (Plan, Option<Choice>) {
     let speeds = Speeds::default();
-    let (farthest, is_told) = (Distance::Network, network.link_rate.is_some());
-    let known =
-        CallFacts { rules: &[], network, farthest, is_told, speeds, bits: None, mode: None };
+    let (farthest, has_configured_rate) = (Distance::Network, network.link_rate.is_some());
+    let known = CallFacts {
+        rules: &[],
+        network,
+        farthest,
+        has_configured_rate,
+        speeds,
+        bits: None,
+        mode: None,
+    };
     let ChosenCall { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
     (plan, choice)
 }
@@ -442,7 +449,7 @@ pub(crate) fn choose(
         n_bytes < pace.from || saved <= added + (1.0 - MARGIN) * exact
     };
     let is_near = link_rate == f64::INFINITY;
-    let may_try_near = n_bytes >= TRIED_NEAR_FROM && !call.collective.reduces();
+    let may_try_near = n_bytes >= MIN_TRIAL_BYTES_IN_PROCESS && !call.collective.reduces();
     let reason = match op {
         OpCode::Prod | OpCode::User => Some(ChoiceReason::Unbounded),
         _ if call.size == 1 => Some(ChoiceReason::Alone),
@@ -455,7 +462,7 @@ pub(crate) fn choose(
         let choice = Some(Choice::without_weighing(reason, link_rate));
         return ChosenCall { plan: exact, choice, needs_samples: false };
     }
-    let are_copies = !known.is_told && known.farthest < Distance::Network;
+    let are_copies = !known.has_configured_rate && known.farthest < Distance::Network;
     let copy_rate =
         if are_copies { without_work(link_rate, call.size, &known.speeds) } else { link_rate };
     let network = Network { link_rate: Some(copy_rate), ..known.network };
@@ -474,7 +481,7 @@ pub(crate) fn choose(
         _ if known.mode.is_some() => ChoiceReason::Tried,
         _ if is_near => ChoiceReason::Near,
         Some(_) => ChoiceReason::Sampled,
-        None => ChoiceReason::Soonest,
+        None => ChoiceReason::Fastest,
     };
     let mut choice = Choice::without_weighing(reason, link_rate);
     for (at, candidate) in CANDIDATES.iter().enumerate() {
@@ -497,11 +504,11 @@ pub(crate) fn choose(
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = CodecEstimate { codec, ratio: ratio as f32, seconds: expected };
     }
-    let margin = if is_configured { MARGIN } else { MARGIN_UNTOLD };
+    let margin = if is_configured { MARGIN } else { MARGIN_DEFAULT_SPEEDS };
     let best = *match known.mode {
         _ if is_exact => &choice.weighed[0],
         Some(_) => choice.soonest_compressed(margin),
-        None => choice.soonest(margin),
+        None => choice.fastest(margin),
     };
     let chosen = plan_of(best.codec);
     let needs_samples = known.bits.is_none() && !is_exact && {
@@ -509,9 +516,9 @@ pub(crate) fn choose(
         let exact_s = f64::from(choice.weighed[0].seconds);
         let may_win =
             |at: usize| choice.weighed[at].seconds.is_finite() && seconds(at, BEST_RATIO) < exact_s;
-        let is_cheap = ESTIMATE + scan + reading <= SCAN_WORTH * f64::from(best.seconds);
+        let is_cheap = ESTIMATE + scan + reading <= MAX_SCAN_SHARE * f64::from(best.seconds);
         match chosen.needs_value_range() {
-            true => ESTIMATE <= WORTH * f64::from(best.seconds),
+            true => ESTIMATE <= MAX_ESTIMATE_SHARE * f64::from(best.seconds),
             false => is_cheap && (1..N_CANDIDATES).any(may_win),
         }
     };

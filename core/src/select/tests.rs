@@ -262,7 +262,7 @@ fn known(network: Network) -> automatic::CallFacts<'static> {
         rules: &[],
         network,
         farthest: Distance::Network,
-        is_told: true,
+        has_configured_rate: true,
         speeds: Speeds::default(),
         bits: None,
         mode: None,
@@ -300,7 +300,8 @@ fn the_ratio_of_a_sample_decides() {
 /// reason.
 fn within(farthest: Distance, n_bytes: usize, measured: Option<f64>) -> (CodecId, ChoiceReason) {
     let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
-    let known = automatic::CallFacts { farthest, is_told: false, ..known(network(measured)) };
+    let known =
+        automatic::CallFacts { farthest, has_configured_rate: false, ..known(network(measured)) };
     let plan = Plan::auto(Bound::Relative(1e-3));
     let chosen = automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known);
     (chosen.plan.codec, chosen.choice.expect("an automatic plan").reason)
