@@ -38,16 +38,16 @@ impl Transport for Wire {
     fn frame_capacity(&self) -> usize { 65_536 }
     fn poll_frame(&mut self) -> Polled<HeapFrame> { self.net.buffer() } // Pending: none is free
     fn recycle(&mut self, frame: HeapFrame) { self.net.give_back(frame) }
-    // Is there room for one more? After Ready the next send is accepted.
+    // Ready: the link accepts one more frame from the next send.
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Polled<()> { self.net.room(to, tag) }
     fn send(&mut self, to: Rank, tag: Tag, frame: HeapFrame, n_bytes: usize) -> Result<(), Lost> {
         self.net.push(to, tag, frame, n_bytes)
     }
-    // What was accepted arrives, in order for each (peer, tag).
+    // Accepted frames arrive, in order for each (peer, tag).
     fn poll_recv(&mut self, from: Rank, tag: Tag) -> Polled<(HeapFrame, usize)> {
         self.net.pop(from, tag)
     }
-    // A rank for which something accepted has not left yet: until there is none, the call goes on.
+    // A rank whose accepted frames have not all left yet. The call ends once there is none.
     fn undelivered(&self) -> Option<Rank> { self.net.queued() }
     fn progress(&mut self) -> Result<(), Lost> { self.net.pump() }
     fn now(&self) -> Duration { self.start.elapsed() }
