@@ -88,7 +88,8 @@ impl<U: Advance> Handle<U> {
 
     /// Cancels the operation, as dropping it unfinished does. If it is a call or an exchange, the
     /// other ranks get [`Error::Aborted`], and the communicator is poisoned. The caller's buffers
-    /// may then hold a part of the result. Nothing happens if the result has been returned.
+    /// may then hold a part of the result. If it is a shrink, this rank notifies the other ranks
+    /// that they need not wait for it. Nothing happens if the result has been returned.
     pub fn cancel(self) {
         drop(self);
     }
@@ -99,8 +100,8 @@ impl<U: Limited> Handle<U> {
     /// It overrides [`Config::timeout`](crate::Config::timeout).
     ///
     /// The time before the first poll does not count. A gap between two polls counts as at most a
-    /// quarter of `timeout`. With [`Config::NEVER`](crate::Config::NEVER) the operation never
-    /// stalls.
+    /// quarter of `timeout`, because messages may have arrived meanwhile. With
+    /// [`Config::NEVER`](crate::Config::NEVER) the operation never stalls.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.0.limits().stall = timeout;
         self

@@ -18,6 +18,9 @@
 //!   message: kind  epoch (2 bytes)  members  round: bits 0–3; part: bit 4; checksum: bit 5
 //! ```
 //!
+//! A *view* is the set of ranks that its sender counts among the survivors. A *fence* is the last
+//! message on a link before messages of the survivors' group.
+//!
 //! `to` is a rank; a number that is not a rank means all ranks. A rank that lies can get others
 //! excluded, and be in two groups of one epoch itself (docs/failures.md). So the assertions are
 //! about pairs of ranks that do not lie.
@@ -128,6 +131,7 @@ impl LiarScenario<'_> {
         NetSettings {
             depth: if self.has(2) { 1 } else { usual.depth },
             attended: self.has(3),
+            // The network answers one query in 4 with "not yet", and skips one poll of a rank in 3.
             refusal: if self.has(6) { 4 } else { 0 },
             neglect: if self.has(6) { 3 } else { 0 },
             jitter: if self.has(6) { Duration::from_micros(300) } else { usual.jitter },
@@ -363,7 +367,7 @@ impl<'a> LiarScript<'a> {
         // The payload is a set of ranks, a contribution to a sum, an abort notice, or nothing.
         let payload = match kind {
             MessageKind::Data | MessageKind::Message => vec![members; self.size * size_of::<f64>()],
-            // With any reason and any culprit.
+            // Any reason (byte 0), field that differs (byte 1), and culprit (from byte 4 on).
             MessageKind::Abort => {
                 let mut notice = vec![0; 16];
                 (notice[0], notice[1], notice[4]) = (members % 16, flags % 32, flags % 8);

@@ -25,6 +25,7 @@ fn up_to_five_ranks_over_tcp_do_what_every_backend_must() {
     thread::scope(|scope| {
         for size in sizes() {
             scope.spawn(move || {
+                // Each size begins with another variant.
                 let n_groups = AtomicUsize::new(size);
                 let make = |frame_bytes| {
                     let way = WAYS[n_groups.fetch_add(1, Ordering::Relaxed) % WAYS.len()];

@@ -1,5 +1,6 @@
 //! Parts that need an MPI library or libfabric: selects the workspace members and features that can
-//! be built here, and has the steps for a second MPI library.
+//! be built here, and has the steps for a second MPI library. MPI and libfabric are the *fabrics*;
+//! TCP is not one of them, because it needs no library.
 //!
 //! A program is bound to one MPI library when it is built. The workspace is built with the first
 //! library on this machine. A second library has [its own target folder](SECOND_TARGET), and builds

@@ -62,8 +62,8 @@ impl Rendezvous {
         self
     }
 
-    /// Gives rank 0 a socket that already listens, in place of one at the root. Other ranks ignore
-    /// it.
+    /// Gives rank 0 a socket that already listens. Without it, rank 0 listens at [`Place::root`].
+    /// Other ranks ignore it.
     #[must_use]
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(listener);
@@ -76,6 +76,7 @@ impl Rendezvous {
     /// If ranks are missing at the time limit, or this rank or another cannot take part.
     pub fn join(self) -> Result<Session, Error> {
         let Self { place, limit, listener } = self;
+        // Without the secret token, any program that reaches rank 0 over a network could join.
         if place.size > 1 && place.token.is_none() && !place.root.is_loopback() {
             return Err(Error::NoToken { root: place.root });
         }

@@ -82,6 +82,7 @@ struct PingPong<'n> {
 impl<'n> PingPong<'n> {
     fn new(net: &'n mut Fabric, size: usize) -> BoxResult<Self> {
         let peer = Rank(1 - net.rank().0);
+        // Two windows of messages on their way, and two posted receives for acknowledgements.
         let free = (0..2 * WINDOW + 2).map(|_| net.allocate(size)).collect::<Result<_, _>>()?;
         Ok(Self { net, size, peer, free, n_arrived: 0, n_in_flight: 0, is_last: false })
     }
@@ -122,6 +123,8 @@ impl<'n> PingPong<'n> {
     fn send(&mut self, n_bytes: usize, is_last: bool) -> BoxResult<()> {
         let mut buffer = self.buffer()?;
         buffer.as_mut()[0] = u8::from(is_last);
+        // The last argument of `Net::send`, `matched`, is false: the network may release the buffer
+        // before the peer has posted its receive.
         loop {
             match self.net.send(self.peer, TAG, buffer, n_bytes, false) {
                 Ok(()) => {

@@ -10,7 +10,8 @@
 //!
 //! For implementors: `net.rs` defines the contract. `foldwire::HeapFrame` is a buffer for layers
 //! that need no registered memory. [`Backoff`] waits without starving ranks on the same core. If
-//! your library represents messages as requests, as MPI does, [`Requests`] is less to implement.
+//! your library represents messages as requests, as MPI does, implement [`Requests`] instead, which
+//! is less work: [`Messages`] is a `Net` over it.
 
 mod backoff;
 mod endpoint;

@@ -43,7 +43,8 @@ pub struct Messages<R: Requests> {
     n_checks: usize,
 }
 
-/// Operation that a request carries out.
+/// Operation that a request carries out. A `matched` send completes only after its receive was
+/// posted ([`Net::send`]).
 #[derive(Clone, Copy)]
 enum RequestInfo {
     Send { to: Rank, tag: Tag, matched: bool },
@@ -250,6 +251,7 @@ impl<R: Requests> Net for Messages<R> {
     }
 
     fn needs_checksum(&self) -> bool {
+        // A node's number is its lowest rank. If all are 0, no frame leaves the node.
         self.library.nodes().iter().any(|&node| node != 0)
     }
 

@@ -35,7 +35,7 @@ pub struct TraceEvent {
     pub kind: EventKind,
 }
 
-/// Kind of event.
+/// Kind of event. A `header` is `None` if the frame's bytes do not begin with a valid header.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum EventKind {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 const TAG: Tag = Tag(0);
 
-/// A network with a latency of 10 µs, 1000 bytes per µs, and no randomness.
+/// A network with a latency of 10 µs, 1000 bytes per µs, and no randomness. So the seed, which is
+/// the second argument of `World::new`, does not affect times.
 fn net() -> NetSettings {
     NetSettings {
         latency: Duration::from_micros(10),
@@ -209,6 +210,7 @@ fn a_rank_that_waits_for_ever_is_told_from_one_that_a_fault_silenced() {
     assert_eq!(panicking.ends, [End::Panicked("no".into())]);
 }
 
+/// Waits for a frame from the other rank, which sends none because it waits too.
 async fn receive_twice(endpoint: &mut Endpoint) -> Result<(), Error> {
     let from = Rank::new(1 - endpoint.rank().index());
     poll_fn(|_| endpoint.poll_recv(from, TAG)).await.map(|_| ())

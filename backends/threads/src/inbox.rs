@@ -44,7 +44,7 @@ pub(crate) struct FrameInbox {
     n_collected: usize,
     /// `None` without a rate limit.
     arrivals: Option<Box<Arrivals>>,
-    /// The epoch of the last scan of the rings.
+    /// Number of notifications to this rank at the last scan of the rings; `None` before the first.
     scanned: Option<Epoch>,
 }
 
@@ -121,8 +121,9 @@ impl FrameInbox {
         }
     }
 
-    /// Finds new frames in the rings if this rank was notified since the last scan. Then schedules
-    /// the frames whose first byte has arrived.
+    /// Finds new frames in the rings if this rank was notified since the last scan. Then computes
+    /// when frames are due, but only for frames whose first byte has arrived by the model. So a
+    /// frame that its sender has queued for later does not delay other frames.
     fn scan(&mut self, fabric: &ThreadFabric, now: Duration) {
         let epoch = fabric.parker(self.rank).epoch();
         let has_news = self.scanned != Some(epoch);

@@ -2,10 +2,11 @@
 //! and with compression.
 //!
 //! It follows the AWP-ODC case of the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). The
-//! simulation is the one of [`foldwire_wave`], divided among ranks along its slowest dimension.
-//! Shots repeat, so that waves never die away. A run on one rank is the reference. A run with
-//! uncompressed planes must have its bits. Errors of compressed planes travel on through the field,
-//! so the field has no guaranteed bound. Errors are measured after the last step.
+//! simulation is the one of [`foldwire_wave`], divided among ranks along its slowest dimension. Its
+//! source emits a pulse (a *shot*) at regular intervals, so that waves never die away. A run on one
+//! rank is the reference. A run with uncompressed planes must have its bits. Errors of compressed
+//! planes travel on through the field, so the field has no guaranteed bound. Errors are measured
+//! after the last step.
 
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let &[y, z, x] = args.shape.sizes() else {
         return Err(UsageError::new("--shape needs three numbers, such as 96x96x96").into());
     };
+    // A survey has a source for each rank. Here all ranks share the field of one source.
     let ground = Survey { shape: [y, z, x], ..Survey::new(1) }.ground();
     if (0..args.ranks).any(|rank| ground.slab(args.ranks, rank).is_none()) {
         let message =
@@ -83,8 +85,8 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let exact: Vec<f64> = alone.field.iter().map(|&value| value.into()).collect();
     let mut rows: Vec<HaloRow> = Vec::new();
     for ((name, _), runs) in plans.iter().zip(&runs) {
-        let speed_of_raw = rows.first().map(|row| row.time_s);
-        rows.push(row(name, args, runs, &exact, speed_of_raw));
+        let time_of_raw = rows.first().map(|row| row.time_s);
+        rows.push(row(name, args, runs, &exact, time_of_raw));
     }
     if args.json {
         streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;

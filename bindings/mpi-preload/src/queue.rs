@@ -16,6 +16,7 @@ use crate::ffi::program_request::ProgramRequest;
 /// Calls in order. The first one may be running.
 #[derive(Default)]
 pub(crate) struct CallQueue {
+    /// The first call, and its current step. A call has one or several steps, one after the other.
     running: Option<(QueuedCall, Box<dyn RunningStep>)>,
     waiting: VecDeque<(QueuedCall, PreparedCall)>,
 }
@@ -40,8 +41,9 @@ impl CallQueue {
         self.waiting.push_back((queued, prepared));
     }
 
-    /// Does a bounded amount of work for each call that can advance, and calls `on_end` for each
-    /// call that ends. Returns whether any made progress.
+    /// Starts the first call if none is running, and advances it by a bounded amount of work. If it
+    /// ends, starts the next one. Calls `on_end` for each call that ends. Returns whether any made
+    /// progress.
     pub(crate) fn advance(
         &mut self,
         comm: &FoldwireComm,

@@ -1,5 +1,8 @@
 //! The classes `Comm`, `Request` and `Plan` of `foldwire._native`. The Python package passes the
 //! name of a call and arrays that are contiguous and aligned.
+//!
+//! `failure::raise` creates the exception for an error. For the error of a call, use
+//! `LockedEndpoint::raise`: a signal handler or another thread may have ended the call.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -317,6 +320,8 @@ impl PyCommunicator {
         op: u8,
         plan: &Bound<'py, PyPlan>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        // `dtype` and `residue` are the type codes of `arrays` and `feedback`. `feedback` holds the
+        // errors that earlier calls made in each array.
         let fault = |message: String| raise(py, &argument(message));
         let op =
             OpCode::from_code(op).ok_or_else(|| fault(format!("unknown operation code {op}")))?;
@@ -461,8 +466,8 @@ impl PyRequest {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the call's result if it has finished. `by` advances the call; it runs only if no
-    /// other thread has stored the result before.
+    /// Returns the call's result if it has finished. `by` advances or finishes the call. It
+    /// runs only if no thread has stored the result before.
     fn settle(
         &self,
         py: Python<'_>,
@@ -482,7 +487,7 @@ impl PyRequest {
         })
     }
 
-    /// Advances the call. Returns whether it has finished.
+    /// Advances all calls of the endpoint, and returns whether this one has finished.
     fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
         self.endpoint.check().map_err(|fault| raise(py, &fault))?;
         let done = self.settle(py, |state| {

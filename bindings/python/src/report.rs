@@ -4,7 +4,7 @@ use foldwire::Report;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Converts a report to a dict. Times are in seconds, sizes in bytes.
+/// Converts a report to a dict. Times are in seconds, and `segment` is a number of values.
 pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("schedule", report.schedule)?;
@@ -27,6 +27,7 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     ] {
         dict.set_item(name, time.as_secs_f64())?;
     }
+    // The reason for the choice of an automatic plan.
     dict.set_item("choice", report.plan.map(|choice| choice.to_string()))?;
     Ok(dict)
 }

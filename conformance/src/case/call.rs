@@ -1,6 +1,9 @@
 //! One rank's part in a [`Case`]: its buffers, its call, and the buffer that has the result.
 //!
 //! The call is only started here. The caller decides how to drive it: wait, poll, or drop it.
+//!
+//! `Case::is_in_place` equals the field `in_place`, except that an all-to-all with unequal shares
+//! is never in place.
 
 use super::{Case, Counts, Deal};
 use crate::data;
@@ -45,6 +48,7 @@ impl Case {
                 if rank != self.root {
                     data.fill(garbage);
                 }
+                // A broadcast has one buffer: `data` if it is in place, otherwise `recv`.
                 recv.copy_from_slice(&data);
             }
             _ => {}

@@ -133,8 +133,9 @@ impl Case {
         places.map(|(to, index)| input[self.place_of(to, index)]).collect()
     }
 
-    /// Origin of each value that `rank` ends with, if nothing is reduced: the owner, and the index
-    /// in the owner's input. `dealt_by` gives the owner's case.
+    /// Origin of each value that `rank` ends with: the owner, and the index in the owner's input.
+    /// In a reduction, all ranks' inputs have the operands at this index, and 0 is an arbitrary
+    /// owner. `dealt_by` returns the case that an owner has, since ranks may disagree.
     pub(super) fn origins(
         &self,
         rank: usize,

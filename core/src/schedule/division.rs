@@ -7,7 +7,9 @@ pub enum Division {
     /// Part p is one block, the share of rank p, as in the published systems.
     #[default]
     Blocks = 0,
-    /// Each round takes the next section of the array and divides it among the parts.
+    /// Each round takes the next section of the array and divides it among the parts. All parts
+    /// then compress to about the same size. Blocks of real fields do not, and a ring moves at the
+    /// pace of its largest message.
     Interleaved = 1,
 }
 

@@ -114,8 +114,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Dropping a communicator frees its channels. The number of splits is therefore unlimited, but
     /// not the number of communicators that exist at once.
     ///
-    /// The ranks of a color first flush channels on which a call has failed. They flush each other
-    /// channel once in 2¹⁵ communicators, because frames carry only 16 bits of the epoch.
+    /// The ranks of a color first flush channels on which a call has failed, and channels that had
+    /// messages and now get calls. They flush each of the remaining channels only once in 2¹⁵
+    /// communicators, which is necessary because frames carry only 16 bits of the epoch.
     ///
     /// # Errors
     /// The errors of an [`all_gather`](Self::all_gather). [`Error::TooFewChannels`] on all ranks of
@@ -217,6 +218,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         for call_slot in call_slots {
             call_slot.map_err(|_| Error::Internal)?.take();
         }
+        // `shrunk` runs over a port of this communicator: the ranks of its transport are the ranks
+        // of this communicator. So translate twice.
         let members = (0..shrunk.size()).map(Rank::new);
         let outer = members.filter_map(|rank| self.transport_rank(shrunk.transport_rank(rank)?));
         let (rank, outer) = (shrunk.rank(), outer.collect());

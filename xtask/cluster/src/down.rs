@@ -21,6 +21,7 @@ pub(super) fn run(cluster: &ClusterName) -> anyhow::Result<()> {
     } else {
         println!("removed cluster `{cluster}`: {} nodes", found.nodes.len());
     }
+    // Namespaces that another program made with the cluster's names were left alone. Report one.
     found.refuse_foreign()
 }
 

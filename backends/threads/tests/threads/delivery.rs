@@ -168,7 +168,8 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
                 }
                 recv(&mut endpoint, Rank(1), TAG).unwrap();
             } else {
-                // Rank 0 has taken all frames, except those that a new link adds to the pool.
+                // Each of the two new links adds frames to the pool. Rank 1 takes these. Rank 0 has
+                // taken all others, so rank 1 must wait until rank 0 frees one.
                 let (frame, _) = recv(&mut endpoint, Rank(0), TAG).unwrap();
                 send_held(&mut endpoint, frame);
                 let mut taken = Vec::new();

@@ -64,7 +64,8 @@ impl GradientExchange {
 
 /// A buffer for a rank's gradient, with the element type hidden.
 pub(super) trait GradientBuffer {
-    /// Copies this rank's gradient in, rounded to the element type.
+    /// Copies this rank's gradient in, rounded to the element type. A [`NeuralNet`] also holds
+    /// gradients, which have a value for each weight.
     fn load(&mut self, gradient: &NeuralNet);
 
     /// Averages the gradients of all ranks, in one call.

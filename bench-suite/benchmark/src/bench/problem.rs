@@ -14,6 +14,7 @@ pub(super) struct Problem {
     pub(super) collective: Collective,
     pub(super) op: OpArg,
     pub(super) root: Rank,
+    /// Always false for scatter, gather, and an all-to-all with uneven shares.
     pub(super) in_place: bool,
     /// True if shares grow with the rank: rank r has r of the 1 + 2 + … + (size − 1) equal parts of
     /// the array. So rank 0's share is empty.
@@ -177,8 +178,9 @@ impl Problem {
         }
     }
 
-    /// Computes such a limit for each value of the array, from index `first` on. Leaves out
-    /// operands that are not finite.
+    /// Computes the limit of [`largest_partial`](Self::largest_partial) for each value of the
+    /// array, from index `first` on. Leaves out operands that are not finite. Only for sums,
+    /// averages and products: minima and maxima cannot overflow, so they need no limit.
     pub(super) fn partials<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
         let call = schedule::ProgramSpec::new(self.collective, self.size, self.root);
         let mut values = vec![T::from_f64(0.0); out.len()];

@@ -153,7 +153,8 @@ fn table(rows: &[ValidationRow]) -> String {
 }
 
 /// Finds the seconds x at which the increasing `predicted(x)` equals `measured`. Returns 0 if
-/// `predicted(0)` is already larger.
+/// `predicted(0)` is already larger. The predicted time contains x at least once, so x is searched
+/// for between 0 and `measured`.
 fn bisect(measured: f64, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
     let (mut low, mut high) = (0.0, measured);
     for _ in 0..40 {

@@ -40,7 +40,7 @@ fn ethernet(class: &Path, name: &str) -> Vec<ReportCell> {
     let mtu = value(&folder, "mtu").and_then(|text| text.parse::<usize>().ok());
     vec![
         name.into(),
-        // Loopback is always up, but Linux reports `unknown`.
+        // Linux's word, unchanged. It is `unknown` for loopback, which is always up.
         value(&folder, "operstate").map_or_else(ReportCell::unknown, ReportCell::from),
         rate.filter(|rate| *rate > 0.0)
             .map_or_else(ReportCell::unknown, |rate| bit_rate(rate * 1e6)),

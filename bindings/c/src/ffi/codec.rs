@@ -86,8 +86,8 @@ fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, ApiError> {
         return Err(ApiError::new(FW_UNSUPPORTED, message));
     }
     let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
-    let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
-    bound.quantum::<T>(extent).map_err(|error| ApiError::argument(error.to_string()))
+    let value_range = if bound.needs_value_range() { ValueRange::of(values) } else { None };
+    bound.quantum::<T>(value_range).map_err(|error| ApiError::argument(error.to_string()))
 }
 
 /// Sets max_bytes to the largest number of bytes that fwCompress may need for count floats.
@@ -133,6 +133,7 @@ pub unsafe extern "C" fn fwCompress(
         let plan = if plan.is_null() {
             EXACT
         } else {
+            // `EXACT` provides the members that the struct of an older caller lacks.
             // SAFETY: guaranteed by the caller.
             unsafe { read(plan, EXACT, "fwPlan") }?
         };

@@ -36,6 +36,7 @@ fn programs_name_the_version_that_they_were_linked_with() {
     let abi = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
     let of_program = linked("cc", "examples/sum.c", "sum-shared", &[], false);
     assert!(of_program.contains(&format!("[libfoldwire_c.so.{abi}]")), "{of_program}");
+    // The library in `PREFIX` was installed with its symbols. Install it again without this option.
     let prefix = PREFIX.join("stripped");
     let mut install = Command::new("sh");
     install.arg(package().join("install/install.sh")).arg("--prefix").arg(&prefix);
@@ -50,7 +51,7 @@ fn programs_name_the_version_that_they_were_linked_with() {
         name == version || function.is_some_and(|name| header.contains(&format!("{name}(")))
     };
     assert!(names.len() > 40 && names.iter().all(|name| ours(name)), "{names:?}");
-    // Installed libraries are stripped.
+    // By default, installed libraries are stripped.
     let sections = succeeds(Command::new("readelf").args(["-S", "-W"]).arg(&library));
     assert!(!sections.contains(".debug_") && !sections.contains(".symtab"), "{sections}");
 }

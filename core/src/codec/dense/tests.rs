@@ -74,6 +74,8 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     // NaN in two of seven rows and wherever the value is below −2.
     let masked = |i: usize, x: f64| if i / 61 % 7 < 2 || x < -2.0 { f64::NAN } else { x };
     put("masked", &SHAPE, &mut field.iter().enumerate().map(|(i, &x)| masked(i, x)));
+    // In the first of these two arrays, no lattice point represents the first 5000 values. In the
+    // second, no lattice point represents any value.
     put("begins with none", &SHAPE, &mut (0..n).map(|i| if i < 5000 { 1e35 } else { field[i] }));
     put("none", &SHAPE, &mut (0..n).map(|_| f64::NAN));
     let mut dots = Random(seed + 1);
@@ -115,8 +117,9 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     );
     put("constant", &[9000], &mut (0..9000).map(|_| 0.75));
     put("spikes", &[100, 90], &mut (0..9000).map(|i| if i % 701 == 3 { 1e3 } else { 0.0 }));
-    // Enough chunks for the pair code that is derived from the sixteenth. The fourth chunk, from
-    // which a code is derived too, has only exceptions and so no pairs.
+    // The pair code (`huffman.rs`) is derived anew from the pairs of the first, fourth and
+    // sixteenth chunk. Here the fourth has only exceptions and so no pairs, and chunks follow the
+    // sixteenth.
     let shape = [8, 93, 97];
     let long = smooth(shape, phase);
     let long = long.iter().enumerate().map(|(i, &x)| match i / CHUNK {
@@ -472,6 +475,8 @@ fn largest_sums_wrap_around<T: Float>(id: CodecId, doublings: u32) {
     let params = CodecParams::new(quantum).for_sums_of(1 << doublings).with_shape(&[40, 10, 11]);
     let codecs = both::<T>(id, &params);
     let codecs = [codecs[0].as_dyn(), codecs[1].as_dyn()];
+    // With n operands, the code of each is at most 2^(BITS − 2)/n, so that no sum overflows
+    // (docs/guarantees.md, "Limit on codes"). The difference of two such sums may overflow.
     let room = libm::ldexp(1.0, <T as OnLattice>::Bits::BITS as i32 - 2 - doublings as i32);
     let largest = quantum.step() * T::MAX_CODE.min(room);
     let mut random = Random(7);
@@ -571,6 +576,9 @@ fn what_cannot_be_compressed_takes_no_more_than_is_said() {
                 let mut long = vec![0x5a; 2 * most];
                 let n_bytes = codec.encode(&values, &mut long).unwrap().n_bytes;
                 assert!(n_bytes <= most && encode(codec, &values) == long[..n_bytes]);
+                // At worst, values are stored unchanged, with a bit for each that marks exceptions.
+                // Each chunk has an index entry and a tag, and the first one also a code and the
+                // strides. `PAD` is the slack for wide stores.
                 let n_chunks = n.div_ceil(CHUNK);
                 let heads = HEADER_BYTES + n_chunks * (INDEX_ENTRY + 1) + T::BYTES + 4 + PAD;
                 let n_most = n * T::BYTES + n.div_ceil(8) + heads;

@@ -91,7 +91,8 @@ impl Transport for TestEndpoint {
     fn idle(&mut self, _: Duration) {}
 }
 
-/// Message numbers have 32 bits. Long messages have grants, which carry the numbers too.
+/// Message numbers have 32 bits. The first segment of a message is its opening. The rest of a long
+/// message waits for the receiver's grant, which carries the number too.
 #[test]
 fn numbers_of_messages_wrap() {
     for n_before in [0, u32::MAX - 2, u32::MAX] {
