@@ -3,8 +3,8 @@
 //!
 //! One loop serves all connections, each with its own state and deadline. A connection that never
 //! proves to be a rank holds at most some 16 KiB of memory, for at most [`HANDSHAKE_LIMIT`]. If
-//! there are too many connections, rank 0 closes one, and its process must connect again. It closes
-//! the oldest one that has not proven to know the token, or else the oldest one.
+//! there are too many connections, rank 0 closes the oldest one whose process has not proven to
+//! know the token, or else the oldest of all. That process must connect again.
 //!
 //! Before rank 0 closes a connection that has passed its deadline, it reads the connection once
 //! more: perhaps the message arrived in time, and rank 0 itself was late.
@@ -13,8 +13,9 @@
 //! this job were refused, and no rank was admitted or refused for [`RETRY_LIMIT`]. All ranks learn
 //! the reason.
 //!
-//! If rank 0 cannot listen at its root, it reports the reason at one of the job's spare ports.
-//! Ranks that do not find rank 0 at its root try these ports too.
+//! If the root's port was derived from the job and another program uses it, rank 0 listens at one
+//! of the job's spare ports. If rank 0 cannot listen at its root for any other reason, it reports
+//! the reason at a spare port. Ranks that do not find rank 0 at its root try these ports too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -94,8 +95,9 @@ enum PendingOutcome {
 }
 
 impl<'a> Acceptor<'a> {
-    /// Listens at the root of `place`, or through `listener`. If rank 0 cannot listen, reports so
-    /// to the other ranks for at most `limit`.
+    /// Listens through `listener`, or else at the root of `place`. If the root's port was derived
+    /// from the job and is in use, listens at a spare port. In any other case in which rank 0
+    /// cannot listen, reports so to the other ranks for at most `limit`.
     pub(crate) fn bind(
         place: &'a Place,
         listener: Option<TcpListener>,

@@ -134,7 +134,7 @@ impl Connection {
         self.n_sent < self.outbox.len()
     }
 
-    /// Ends the connection after what has been sent. Bytes that the system has not taken by the
+    /// Closes the connection once the messages are sent. Bytes that the system has not taken by the
     /// deadline are dropped.
     pub(crate) fn close(&mut self, deadline: Instant) {
         while !self.flush() && Instant::now() < deadline {

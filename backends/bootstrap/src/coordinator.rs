@@ -54,7 +54,7 @@ impl Coordinator {
         self.ranks.take_lost()
     }
 
-    /// Waits for an event. At the deadline, sends the missing ranks to all ranks and fails.
+    /// Waits for an event. At the deadline, sends the list of missing ranks to all ranks and fails.
     fn wait(
         &mut self,
         deadline: Instant,

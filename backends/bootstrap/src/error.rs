@@ -1,4 +1,4 @@
-//! Errors of joining a group and of a group that has broken up.
+//! Errors while a group forms, and of a group that fails later.
 
 use std::fmt;
 use std::io;
@@ -89,7 +89,7 @@ pub enum Error {
     #[error(
         "waited {limit:?} for {missing} of {size} ranks{}; read the output of these ranks, or \
         raise the time limit",
-        after(turned_away)
+        turned_away_note(turned_away)
     )]
     Missing {
         /// The missing ranks.
@@ -168,7 +168,8 @@ pub enum Error {
     System(io::Error),
 }
 
-fn after(turned_away: &Option<(usize, Refusal)>) -> String {
+/// Returns the part of [`Error::Missing`]'s text that tells how many connections were refused.
+fn turned_away_note(turned_away: &Option<(usize, Refusal)>) -> String {
     match turned_away {
         None => String::new(),
         Some((n, reason)) => format!(", and refused {n} connections (the last: {reason})"),

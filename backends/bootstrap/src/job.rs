@@ -114,7 +114,7 @@ impl fmt::Display for Job {
 }
 
 /// Returns process id and start time of the nearest ancestor with this name. Together they are
-/// unique on this machine since its start. `None` if there is no such ancestor, or no `/proc`.
+/// unique on this machine since it was started. `None` if there is no such ancestor, or no `/proc`.
 pub(crate) fn ancestor(name: &str) -> Option<String> {
     let mut process = "self".to_owned();
     for _ in 0..MAX_ANCESTORS {
@@ -122,6 +122,7 @@ pub(crate) fn ancestor(name: &str) -> Option<String> {
         // The name is in parentheses and may itself contain parentheses.
         let (head, rest) = stat.rsplit_once(") ")?;
         let (number, found) = head.split_once(" (")?;
+        // `rest` begins with field 3. Field 4 is the parent, and field 22 the start time (proc(5)).
         let mut fields = rest.split(' ');
         let parent = fields.nth(1)?;
         if found == name {

@@ -1,4 +1,4 @@
-//! Side of a rank other than 0. It tries to connect to rank 0 until rank 0 admits it, and then
+//! A rank other than rank 0. It tries to connect to rank 0 until rank 0 admits it, and then
 //! exchanges messages with rank 0.
 
 use std::io;
@@ -21,7 +21,7 @@ use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::root::Root;
 use crate::token;
 
-/// Pauses between attempts to connect double, from the first to the last.
+/// First and last pause between attempts to connect. The pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
 /// Time without an answer at the root after which the spare ports are tried.
@@ -55,12 +55,12 @@ impl MemberConnection {
         let search = RootSearch { place, limit, deadline, spare };
         let mut pause = FIRST_PAUSE;
         loop {
-            let mut why_not = AttemptError::Retry(io::ErrorKind::TimedOut.into());
+            let mut last_error = AttemptError::Retry(io::ErrorKind::TimedOut.into());
             for &address in &addresses {
                 match search.try_root(address) {
                     Ok(member) => return Ok(member),
                     Err(AttemptError::Fatal(error)) => return Err(error),
-                    Err(no) => why_not = no,
+                    Err(error) => last_error = error,
                 }
             }
             for &address in &search.spare {
@@ -69,7 +69,7 @@ impl MemberConnection {
                 }
             }
             let is_late = Instant::now() + pause >= deadline;
-            match why_not {
+            match last_error {
                 // Rank 0 listens at a given address or not at all, so another listener is an error.
                 AttemptError::NotRankZero(error) if is_late || !place.job.chooses_port() => {
                     return Err(error);

@@ -41,15 +41,15 @@ pub const PROOF_BYTES: usize = 32;
 pub type Nonce = [u8; NONCE_BYTES];
 /// A proof that the sender knows the token.
 pub type Proof = [u8; PROOF_BYTES];
-/// Most bytes of a rank's input to an all-gather.
+/// Maximum bytes of a rank's input to an all-gather.
 pub const MAX_GIVEN_BYTES: usize = 64 * 1024;
 /// Bytes of kind and length, before the body.
 pub const HEAD_BYTES: usize = 5;
-/// Most bytes of a message.
+/// Maximum bytes of a message.
 pub const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 + MAX_GIVEN_BYTES;
-/// Most bytes of a message of the handshake. A hello of another version may be longer than ours.
+/// Maximum bytes of a message of the handshake. A hello of another version may be longer than ours.
 pub const MAX_HANDSHAKE_BYTES: usize = HEAD_BYTES + 4 * HELLO_BYTES;
-/// Most ranks listed in [`Message::Missing`].
+/// Maximum number of ranks listed in [`Message::Missing`].
 pub const MAX_NAMED: usize = 32;
 
 const MAGIC: [u8; 8] = *b"FWBOOT\r\n";
@@ -278,7 +278,7 @@ pub fn parse_within(
     }
 }
 
-/// Returns the shortest and longest body of a kind, in bytes.
+/// Returns the shortest and longest body of a kind, in bytes, or `None` for an unknown kind.
 fn body_bytes(kind: u8) -> Option<(usize, usize)> {
     Some(match kind {
         // A hello of another version may have another length. Accept it here, so that the sender
@@ -359,7 +359,7 @@ fn parse_refusal(body: &mut BodyReader<'_>) -> Result<Refusal, Malformed> {
 /// Reads the fields of a body.
 struct BodyReader<'a> {
     rest: &'a [u8],
-    /// Error if the body is too short.
+    /// Error if the body is too short or too long.
     otherwise: Malformed,
 }
 

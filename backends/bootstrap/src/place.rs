@@ -28,10 +28,10 @@
 //! Without any launcher, the process is alone: rank 0 of 1.
 //!
 //! With any launcher, `FOLDWIRE_ROOT` sets the address of rank 0. Without it, rank 0 listens on
-//! loopback if all ranks are on one machine. Otherwise the host is torchrun's `MASTER_ADDR`, or the
-//! first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port is then derived from the
-//! job (module `job`). It is never `MASTER_PORT`, which PyTorch uses itself. `FOLDWIRE_JOB` names
-//! the job if the launcher does not.
+//! loopback if all ranks are on one machine. Otherwise its host is torchrun's `MASTER_ADDR`, or the
+//! first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. In both cases the port is derived
+//! from the job (module `job`). It is never `MASTER_PORT`, which PyTorch uses itself.
+//! `FOLDWIRE_JOB` names the job if the launcher does not.
 
 mod error;
 mod nodes;
@@ -47,7 +47,8 @@ use crate::root::{DEFAULT_PORT, Root};
 use crate::token::Token;
 pub use error::PlaceError;
 
-/// Most ranks of a group, since each has a connection to rank 0.
+/// Maximum number of ranks in a group. There is a limit because each rank keeps a connection to
+/// rank 0.
 pub const MAX_RANKS: usize = 1 << 16;
 
 /// Rank of this process, and what it needs to join its group.
@@ -261,8 +262,8 @@ impl Place {
         }
     }
 
-    /// Addresses at which rank 0 may listen if another program uses `addresses`, which are those
-    /// that the root resolves to.
+    /// Returns addresses at which rank 0 may listen if another program uses `addresses`, to which
+    /// the root resolves.
     pub(crate) fn spare_addresses<'a>(
         &'a self,
         addresses: &'a [SocketAddr],

@@ -8,7 +8,7 @@ use mio::{Events, Poll, Registry};
 
 use crate::error::Error;
 
-/// Finds the ready ones of many connections with one system call.
+/// Waits for many connections with one system call, and finds the ready ones.
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: Poll,

@@ -17,8 +17,8 @@ pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(250);
 
 /// State of all ranks.
 ///
-/// Dropping it sends a goodbye to all ranks, unless the thread panics: then they count rank 0 as
-/// lost. In a forked process it sends nothing.
+/// Dropping it sends a goodbye to all ranks, unless the thread panics: then the other ranks count
+/// rank 0 as lost. In a forked process it sends nothing.
 #[derive(Debug)]
 pub(crate) struct RankConnections {
     owner_pid: u32,

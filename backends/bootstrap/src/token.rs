@@ -20,7 +20,8 @@ use sha2::Sha256;
 use crate::job::JOB_BYTES;
 use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES, Proof, VERSION};
 
-/// Fewest characters of a token. A shorter one could be guessed from a recorded handshake.
+/// Minimum number of characters of a token. A shorter token could be guessed from a recorded
+/// handshake.
 pub const MIN_TOKEN_CHARS: usize = 16;
 
 /// A secret that the ranks of one job share. `Debug` does not show it.
@@ -39,7 +40,7 @@ pub struct TokenTooShort {
 }
 
 impl Token {
-    /// Makes a token of a text.
+    /// Makes a token from a text.
     ///
     /// # Errors
     /// If the text has fewer than [`MIN_TOKEN_CHARS`] characters.
@@ -49,7 +50,7 @@ impl Token {
         if have < MIN_TOKEN_CHARS { Err(TokenTooShort { have }) } else { Ok(Self(text)) }
     }
 
-    /// Makes a token of 128 random bits.
+    /// Makes a token from 128 random bits.
     ///
     /// # Errors
     /// If the system provides no random numbers.
@@ -90,11 +91,11 @@ fn random<const N: usize>() -> Result<[u8; N], NoRandomNumbers> {
 /// Sender and message of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProofKind {
-    /// Rank 0's, in its challenge.
+    /// Rank 0's proof, in its challenge.
     RootChallenge,
-    /// The connecting rank's, in its answer.
+    /// The connecting rank's proof, in its answer.
     MemberAnswer,
-    /// The connecting rank's, in its hello. Zeros take the place of rank 0's nonce.
+    /// The connecting rank's first proof, in its hello. Zeros take the place of rank 0's nonce.
     MemberHello,
 }
 

@@ -16,11 +16,11 @@
 //!   ingress for w/rate, once earlier frames have left the ingress. The rate limit of the threads
 //!   backend uses the same model. Switches have no limit. A frame longer than `eager` first waits
 //!   for a handshake with its receiver. Both ranks handle handshakes only between steps.
-//! - *Dependencies.* A lane runs its program one step at a time. It first takes its frame, then
-//!   waits for credit: each (peer, lane) has credit for `link_depth` frames. The lanes of a rank
-//!   share its core, so they compute one after the other. The ranks of a node share its cores.
-//!   Credit is free again when the receiver takes the frame. A rank that waits for credit learns of
-//!   it one latency later.
+//! - *Dependencies.* A lane runs its program one step at a time. It first takes the frame that the
+//!   step receives, then waits for credit for the frame that the step sends. Each (peer, lane) has
+//!   credit for `link_depth` frames. Credit returns when the receiver takes a frame; a rank that
+//!   waits for credit learns of its return one latency later. The lanes of a rank share its core,
+//!   so they compute one after the other. The ranks of a node share its cores.
 //! - *Value range.* If the plan's bound refers to the value range of the data, each rank first
 //!   scans its input. Then the ranks exchange their ranges in a raw all-reduce of a few numbers.
 //!   The call begins on each rank when that all-reduce is over.
@@ -79,7 +79,7 @@ use run::{PricedProgram, RankStart, RankTotals, Simulation};
 pub struct ModelCall {
     /// The collective.
     pub collective: Collective,
-    /// The reduction; [`OpCode::None`] for collectives that only move.
+    /// The reduction; [`OpCode::None`] for collectives that only move values.
     pub op: OpCode,
     /// The root, for the collectives that have one.
     pub root: Rank,
@@ -103,8 +103,8 @@ pub struct ModelCall {
 
 impl ModelCall {
     /// Creates a call on `count` values and `size` ranks with root 0, 4 lanes, and frames of 256
-    /// KiB + 4096 bytes. It is a sum if the collective reduces. Input and result are separate
-    /// buffers, except in a broadcast, which always has one.
+    /// KiB + 4096 bytes. Its reduction is a sum, if the collective reduces. Input and result are
+    /// separate buffers, except in a broadcast, which always has one buffer.
     #[must_use]
     pub fn new(collective: Collective, plan: Plan, size: usize, count: usize) -> Self {
         let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
@@ -145,7 +145,8 @@ pub struct NetworkModel {
     /// only when its receiver polls the network. A short message does not overtake a long one. With
     /// `None`, no message needs a handshake.
     pub eager: Option<u32>,
-    /// Frames that may be sent and not yet taken, for each (peer, lane).
+    /// Maximum number of frames that are sent but that the receiver has not taken, for each (peer,
+    /// lane).
     pub link_depth: u32,
     /// True if frames carry checksums.
     pub checksums: bool,

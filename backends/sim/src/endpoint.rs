@@ -97,8 +97,8 @@ impl Transport for Endpoint {
     fn poll_frame(&mut self) -> Poll<Result<Frame, Error>> {
         let fabric = &mut *self.fabric.borrow_mut();
         self.check_alive(fabric)?;
-        let most = fabric.net.frames_per_rank;
-        if fabric.ranks[self.rank.index()].n_held >= most || fabric.refuses() {
+        let max_held = fabric.net.frames_per_rank;
+        if fabric.ranks[self.rank.index()].n_held >= max_held || fabric.refuses() {
             return Poll::Pending;
         }
         fabric.ranks[self.rank.index()].n_held += 1;

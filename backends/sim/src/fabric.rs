@@ -1,7 +1,7 @@
 //! State that all ranks share: clock, links, NICs, and pending faults.
 //!
 //! No thread drives this state. When a rank sends, the simulator computes the whole route of the
-//! frame at once (NICs, delay, harm). It queues the frame for the receiver together with its
+//! frame at once (NICs, delay, faults). It queues the frame for the receiver together with its
 //! arrival time. The receiver finds the frame once virtual time has reached that point. A heap
 //! holds the times at which a rank can find something new, so that the executor knows how far time
 //! can jump.
@@ -63,7 +63,7 @@ pub(crate) struct SimRank {
     egress: Nanos,
     /// Time from which the NIC is free to receive.
     ingress: Nanos,
-    /// Sent frames that wait until the rank polls.
+    /// Sent frames that leave only when the rank polls again.
     outbox: VecDeque<(Rank, Tag, Frame, usize)>,
 }
 
@@ -124,23 +124,22 @@ impl SimFabric {
         &mut self.ranks[rank.index()]
     }
 
-    /// Random time, uniform in 0…`most`.
-    pub(crate) fn uniform(&mut self, most: Duration) -> Nanos {
-        self.random.below(nanos(most) as usize + 1) as Nanos
+    /// Returns a random time, uniform in 0…`longest`.
+    pub(crate) fn uniform(&mut self, longest: Duration) -> Nanos {
+        self.random.below(nanos(longest) as usize + 1) as Nanos
     }
 
     fn delay(&mut self) -> Nanos {
         nanos(self.net.latency) + self.uniform(self.net.jitter)
     }
 
-    /// Returns whether to answer "not yet" although there is no reason, which is decided at random.
-    /// Always false after an idle pass. So if the next pass is idle too, the ranks really cannot
-    /// continue.
+    /// Decides at random whether to answer "not yet" without a reason. Always false after an idle
+    /// pass. So if the next pass is idle too, the ranks really cannot continue.
     pub(crate) fn refuses(&mut self) -> bool {
         !self.is_idle && self.random.one_in(self.net.refusal)
     }
 
-    /// Returns whether to skip a rank at random.
+    /// Decides at random whether the executor skips a rank. Always false after an idle pass.
     pub(crate) fn neglects(&mut self) -> bool {
         !self.is_idle && self.random.one_in(self.net.neglect)
     }
@@ -221,8 +220,8 @@ impl SimFabric {
         self.loss_times[self.pair(rank, peer)] <= self.now
     }
 
-    /// Sends a frame for which the link has space. With [`NetSettings::attended`], the frame leaves only
-    /// when the rank polls again.
+    /// Sends a frame for which the link has space. With [`NetSettings::attended`], the frame leaves
+    /// only when the rank polls again.
     pub(crate) fn send(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
         self.link(from, to, tag).spend();
         let header = self.header(&frame, n_bytes);
@@ -363,8 +362,8 @@ impl SimFabric {
         if others.is_empty() { a } else { *self.random.pick(&others) }
     }
 
-    /// Forges a frame after `model`, which was sent on `link`. Returns it with the link on which it
-    /// arrives.
+    /// Forges a frame from a copy of `model`, which was sent on `link`. Returns the forged frame
+    /// with the link on which it arrives.
     fn forge(
         &mut self,
         model: &InFlightFrame,

@@ -34,8 +34,8 @@ pub enum Fault {
         /// Duration of the stall; `None` means forever.
         lasting: Option<Duration>,
     },
-    /// A rank ends suddenly. Frames that it has sent still arrive. Then its peers learn of the
-    /// loss.
+    /// A rank ends suddenly. Frames that have left the rank still arrive. Then its peers learn of
+    /// the loss.
     Death {
         /// The rank.
         rank: Rank,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES};
 
-/// Speed, capacity and fairness of a network. All ranks and links are alike.
+/// Speed, capacity and random behavior of a network. All ranks and links are alike.
 ///
 /// A frame of m bytes leaves when the sender's NIC is free, and occupies that NIC for m /
 /// `bandwidth`. It travels for `latency` plus up to `jitter`. Then it occupies the receiver's NIC
@@ -41,8 +41,8 @@ pub struct NetSettings {
     pub neglect: usize,
     /// Upper limit of the time that one poll of a rank takes, which is uniform in 0…`poll`.
     pub poll: Duration,
-    /// Longest jump of virtual time. At an eighth of the communicators' timeout, ranks notice a
-    /// stall soon after the timeout, in few polls.
+    /// Longest jump of virtual time. If it is an eighth of the communicators' timeout, ranks notice
+    /// a stall soon after the timeout, and need few polls until then.
     pub jump: Duration,
     /// The run ends when no frame has moved for this virtual time. Ranks that have not returned by
     /// then count as hung.

@@ -2,8 +2,8 @@
 //!
 //! The executor polls all ranks in passes, each pass in a new random order. If no rank moved a
 //! frame in a pass, all ranks wait, and virtual time jumps to the next event. A jump is never
-//! longer than [`NetSettings::jump`]. Jumps of a quarter of that or more happen only after several idle
-//! passes, so that ranks first finish all work that needs no network.
+//! longer than [`NetSettings::jump`]. Jumps of a quarter of that or more happen only after several
+//! idle passes, so that ranks first finish all work that needs no network.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -163,6 +163,7 @@ struct Executor<F: Future> {
     n_polls: u64,
     /// Consecutive passes in which no frame moved.
     idle_passes: usize,
+    /// End of the last pass in which a frame moved.
     last_move: Nanos,
 }
 
@@ -186,7 +187,7 @@ impl<F: Future> Executor<F> {
         if order.iter().all(|&rank| sleeps_for_ever(&self.fabric, rank)) {
             for rank in order {
                 if let RankTask::Running(_) = self.tasks[rank] {
-                    // Mark the rank as dead, so that dropping its program has no effect on others.
+                    // Mark the rank as dead, so that dropping its program affects no other rank.
                     self.fabric.borrow_mut().ranks[rank].is_dead = true;
                     self.tasks[rank] = RankTask::Over(End::Silent);
                 }

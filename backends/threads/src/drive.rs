@@ -30,12 +30,12 @@ pub fn drive<'a, X: Transport + 'a, T: Element>(
     let mut operations: Vec<_> = operations.into_iter().map(Some).collect();
     let mut results = vec![Err(Error::Finished); operations.len()];
     while operations.iter().any(Option::is_some) {
-        for (place, result) in operations.iter_mut().zip(&mut results) {
-            if let Some(operation) = place
+        for (slot, result) in operations.iter_mut().zip(&mut results) {
+            if let Some(operation) = slot
                 && let Poll::Ready(ready) = operation.poll()
             {
                 *result = ready;
-                *place = None;
+                *slot = None;
             }
         }
     }

@@ -262,8 +262,8 @@ impl Transport for Endpoint {
         }
     }
 
-    /// Works only without a rate limit. With one, frames arrive by the clock, and no notification
-    /// announces them.
+    /// Returns `false` with a rate limit: then frames arrive by the clock, and no notification
+    /// announces them. Also returns `false` if the ticker's thread cannot start.
     fn register(&mut self, waker: &Waker) -> bool {
         if self.fabric.pace().is_some() || !self.fabric.ticks() {
             return false;

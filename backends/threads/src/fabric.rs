@@ -47,6 +47,7 @@ struct RankPort {
     /// Number of links that peers have posted since the start. Changes only under the lock of
     /// `post`.
     n_posted: AtomicUsize,
+    /// Posted links that the rank has not collected.
     post: Mutex<Vec<NewLink>>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct ThreadFabric {
     frames_per_rank: usize,
     /// Ranks per node; `None` if all ranks count as one process.
     ranks_per_node: Option<NonZeroUsize>,
-    /// The first rank that panicked plus one, or 0.
+    /// Number of the first rank that panicked, plus one. 0 if no rank has panicked.
     first_panic: AtomicUsize,
 }
 

@@ -32,7 +32,8 @@ struct InboundLink {
     from: Rank,
     /// With a rate limit: number of frames in the ring that a scan has found.
     n_seen: usize,
-    /// Arrival times of the frames that [`Arrivals`] has scheduled. These are the oldest frames.
+    /// Arrival times of the frames that [`Arrivals`] has scheduled, which are the oldest frames of
+    /// this link.
     due: VecDeque<Duration>,
 }
 

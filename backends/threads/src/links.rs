@@ -1,8 +1,8 @@
 //! The links of one endpoint in one direction, found by (peer, tag).
 //!
 //! The table has an index of four bytes per peer for each tag in use, and a dense list of the
-//! existing links. With a thousand ranks and one call at a time, this costs each endpoint 72 KB. A
-//! loop over the links visits only existing ones.
+//! existing links. With a thousand ranks and one call at a time (9 tags), the indices of both
+//! directions take 72 KB for each endpoint. A loop over the links visits only existing ones.
 
 use foldwire::transport::{Rank, Tag};
 

@@ -68,11 +68,11 @@ impl Departures {
     }
 }
 
-/// A frame in a ring whose first byte has not arrived by the model.
+/// A frame in a ring whose first byte, by the model, has not arrived yet.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ExpectedFrame {
     start: Duration,
-    /// Number of frames that the receiver found before. Orders frames with the same start.
+    /// Number of frames that the receiver found before this one. Orders frames with the same start.
     order: u64,
     link: usize,
     n_bytes: usize,

@@ -12,8 +12,8 @@
 //! they may.
 //!
 //! **Waiting.** A refused rank is added to a list, under the lock that guards the free frames. The
-//! next rank that returns a frame, frees one or raises the limit takes the list under the same
-//! lock, and wakes the ranks on it.
+//! next rank that returns a frame to the pool, drops a frame or raises the limit takes the list
+//! under the same lock, and wakes the ranks on it.
 
 use std::mem;
 use std::sync::Arc;
@@ -118,7 +118,8 @@ impl FramePool {
         self.change(|state| state.limit = state.limit.saturating_add(n_frames));
     }
 
-    /// Counts one allocated frame less, because it was dropped or its allocation failed.
+    /// Subtracts one from the allocated frames, because a frame was dropped or could not be
+    /// allocated.
     pub(crate) fn forget_one(&self) {
         self.change(|state| state.n_allocated -= 1);
     }

@@ -71,7 +71,8 @@ fn open_mpi_and_mpich_are_understood() {
     assert!(place.root.to_string().starts_with("127.0.0.1:2"), "{place:?}");
 }
 
-/// Variables of each launcher for one rank, a part of them, and its value in another job.
+/// Variables that each launcher sets for one rank, a part of that text, and the text that replaces
+/// the part in another job.
 const JOBS: [(&str, &str, &str); 9] = [
     ("FOLDWIRE_RANK=1 FOLDWIRE_SIZE=2 FOLDWIRE_JOB=a", "JOB=a", "JOB=b"),
     (
@@ -220,8 +221,8 @@ fn slurms_own_pmi_is_slurm() {
     assert!(root.starts_with("127.0.0.1:2"), "{root}");
 }
 
-/// Another launcher starts torchrun once on each node, and its ranks are not ranks of torchrun's
-/// job.
+/// Another launcher starts torchrun once on each node. The ranks that this launcher counts are not
+/// the ranks of torchrun's job.
 #[test]
 fn torchrun_counts_before_who_started_it() {
     let torchrun = "TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 RANK=3 WORLD_SIZE=4 \

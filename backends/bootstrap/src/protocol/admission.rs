@@ -19,7 +19,7 @@ pub struct Admission {
 enum AdmissionStage {
     #[default]
     AwaitingHello,
-    /// The hello was valid. The answer must show that it was not a replay.
+    /// The hello was valid. The answer must show that the hello was not a replay.
     Challenged { rank: Rank, root_nonce: Nonce, member_nonce: Nonce },
 }
 

@@ -14,7 +14,8 @@ pub struct MemberState {
 pub enum Departure {
     /// The rank said goodbye.
     Goodbye,
-    /// The rank sent an invalid or unexpected message, and counts as lost.
+    /// The rank sent an invalid or unexpected message, or its connection ended without a goodbye.
+    /// The rank counts as lost.
     Breach,
 }
 

@@ -43,7 +43,7 @@ pub enum GroupFailure {
 }
 
 impl Membership {
-    /// Starts in a group of `size` ranks.
+    /// Creates the state of a rank that waits for its welcome to a group of `size` ranks.
     #[must_use]
     pub fn new(size: usize) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Membership {
         self.fail(failure);
     }
 
-    /// Records that the connection has ended and rank 0 is lost.
+    /// Records that the connection has ended and rank 0 is lost. `why` is the group's failure.
     pub fn end(&mut self, why: GroupFailure) {
         self.is_over = true;
         self.note_lost(Rank(0));

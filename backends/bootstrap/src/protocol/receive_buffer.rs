@@ -4,7 +4,7 @@ use std::mem;
 
 use crate::message::{self, Malformed, Message};
 
-/// Most bytes of one read from a connection.
+/// Maximum bytes of one read from a connection.
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Bytes received on one connection and not yet taken as messages.

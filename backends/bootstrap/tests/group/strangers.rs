@@ -68,14 +68,18 @@ fn strangers_neither_stop_nor_delay_the_group() {
     challenged.write_all(&true_hello(&place(1, 3, &at))).unwrap();
     drop(connect(&at));
 
+    // The version follows the magic, which has 8 bytes.
     let mut next_version = hello(1, 3);
     next_version[message::HEAD_BYTES + 8] = 3;
     let recorded = true_hello(&place(1, 3, &at));
+    // A recorded hello, and an answer (kind 3, 32 bytes) with a wrong proof.
     let unproven = [&recorded[..], &[3, 32, 0, 0, 0], &[0; 32]].concat();
     let other = Job::named(&["other"]);
     let start_of = |id: [u8; JOB_BYTES]| u32::from_be_bytes([id[0], id[1], id[2], id[3]]);
     let (theirs, ours) = (start_of(other.id()), start_of(Job::at_given_root().id()));
+    // An answer without a hello.
     let skipping = [&[3, 32, 0, 0, 0][..], &[0; 32]].concat();
+    // A message of kind 7 that announces 4 GiB.
     let huge = [7, 0xff, 0xff, 0xff, 0xff];
     for (bytes, reason) in [
         (&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], Refusal::Garbage),
@@ -196,7 +200,7 @@ fn a_wrong_size_and_a_rank_that_is_there_are_refused_with_the_reason() {
         "{error}"
     );
 
-    // Either of the two may be first.
+    // Rank 1 or its twin may join first. The other one is refused.
     let twin = member(place(1, 3, &at), LIMIT);
     while !(rank_1.is_finished() || twin.is_finished()) {
         thread::sleep(Duration::from_millis(1));

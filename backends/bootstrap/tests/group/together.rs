@@ -88,7 +88,7 @@ fn loopback_needs_no_token_and_all_else_does() {
     drop((joined(rank_0), joined(rank_1)));
 
     for rank in 0..2 {
-        // Reserved for documentation, so no host has this address.
+        // This address is reserved for documentation, so no host has it.
         let far = Root::new("192.0.2.1", 29_753);
         let open = Place { token: None, ..place(rank, 2, &far) };
         let error = Rendezvous::new(open).limit(SHORT).join().unwrap_err();

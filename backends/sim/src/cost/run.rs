@@ -5,7 +5,7 @@
 //! | `Call` | a rank makes its call and requests a core |
 //! | `Run` | a rank gets a core |
 //! | `Done` | a rank's computation is done: its frame leaves, and the next step begins |
-//! | `Request` | a handshake request arrives at the receiver; needed for long messages and those behind them on the same link |
+//! | `Request` | a handshake request arrives at the receiver; needed for long messages, and for short ones behind a long one on the same link |
 //! | `Grant` | the receiver's grant arrives at the sender: the message may leave |
 //! | `FirstByte` | a frame's first byte arrives; the frame occupies the receiver's link once earlier frames are through |
 //! | `Arrive` | the whole frame has arrived |
@@ -42,7 +42,8 @@ pub(super) struct PricedProgram<'a> {
     pub(super) bytes_per_value: usize,
     pub(super) speeds: &'a PrimitiveSpeeds,
     pub(super) wire: &'a WireSizeTable,
-    /// Sizes of the payloads that the call sends as raw values although it has another codec.
+    /// Sizes of raw values, for payloads that the call sends raw although the plan has another
+    /// codec.
     pub(super) floats: &'a WireSizeTable,
     pub(super) cluster: &'a ClusterModel,
 }
@@ -50,8 +51,8 @@ pub(super) struct PricedProgram<'a> {
 impl PricedProgram<'_> {
     /// Returns the bytes of a step's message, header included.
     fn message(&self, step: &Step, round: usize, n_values: usize, content: SlotContent) -> u32 {
-        let is_wire = content.codec == self.rules.codec();
-        let table = if is_wire { self.wire } else { self.floats };
+        let has_plan_codec = content.codec == self.rules.codec();
+        let table = if has_plan_codec { self.wire } else { self.floats };
         // The sum of a node's k ranks is encoded with k times the bound, so it takes as many bits
         // as one operand.
         let n_combined = self.schedule.n_combined(self.call) as u32;
@@ -125,6 +126,7 @@ struct ModelLane {
     n_values: usize,
     /// The frame taken for the current step.
     incoming: Option<SlotContent>,
+    /// The lane's holding: what it keeps from one step to the next.
     held: Option<SlotContent>,
     /// The frame that leaves when the step is done, and its bytes.
     outgoing: Option<(SlotContent, u32)>,
@@ -327,7 +329,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Gives the rank's core to the next rank that waits for one.
+    /// Gives the rank's core to the next rank that waits for a core, or marks the core as free.
     fn leave_core(&mut self, rank: usize, now: Picos) {
         match self.cores(rank).waiting.pop_front() {
             Some(next) => self.queue.push(now, ModelEvent::Run { rank: next }),
@@ -335,7 +337,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Starts the rank on a core that is now its own.
+    /// Starts the rank on the core that it has just been given.
     fn run_rank(&mut self, rank: usize, now: Picos) {
         let state = &mut self.ranks[rank];
         state.status = RankStatus::Running;
@@ -353,7 +355,8 @@ impl<'a> Simulation<'a> {
         self.queue.push(now + duration, ModelEvent::Done { rank: rank as u32 });
     }
 
-    /// Begins the first step that has all it needs. Tries the lanes in turn, as the engine does.
+    /// Begins the next step that can run. Tries the lanes in turn, as the engine does. If no lane
+    /// can continue, the rank leaves its core.
     fn begin_next(&mut self, rank: usize, now: Picos) {
         self.handle_handshakes(rank, now);
         let n_lanes = self.program.n_lanes;
@@ -377,7 +380,8 @@ impl<'a> Simulation<'a> {
     }
 
     /// Begins the lane's step if the frame that it receives has arrived and there is credit for the
-    /// frame that it sends. Takes the frame before the credit. Returns whether the step began.
+    /// frame that it sends. Takes the arrived frame even if there is no credit. Returns whether the
+    /// step began.
     fn try_begin(&mut self, rank: usize, lane: usize, now: Picos) -> bool {
         let Some(step) = self.lane(rank, lane).step else { return false };
         if let (Some(from), None) = (step.from, self.lane(rank, lane).incoming) {
@@ -418,7 +422,8 @@ impl<'a> Simulation<'a> {
         self.prices.of_step(n_values, &work, &messages)
     }
 
-    /// Completes the rank's computation.
+    /// Completes the rank's computation. If its time slice is over, the rank then yields its core
+    /// to a waiting rank.
     fn done(&mut self, rank: usize, now: Picos) {
         if let Some(lane) = self.ranks[rank].current.take() {
             self.complete(rank, lane, now);
@@ -453,6 +458,7 @@ impl<'a> Simulation<'a> {
         self.load_step(rank, lane);
     }
 
+    /// Transmits a frame, or sends the request for it if it needs a handshake.
     fn send(&mut self, frame: ModelFrame, now: Picos) {
         let ModelFrame { key, n_bytes, .. } = frame;
         let state = &mut self.ranks[key.from as usize];

@@ -8,7 +8,7 @@ use foldwire::bundle;
 use foldwire::frame::HEADER_BYTES;
 
 /// Speeds in bytes of uncompressed values per second. An operation of speed `f64::INFINITY` is
-/// free.
+/// free. Below, ⊕ is the operation of the reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrimitiveSpeeds {
     /// Values → frame.
@@ -163,9 +163,9 @@ impl WireSizes {
         w0 + share * (w1 - w0)
     }
 
-    /// Precomputes the widths for sums of 0…`most` operands.
-    pub(super) fn table(&self, most: usize) -> WireSizeTable {
-        let widths = (0..=most).map(|k| self.width((k as u32).max(1))).collect();
+    /// Precomputes the widths for sums of 0…`max_operands` operands.
+    pub(super) fn table(&self, max_operands: usize) -> WireSizeTable {
+        let widths = (0..=max_operands).map(|k| self.width((k as u32).max(1))).collect();
         WireSizeTable { fixed: self.fixed, widths }
     }
 }

@@ -166,7 +166,7 @@ fn sums_grow_on_their_way_and_single_operands_do_not() {
     assert_eq!(sent(&Ring, Collective::ReduceScatter), 3 * 64 + sums);
     assert_eq!(sent(&Pairwise, Collective::ReduceScatter), 3 * 64 + 3 * 500);
     assert_eq!(sent(&Ring, Collective::AllReduce), 6 * 64 + sums + 3 * 1500);
-    // A frame of one operand, then a frame of sums of two.
+    // One frame carries all four parts of one operand; the next carries sums of two operands.
     assert_eq!(sent(&RecursiveDoubling, Collective::AllReduce), 2 * 64 + 4 * 500 + 4 * 1000);
 }
 
@@ -243,11 +243,11 @@ fn ranks_that_compute_see_handshakes_after_their_step() {
         seconds(&case, &ClusterModel::of(network), &Costs::of(speeds, WireSizes::exact(4)))
     };
     assert_close(time(encode, 4, None), encode + wire + 2.0 * decode, "leaves at once");
-    // The grant for the first frame arrives while rank 0 encodes the second. So the first leaves
-    // after that.
+    // The grant for the first frame arrives while rank 0 encodes the second frame. So the first
+    // frame leaves only after that encoding.
     assert_close(time(encode, 4, Some(0)), 2.0 * encode + wire + 2.0 * decode, "sender");
-    // Rank 0 has credit for the second frame once rank 1 takes the first. The request arrives while
-    // rank 1 stores the first, so it is granted only after that.
+    // Rank 0 has credit for the second frame once rank 1 takes the first. The second frame's
+    // request arrives while rank 1 stores the first frame, so rank 1 grants it only after that.
     assert_close(time(0.0, 1, None), wire + 2.0 * decode, "is there in time");
     assert_close(time(0.0, 1, Some(0)), 2.0 * (wire + decode), "receiver");
 }

@@ -36,8 +36,8 @@ pub(super) struct PrimitiveCounts {
 
 impl PrimitiveCounts {
     /// Counts a primitive of a call with `codec`. If `in_place`, the local input is already in the
-    /// output and needs no copy. Some payloads may be raw although `codec` compresses: moving or
-    /// adding to such a payload in place counts as a copy.
+    /// output and needs no copy. Some payloads may be raw although `codec` compresses. Encoding or
+    /// storing such a payload counts as a copy, and so does adding to it in place.
     fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
         let is_uncompressed = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {
@@ -77,9 +77,9 @@ impl PrimitiveCounts {
     }
 }
 
-/// Counts the primitives of `step`, given the lane's content and the received frame, if any. Also
-/// returns the content of the frame to send, if any, and updates `held` to the lane's content after
-/// the step.
+/// Counts the primitives of `step`, given the lane's holding (`held`) and the content of the
+/// received frame, if any. Also returns the content of the frame to send, if any, and updates
+/// `held` to the holding after the step.
 pub(super) fn count_step(
     rules: Rules,
     in_place: bool,

@@ -7,7 +7,8 @@ use loom::thread::{self, yield_now};
 use super::explore;
 use crate::ring::ring;
 
-/// Items leave once each and in order, through a full and an empty ring and around its end.
+/// Each item leaves once and in order, also when the ring is full or empty, and when its positions
+/// wrap around.
 #[test]
 fn keeps_order() {
     for depth in [1, 2] {

@@ -19,7 +19,8 @@ fn on_two_ranks(rank_main: impl Fn(SharedCommunicator<'_, Endpoint>) + Sync) {
 }
 
 /// The communicator runs two calls at once. A long call takes one slot; the exchange of the group's
-/// value ranges takes the other. By then the ranks have begun the group, so the group waits.
+/// value ranges takes the other. The ranks have then begun the group, so it can no longer be
+/// refused: it waits if the long call holds a slot that it needs.
 #[test]
 fn a_group_waits_for_a_call_that_was_begun_before() {
     on_two_ranks(|world| {
