@@ -384,7 +384,7 @@ impl fmt::Display for TransportErrorKind {
                 it"
             }
             Self::Stopped => "another thread has ended the call",
-            Self::Other => "the transport failed",
+            Self::Other => "unspecified error",
         })
     }
 }

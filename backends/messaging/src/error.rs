@@ -15,7 +15,10 @@ pub enum Error<E> {
         peer: Rank,
     },
     /// The link is full.
-    #[error("the link to rank {to} with tag {} is full; send after poll_ready said so", tag.0)]
+    #[error(
+        "the link to rank {to} with tag {} is full; send only after poll_ready has returned Ready",
+        tag.0
+    )]
     NotReady {
         /// The receiving rank.
         to: Rank,

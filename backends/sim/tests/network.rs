@@ -201,7 +201,7 @@ fn what_a_rank_sent_before_it_died_arrives_before_its_loss_is_known() {
 fn a_rank_that_waits_for_ever_is_told_from_one_that_a_fault_silenced() {
     let run = |faults: Vec<Fault>| {
         let world = World::new(2, 1).net(net()).faults(faults);
-        world.run(async |mut endpoint| receive_twice(&mut endpoint).await).ends
+        world.run(async |mut endpoint| receive_once(&mut endpoint).await).ends
     };
     assert!(matches!(run(vec![])[..], [End::Hung, End::Hung]));
     let stall = Fault::Stall { rank: Rank(1), after: 0, lasting: None };
@@ -211,7 +211,7 @@ fn a_rank_that_waits_for_ever_is_told_from_one_that_a_fault_silenced() {
 }
 
 /// Waits for a frame from the other rank, which sends none because it waits too.
-async fn receive_twice(endpoint: &mut Endpoint) -> Result<(), Error> {
+async fn receive_once(endpoint: &mut Endpoint) -> Result<(), Error> {
     let from = Rank::new(1 - endpoint.rank().index());
     poll_fn(|_| endpoint.poll_recv(from, TAG)).await.map(|_| ())
 }

@@ -158,7 +158,8 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
                 }
                 assert!(held.len() >= 2 * FRAMES_PER_LANE);
                 send_held(&mut endpoint, held.pop().unwrap());
-                recv(&mut endpoint, Rank(1), TAG).unwrap();
+                // Kept, so that the drop of this frame does not wake rank 1.
+                let _reply = recv(&mut endpoint, Rank(1), TAG).unwrap();
                 std::thread::sleep(Duration::from_millis(5));
                 let frame = held.pop().unwrap();
                 if recycles {
