@@ -48,7 +48,7 @@ pub(crate) struct CallSpec<'s> {
 
 impl CallSpec<'_> {
     /// Returns the spec of one call on several arrays that follow each other in the buffers and end
-    /// at `ends`. This spec is that of a call on any one of the arrays.
+    /// at `ends`. `self` is the spec of a call on any one of the arrays.
     #[cfg(feature = "alloc")]
     pub(crate) fn of_group<'s>(&self, ends: &'s [usize]) -> CallSpec<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
@@ -78,8 +78,8 @@ impl CallSpec<'_> {
         self.rounds_first.then(|| RoundingPass::new(quantum, self.plan.rounding, rank))
     }
 
-    /// Returns the spec of the value-range exchange: an exact all-reduce of this many values per
-    /// rank.
+    /// Returns the spec of the exchange in a data scan: an exact all-reduce of this many values.
+    /// Measurements of links use it for barriers and times.
     pub(crate) fn for_data_scan(&self, n_values: usize) -> CallSpec<'static> {
         CallSpec {
             schedule: RANGE_SCHEDULE,
@@ -118,8 +118,8 @@ impl CallSpec<'_> {
         }
     }
 
-    /// Returns the header that peers receive for the call, or for its value-range exchange. The
-    /// communicator numbers it.
+    /// Returns the header that peers receive for the call, or for an exchange before it. The
+    /// communicator fills in context, epoch and call number.
     pub(crate) fn header(&self, measure: StepQuantity, step: f64) -> CallHeader {
         CallHeader {
             context: 0,

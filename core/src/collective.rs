@@ -93,11 +93,11 @@ pub struct Communicator<X: Transport> {
     pub(crate) epoch: u16,
     /// True unless the communicator was shrunk. Before its first call no frame can be in transit.
     is_first: bool,
-    /// Number of the latest call or data scan.
+    /// Number of the latest call, data scan, or exchange of a measurement.
     sequence: u32,
     poisoned: bool,
     pub(crate) notices: Notices,
-    /// Calls have used the tags `0..n_tags`.
+    /// Number of tags that calls have used: `0..n_tags`.
     pub(crate) n_tags: u8,
     /// The pool is known to have at least this many frames.
     n_frames: usize,
@@ -358,8 +358,8 @@ impl<X: Transport> Communicator<X> {
         let is_exchanged = request.shares.is_exchanged();
         let is_short = n_bytes < plan.exact_below && !is_exchanged;
         let mut plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
-        // Schedules of two levels forward parts. In an exchange only two ranks know a part's
-        // length.
+        // Schedules of two levels forward parts. In an `all_to_all_v` only the source and the
+        // destination know a part's length.
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
         let (rules, network) = (self.config.select, self.network());
@@ -385,8 +385,7 @@ impl<X: Transport> Communicator<X> {
         }
         let mut schedule = select::chosen(rules, call, op, &plan, n_bytes, network);
         let collective = call.collective;
-        // A rank that forwards a part must know its length. In an exchange only the part's source
-        // and destination know it.
+        // Nor may any other schedule of an `all_to_all_v` forward parts.
         let lacks_lens = |schedule: &dyn Schedule| is_exchanged && schedule.passes_on(call);
         if plan.schedule.is_none() && lacks_lens(schedule) {
             schedule = default_for(collective);
@@ -465,8 +464,8 @@ impl<X: Transport> Communicator<X> {
         self.state.recent.forget();
     }
 
-    /// Returns the largest payload that all values of a call can need, encoded or as floats, in
-    /// bytes. `None` if it exceeds every frame.
+    /// Returns the most bytes that a payload of all values of a call can need, encoded or as
+    /// floats. `None` if no frame could hold it.
     #[cfg(feature = "alloc")]
     pub(crate) fn max_payload_bytes(&self, spec: &CallSpec<'_>) -> Option<usize> {
         let (codec, count) = (self.sizes(spec, Quantum::LOSSLESS), spec.shares.count());
@@ -514,8 +513,8 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Returns the threads that compute in a call. An automatic plan uses at most this rank's share
-    /// of its node's cores. (With 2 ranks on 2 cores, a second thread for each took up to twice the
-    /// time.)
+    /// of its node's cores. (With 2 ranks on 2 cores, calls took up to twice as long if each rank
+    /// used a second thread.)
     fn threads(&self, spec: &CallSpec<'_>) -> Threads {
         let threads = self.config.threads;
         if spec.choice.is_none() || threads.is_one() {
@@ -576,14 +575,14 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// Returns the number of the next call or of the next data scan. Each has a number of its own,
-    /// so that a frame of one cannot be taken for a frame of the other.
+    /// Returns the number of the next call, data scan, or exchange of a measurement. Each has a
+    /// number of its own, so that a frame of one cannot be taken for a frame of another.
     const fn next_sequence(&mut self) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence
     }
 
-    /// Builds the program of a call, or of the data scan before it, except for its number. Also
+    /// Builds the program of a call, or of an exchange before it, except for its number. Also
     /// returns how many lanes it runs on.
     fn program<'s>(
         &self,

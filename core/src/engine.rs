@@ -71,8 +71,8 @@ pub(crate) struct Program<'a> {
     /// every array.
     pub(crate) n_arrays: u16,
     pub(crate) rules: Rules,
-    /// Call header that peers receive, and must match. A value-range exchange uses the header of
-    /// the call that it belongs to.
+    /// Call header that peers receive, and must match. The program of a data scan or of a
+    /// measurement describes the call that follows it.
     pub(crate) header: CallHeader,
     /// The header in the encoded form with which messages begin.
     pub(crate) template: Template,
@@ -227,9 +227,9 @@ impl<'a> Engine<'a> {
         (self.program, self.n_lanes, self.report)
     }
 
-    /// Advances every lane by at most one step, or the single lane of a short call as far as
-    /// possible. Once a rank is lost, lanes only receive what it sent before: its messages or
-    /// notices may give the reason.
+    /// Advances every lane by at most one step. The single lane of a short call makes all possible
+    /// steps. Once a rank is lost, lanes only receive what it sent before: its messages or notices
+    /// may give the reason.
     pub(crate) fn poll<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -303,8 +303,8 @@ impl<'a> Engine<'a> {
         }
         let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
-        // True if the previous lane made a step. Then nudge the transport before the next lane:
-        // each step's progress hook counts from 0.
+        // True if the previous lane made a step. Then nudge the transport before the next lane: a
+        // progress hook counts values from 0 in each step, so a short step never nudges.
         let mut is_nudge_due = false;
         let (program, report) = (&self.program, &mut self.report);
         let Lanes { lanes: all, record } = &mut *lanes;
@@ -362,7 +362,8 @@ impl<'a> Engine<'a> {
 struct LanesWaiting<'l, F> {
     lanes: &'l Lanes<F>,
     program: &'l Program<'l>,
-    /// Rank that still has to take what was sent, and the step, once all lanes are done.
+    /// Once all lanes are done: a rank to which a frame is still in transit, and the number of
+    /// steps.
     to_deliver: Option<(Rank, usize)>,
 }
 

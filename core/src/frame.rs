@@ -110,8 +110,8 @@ pub enum StepQuantity {
     Group = 5,
     /// The codec's setting.
     Setting = 6,
-    /// In a measurement of links before the call: bytes of the array that goes around a ring. 0
-    /// when ranks meet or exchange times.
+    /// In a measurement of links before the call: bytes of the array that goes around a ring. 0 in
+    /// the barrier, and when ranks exchange times.
     Links = 7,
 }
 
@@ -150,7 +150,8 @@ pub struct CallHeader {
     /// Number of the communicator among those that had the channel, modulo 2¹⁶. 0 for the
     /// communicator of all ranks of a transport; later ones have larger numbers.
     pub epoch: u16,
-    /// Number of the call on this communicator. A value-range exchange counts as a call.
+    /// Number of the call on this communicator. Each exchange before a call (of value ranges, or to
+    /// measure links) counts as a call.
     pub sequence: u32,
     /// The collective.
     pub collective: Collective,

@@ -4,8 +4,8 @@
 //! At first the group has all ranks, and nothing is translated. A communicator of survivors has a
 //! set of members. They are numbered `0..n` in the order of the transport's ranks.
 //!
-//! Cost: none for a group of all ranks. With a set, each translation of a rank visits at most 64
-//! words.
+//! Cost: none for a group of all ranks. With a set, each translation of a rank visits at most all
+//! 64 words of the set.
 
 mod checked;
 mod rank_set;
@@ -41,8 +41,8 @@ impl<X: Transport> Group<X> {
         Self { members: Some(members), ..self }
     }
 
-    /// Returns how many of `need` frames the pool has for a rank that holds none and has sent none.
-    /// Returns `need` if that is unknown.
+    /// Returns how many frames the pool has, at most `need`. This rank must hold none, and have
+    /// none in transit. Returns `need` if the number cannot be found.
     pub(crate) fn n_available(&mut self, need: usize) -> usize {
         self.inner.n_available(need)
     }

@@ -157,7 +157,7 @@ impl SlotContent {
 pub type SlotContents = [Option<SlotContent>; Slot::COUNT];
 
 /// Returns what stays held after a step, if `contents` are the slot contents after its last
-/// primitive. A step that uses held parts and keeps nothing uses them up.
+/// primitive. A step that uses held parts and keeps nothing removes them.
 #[must_use]
 pub fn held_after(step: &Step, contents: &SlotContents) -> Option<SlotContent> {
     let held = contents[Slot::Held.index()]?;

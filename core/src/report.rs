@@ -34,11 +34,12 @@ pub struct Report {
     pub wire_bytes: u64,
     /// Number of messages that this rank sent.
     pub n_messages: u64,
-    /// Time spent encoding, and copying raw values into frames. `encode`, `fold` and `decode` omit
-    /// steps on fewer than 1024 values, where reading the clock costs as much as the step.
+    /// Time spent encoding. For messages between two ranks it includes copying raw values into
+    /// frames. In calls, `encode`, `fold` and `decode` omit steps on fewer than 1024 values, where
+    /// reading the clock costs as much as the step.
     pub encode: Duration,
-    /// Time spent combining frames with frames or values. It includes storing results in the same
-    /// pass.
+    /// Time spent combining frames with frames or values, and copying a call's raw values into
+    /// frames. It includes storing results in the same pass.
     pub fold: Duration,
     /// Time spent decoding into values, as a separate step.
     pub decode: Duration,

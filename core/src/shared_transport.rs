@@ -13,12 +13,13 @@
 //! A waiting rank drives all calls: a port's `progress` also advances the other calls. For that,
 //! started calls keep their buffers ([`Pending`](crate::Pending)).
 //!
-//! A communicator that is dropped releases its channels. Another communicator takes them, in a
+//! A communicator that is dropped releases its channels. Another communicator may take them, in a
 //! later epoch than any that its members know. The links of a channel may still hold frames of the
 //! dropped communicator: messages that no rank received, or segments of a call that failed.
-//! Receivers recognize old messages by their epoch, so a channel of messages is used for messages
-//! again as it is. Other channels that may hold frames are flushed first (`flush.rs`). So are links
-//! that were not flushed for so many epochs that the numbers in frames wrap.
+//! Receivers recognize old messages by their epoch, so a channel that carried messages can carry
+//! messages again without a flush. Other channels that may hold frames are flushed first
+//! (`flush.rs`). A link is also flushed if its last flush is so many epochs ago that the epoch
+//! numbers in frames wrap.
 
 mod call_slot;
 mod flush;
@@ -66,7 +67,7 @@ pub(crate) struct SharedTransport<'a, X: Transport> {
     channels: RefCell<Vec<Channel>>,
     /// The latest epoch that any channel has been in. Messages contain only its low 16 bits.
     epoch: Cell<u64>,
-    /// Epoch in which this rank and another of the transport last flushed a channel.
+    /// Epoch of the last flush of each channel's link to each rank of the transport.
     flushed: RefCell<BTreeMap<(usize, Rank), u64>>,
     calls: RefCell<Vec<Weak<RefCell<dyn Drive + 'a>>>>,
     /// True if a pass over all calls is running.
@@ -169,7 +170,7 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
     }
 
     /// Returns whether the link to `peer`, a rank of the transport, needs a flush on a call slot's
-    /// channel. It does if it may hold frames of epochs that cannot be told from the call slot's.
+    /// channel: it may hold frames of an epoch that cannot be told from the call slot's.
     fn is_due(&self, call_slot: &CallSlot<'a, X>, peer: Rank) -> bool {
         let flushed =
             || self.flushed.borrow().get(&(call_slot.channel, peer)).copied().unwrap_or(0);
@@ -285,14 +286,14 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
         progress.map(|()| moved)
     }
 
-    /// Makes a pass, and advances the caller's own calls, which borrow their data. Returns whether
-    /// something moved.
-    pub(crate) fn pass_with<'c>(&self, own: impl Iterator<Item = &'c mut dyn Drive>) -> bool {
+    /// Makes a pass, and advances the calls in `borrowing`. They borrow their data, so a pass alone
+    /// does not reach them. Returns whether something moved.
+    pub(crate) fn pass_with<'c>(&self, borrowing: impl Iterator<Item = &'c mut dyn Drive>) -> bool {
         let passed = self.pass();
         let is_nested = self.in_pass.replace(true);
         let end = (!is_nested).then(|| PassGuard(self));
         let mut moved = matches!(passed, Ok(true));
-        for call in own {
+        for call in borrowing {
             // Each call finds an error of the transport itself.
             self.is_fresh.set(passed.is_ok());
             moved |= call.drive();

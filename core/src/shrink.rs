@@ -36,10 +36,10 @@ use fences::{Fences, SizeMismatch};
 
 /// Most messages taken from one link in one poll, so that a poll stays bounded.
 const MESSAGES_PER_POLL: usize = 16;
-/// Most epochs from the group that failed to the one that is formed. It is half of the range in a
-/// message, because the other half counts as earlier.
+/// Largest number of epochs from the group that failed to the group that is formed. Epochs in
+/// messages have twice this range, and the other half of it counts as earlier.
 const MAX_EPOCHS: u16 = u16::MAX / 2;
-/// Number of times that fences must fail to arrive before that is an error.
+/// A shrink fails once this many waits for fences have exceeded `patience`.
 const MAX_STALLS: u32 = 3;
 
 /// A running shrink; see [`Communicator::shrink`]. Dropping it unfinished leaves the group: the
@@ -74,8 +74,9 @@ impl<X: Transport> Communicator<X> {
     ///
     /// `patience` should cover how much later the other ranks may call this. It should be the same
     /// everywhere, and well above the network's round trip. If all ranks answer, it costs no time.
-    /// It starts with the first poll, and a gap between two polls counts as at most a quarter of
-    /// it. So a rank that was busy receives what arrived meanwhile before it leaves others out.
+    /// Its time starts with the first poll, and a gap between two polls counts as at most a quarter
+    /// of it. So a rank that was busy first receives what arrived meanwhile, and only then leaves
+    /// other ranks out.
     /// With [`Config::NEVER`](crate::Config::NEVER), only ranks that are known to be lost are left
     /// out.
     ///
@@ -236,8 +237,8 @@ impl<X: Transport> RunningShrink<X> {
         moved
     }
 
-    /// Sends this rank's view to the ranks that need it. Ranks without credit, or for which there
-    /// is no frame, are sent it later. Returns whether anything was sent.
+    /// Sends this rank's view to the ranks that need it. If credit or a frame is missing for a
+    /// rank, sends it the view in a later poll. Returns whether anything was sent.
     fn send_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
         let checksum = comm.checksum();

@@ -92,7 +92,7 @@ impl Tag {
         self.index() % Self::COUNT == Self::CONTROL.index()
     }
 
-    /// Returns how many frames a link with this tag holds, if links are made for `depth` frames.
+    /// Returns how many frames a link with this tag should hold, if links of data hold `depth`.
     #[must_use]
     pub const fn depth(self, depth: usize) -> usize {
         if self.is_control() && depth < Self::CONTROL_DEPTH { Self::CONTROL_DEPTH } else { depth }
@@ -142,7 +142,7 @@ pub trait Transport {
     ///
     /// It must be the same on every rank, and is queried once. A frame that is not received must
     /// not block other channels: each (peer, tag) has its own credit. Frames in transit do not
-    /// count toward those that a rank may hold.
+    /// count toward the frames that a rank may hold ([`n_frames`](Self::n_frames)).
     fn n_channels(&self) -> usize {
         1
     }
@@ -258,9 +258,9 @@ pub trait Transport {
     /// Same as [`progress`](Self::progress), while the rank computes. Without it, a network that
     /// moves only when it is polled would stand still until a frame is computed.
     ///
-    /// The engine calls this whenever the codec has processed at most 8192 values. It must not
-    /// fail: the next `progress` reports the error. A transport that progresses by itself need not
-    /// implement this.
+    /// The engine calls this at least once for every 8192 values that a codec processes on one
+    /// thread. It must not fail: the next `progress` reports the error. A transport that progresses
+    /// by itself need not implement this.
     fn nudge(&mut self) {}
 
     /// Returns monotonic time since an arbitrary start; virtual in a simulator.

@@ -18,7 +18,7 @@ const GAPS_PER_LIMIT: u32 = 4;
 pub struct Limits {
     /// Longest time without any progress, from the first poll on.
     pub(crate) stall: Duration,
-    /// Time at which it must be finished, on the transport's clock.
+    /// Time at which the call or exchange must be finished, on the transport's clock.
     pub(crate) deadline: Option<Duration>,
 }
 

@@ -88,7 +88,7 @@ impl<'s> CallState<'s> {
         Ok(Self::full(comm, call))
     }
 
-    /// Starts a call that the communicator ran before. It is replayed if all its steps have been
+    /// Starts a call that the communicator keeps. It is replayed if all its steps have been
     /// compiled and it has no deadline. Otherwise the engine runs it and compiles its steps.
     #[cfg(feature = "alloc")]
     fn start_again<X: Transport>(comm: &mut Communicator<X>, mut recent: Box<RecentCall>) -> Self {

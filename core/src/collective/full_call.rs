@@ -194,8 +194,8 @@ impl<'s> FullCall<'s> {
         Ok(call)
     }
 
-    /// Returns the specification whose bound a data scan serves. While an automatic plan has not
-    /// chosen, this is the call with the caller's plan, marked as not automatic.
+    /// Returns the specification whose bound needs the data scan. Until ranks have chosen the codec
+    /// of an automatic plan, it contains the caller's plan, marked as not automatic.
     fn scan_spec(&self) -> CallSpec<'s> {
         let plan = self.undecided.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
         CallSpec { plan, ..self.spec }
@@ -431,8 +431,8 @@ impl<'s> FullCall<'s> {
     }
 }
 
-/// Advances a phase before the call itself: an exact all-reduce that takes the maximum of each
-/// value.
+/// Advances an exchange before the call itself: an exact all-reduce that takes the maximum of each
+/// value, or the all-gather of a measurement.
 #[inline]
 fn exchange<X: Transport>(
     engine: &mut Engine<'_>,

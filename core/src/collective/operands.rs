@@ -1,5 +1,5 @@
-//! A call's buffers behind a trait that hides their element type. Lanes use them by [`Compute`];
-//! this trait adds the passes before and after the lanes run.
+//! A call's buffers behind a trait that hides their element type. Lanes use them through
+//! [`Compute`]; this trait adds the passes before and after the lanes run.
 
 use super::call_spec::CallSpec;
 use super::value_range;

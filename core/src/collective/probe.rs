@@ -135,9 +135,10 @@ enum ProbeStep {
     Barrier,
     /// The array goes round. The round began at this time.
     Ring(Duration),
-    /// Ranks exchange how long the round took.
+    /// Ranks agree on the longest time that any rank took for the round.
     Agree,
-    /// Ranks meet for a trial, and exchange how long the last call of its kind took.
+    /// Before a trial, ranks wait for each other, and agree on how long the previous call of the
+    /// same kind took.
     Trial,
 }
 

@@ -100,8 +100,8 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Returns whether the collective supports such shares. No request has arrays as shares: a
-    /// group call adds them only to its specification.
+    /// Returns whether the collective supports the request's shares. No request has arrays as
+    /// shares: a group call adds them only to its specification.
     const fn allows_shares(&self) -> bool {
         use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
         match self.shares {
@@ -114,7 +114,7 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Returns whether the collective supports such buffers on this rank.
+    /// Returns whether the collective supports the request's buffers on this rank.
     fn allows_buffers(&self, rank: Rank) -> bool {
         use Collective::{Broadcast, Gather, Scatter};
         match self.window {

@@ -1,11 +1,12 @@
 //! Agreement between ranks on the value range of their data, and on the bits that codecs need for a
 //! value. Each rank scans its own input, and a small exact all-reduce finds the extremes.
 //!
-//! *Samples.* A scan of all data costs a pass over memory. For large arrays that is a quarter of an
-//! all-reduce between cores. A sample of one block in 64 costs a tenth of that. The sample's range
-//! is at most the whole range, so a bound relative to it is *at most* the bound that the caller
-//! requested. Results are never worse. Messages are longer only if the sample misses much of the
-//! range. That is likely if the ranges of the sample's two halves differ: then ranks scan all data.
+//! *Samples.* A scan of all data costs a pass over memory. For large arrays it takes a quarter of
+//! the time of an all-reduce between cores. A scan of a sample, one block in 64, takes a tenth of
+//! that. The sample's range is at most the whole range, so a bound relative to it is *at most* the
+//! bound that the caller requested. Results are never worse. Messages are longer only if the sample
+//! misses much of the range. That is likely if the ranges of the sample's two halves differ: then
+//! ranks scan all data.
 //!
 //! *Bits.* For an automatic plan ranks also estimate on a sample how many bits b each codec needs
 //! for a value. The lattice of a relative bound depends on the value range of all ranks' data, but
@@ -24,7 +25,8 @@ use crate::select::automatic::{Bits, N_LOSSY};
 /// Number of values that ranks reduce by maximum: [−min, max] of each half of a sample, then −grid
 /// and −increment. Without a sample, both halves are all data.
 pub const N_VALUES: usize = 6;
-/// Number of values that ranks reduce for an automatic plan: also an estimate for each lossy codec.
+/// Number of values that ranks reduce for an automatic plan: [`N_VALUES`], and an estimate for each
+/// lossy codec.
 pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
 /// Stands in for a value that a rank does not know. It does not affect the maximum.
 pub(super) const UNKNOWN: f64 = f64::NEG_INFINITY;
@@ -109,7 +111,7 @@ pub(super) fn agreed_bits(
     let quantum = resolve(spec, value_range).ok()?.quantum;
     let verbatim = (spec.dtype.n_bytes() * 8) as f64;
     if quantum.is_lossless() {
-        // No lossy codec can gain: it would store every value unchanged, and more.
+        // No lossy codec can gain: it would store every value unchanged, with some overhead.
         return Some(Bits([verbatim + 1.0; N_LOSSY]));
     }
     let is_known = all.iter().all(|bits| bits.is_finite());
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(read_extremes(scan_values::<f32>(&[], Level::Scalar, false), false), Some(None));
     }
 
-    /// A call on a lattice of step ⅛, whose logarithm is −3.
+    /// A call on a lattice of spacing ⅛, whose binary logarithm is −3.
     fn spec() -> CallSpec<'static> {
         let plan = Plan::foldwire(Bound::Absolute(0.0625)).with_spacing(Spacing::PowerOfTwo);
         CallSpec::of_test(plan, OpCode::Sum, 2)

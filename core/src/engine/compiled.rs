@@ -3,8 +3,8 @@
 //!
 //! A step that runs again on the same slot contents computes the same, and its messages have the
 //! same headers except for the call's number. So `Lane::replay` needs neither schedule, nor layout,
-//! nor rules. A step is compiled while it runs for the first time, because only then it is known
-//! how many ranks' values its messages combine.
+//! nor rules. A step is compiled while the engine runs it, because only then it is known how many
+//! ranks' values its messages combine.
 //!
 //! Only programs of one round, with one part in each message, are compiled.
 

@@ -1,8 +1,8 @@
 //! Computation without the type of the elements: what the engine needs from the codec, the
 //! operation and the caller's buffers. So the engine is compiled once per transport.
 //!
-//! A computation may be pending: the lane then keeps the rest of its step. Codecs of this crate
-//! never are. But codecs that run on other threads or on a device would need no other engine.
+//! A computation may be pending: the lane then keeps the rest of its step. Codecs of this crate are
+//! never pending, but codecs that compute on other threads or on a device could be.
 //!
 //! *Not implemented: computing while another thread polls the network.* A lane carries out a whole
 //! primitive, and polls the network meanwhile ([`ProgressHook`](super::ProgressHook)). Some

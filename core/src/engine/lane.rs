@@ -54,7 +54,7 @@ pub(crate) struct Lane<F> {
     slots: Slots<F>,
     /// Rest of the current step's primitives, in reverse order, once the step has begun.
     to_do: Option<Primitives>,
-    /// Number of parts of the run on which the next primitive has been carried out.
+    /// Number of the run's parts on which the next primitive has already been carried out.
     n_done: u16,
 }
 
@@ -81,8 +81,8 @@ impl<F: FrameBuffer> Lane<F> {
         (!self.is_done(program)).then(|| program.step(self.step))
     }
 
-    /// Returns the peer that this lane waits for, or would wait for, and the step. The peer is this
-    /// rank itself if the lane lacks a free frame.
+    /// Returns the peer whose frame or credit the current step needs next, and the step's index.
+    /// The peer is this rank itself if the lane lacks a free frame.
     pub(super) fn waits_for(&self, program: &Program<'_>) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
         let from = step.from.filter(|_| self.slots.content(Slot::In).is_none());
@@ -350,8 +350,8 @@ impl<F: FrameBuffer> Lane<F> {
             MessageKind::View | MessageKind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: AbortReason::Left });
             }
-            // These come on the control tag, on a channel of messages, or before a communicator's
-            // first call.
+            // These come only on the control tag, on a channel of messages, or before a
+            // communicator's first call.
             MessageKind::Abort | MessageKind::Call | MessageKind::Grant | MessageKind::Flush => {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }

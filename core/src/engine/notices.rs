@@ -23,8 +23,8 @@
 //! This detects every cycle of waiting ranks. All ranks of the cycle are in a call of the same
 //! number, and each has compared its header with that of the rank that it waits for. The calls
 //! cannot all be equal, because the steps of one schedule never wait in a cycle. A rank may also
-//! wait because a link is full of messages of an earlier call, which the receiver made differently
-//! and never takes. So a question also contains its sender's earlier calls.
+//! wait because a link is full of messages of an earlier call. If the receiver made that call
+//! differently, it never receives them. So a question also contains its sender's earlier calls.
 //!
 //! A rank asks another rank at most once per call, and again in a later call only after an answer.
 //! So a link holds at most one question and one answer, and has space left for a notice.
@@ -77,7 +77,8 @@ pub(crate) struct Notices {
     asked: RankSet,
     /// Ranks that have answered in this call, and are not asked again.
     answered: RankSet,
-    /// Rank that last asked about a call that this rank has not begun, and so waits for it there.
+    /// Rank that last asked about a call that this rank has not begun. It waits for this rank in
+    /// that call.
     waiting_ahead: Option<Rank>,
     /// Ranks to answer, once this rank has begun the call of this number.
     owed: Option<(RankSet, u32)>,
@@ -147,8 +148,8 @@ impl Notices {
     }
 
     /// Polls the ranks `awaited` while a call waits. Fails if one of them has aborted the call.
-    /// Returns whether lanes should poll again before they wait: a rank aborted a later call, and
-    /// what it sent before may have arrived just now.
+    /// Returns whether lanes should poll again before they wait: a control message was received,
+    /// and what its sender sent before may have arrived just now.
     pub(crate) fn listen<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -235,8 +236,8 @@ impl Notices {
         }
     }
 
-    /// Returns a rank that is known to wait for this one in a collective call that it has not
-    /// begun.
+    /// Returns a rank that is known to wait for this rank, in a collective call that this rank has
+    /// not begun.
     pub(crate) const fn queried_by(&self) -> Option<Rank> {
         self.waiting_ahead
     }
@@ -347,8 +348,8 @@ impl Notices {
         NoticeMessage::gives_up(call, error, own)
     }
 
-    /// Returns why nothing more comes from an awaited rank, if its notice came before the last poll
-    /// for its messages.
+    /// Returns why nothing more comes from an awaited rank, if its notice was received before lanes
+    /// last polled for its messages.
     fn departure_error(&mut self, rank: Rank) -> Option<Error> {
         if self.gave_up.contains(rank) {
             Some(self.miscount_error(rank))
@@ -378,14 +379,14 @@ impl Notices {
         if let AbortReason::Mismatch(field) = reason
             && let Some(call) = self.calls.of(notice.call.sequence)
         {
-            // Look for a disagreement with the sender, then with the culprit, unless that is this
-            // rank itself.
-            let with_teller = call.mismatch(rank, &notice.call);
-            let is_culprits = self.own != Some(culprit)
+            // Look for a disagreement with the sender, then with the culprit, unless the culprit is
+            // this rank itself.
+            let with_sender = call.mismatch(rank, &notice.call);
+            let culprit_differs = self.own != Some(culprit)
                 && call.number(field).is_some_and(|ours| ours != culprit_value);
             let with_culprit =
-                || is_culprits.then(|| call.mismatch_in(field, culprit, culprit_value));
-            if let Some(error) = with_teller.or_else(with_culprit) {
+                || culprit_differs.then(|| call.mismatch_in(field, culprit, culprit_value));
+            if let Some(error) = with_sender.or_else(with_culprit) {
                 self.disputed = Some(call);
                 return error;
             }
@@ -404,7 +405,7 @@ impl Notices {
     }
 }
 
-/// Returns the error that a rank belongs to another group.
+/// Returns the error for a rank that has gone on to another group.
 const fn left_error(rank: Rank) -> Error {
     Error::Aborted { rank, culprit: rank, reason: AbortReason::Left }
 }

@@ -26,8 +26,8 @@ pub(crate) struct Replay {
     has_begun: bool,
     /// True if the last poll found nothing to do.
     has_waited: bool,
-    /// Time of the second of the last consecutive polls that found nothing; the first does not read
-    /// the clock.
+    /// Time of the second poll in the current series of polls that found nothing to do. The first
+    /// one does not read the clock.
     waits_since: Option<Duration>,
     started: Duration,
     pub(crate) report: Report,
@@ -41,7 +41,7 @@ pub(crate) enum ReplayOutcome {
     Moved,
     /// Rest, then poll again.
     Waiting,
-    /// An engine must continue the call, because it differs or waits too long.
+    /// An engine must continue the call, because a message differs or the call waits too long.
     NeedsEngine,
 }
 

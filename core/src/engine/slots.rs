@@ -261,6 +261,8 @@ impl<F: FrameBuffer> Slots<F> {
         for (slot, ((frame, content), n_used)) in frames.enumerate() {
             let Some(frame) = frame else { continue };
             let buffer = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
+            // A slot that is written gets the space behind the segments written so far. Any other
+            // slot gives the step's segment number `place`.
             let range = if written.is_some_and(|written| written.index() == slot) {
                 begin = if place == 0 { 0 } else { n_used };
                 bundle::free(buffer, n_parts, begin)

@@ -28,7 +28,7 @@ struct SlowCompute {
     places: Vec<usize>,
     /// True if each primitive is done at once.
     is_quick: bool,
-    /// Number of first primitives that are done at once.
+    /// This many primitives, from the first one on, are done at once.
     n_quick: usize,
 }
 

@@ -17,8 +17,8 @@ use heapless::Vec;
 /// more will come.
 const LOST_RANK_GRACE: Duration = Duration::from_secs(1);
 
-/// Most ranks that are polled in every pass: for a call, one for each lane, and one that still has
-/// to take what was sent.
+/// Most ranks that are polled in every pass: for a call, one for each lane, and one to which a
+/// frame is still in transit.
 pub(crate) const MAX_AWAITED: usize = MAX_LANES + 1;
 
 /// A call or exchange that waits for other ranks.
@@ -29,7 +29,7 @@ pub(crate) trait Waiter {
     /// Returns the rank and the step that a timeout error names.
     fn blamed(&self) -> (Rank, usize);
 
-    /// Returns whether its caller polls it. Waiting time counts only then.
+    /// Returns whether the caller polls this call. Waiting time counts only then.
     fn is_polled(&self) -> bool {
         true
     }
@@ -73,7 +73,8 @@ impl Watchdog {
 
     /// Records that a rank is lost. [`explain`](Self::explain) then looks for the reason.
     ///
-    /// # Errors The given error, if it does not say that a rank is lost.
+    /// # Errors
+    /// The given error, if it does not say that a rank is lost.
     pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
         match error {
             Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) } => {
@@ -87,8 +88,9 @@ impl Watchdog {
     /// Looks for an error that says more than that a rank is lost. `take_last` receives what the
     /// rank sent on tags other than the control tag, and returns whether everything has arrived.
     ///
-    /// # Errors The error that was found. Otherwise the loss of the rank, once nothing more will
-    /// come or the time for it has passed.
+    /// # Errors
+    /// The error that was found. Otherwise the loss of the rank, once nothing more will come from
+    /// it or [`LOST_RANK_GRACE`] has passed.
     pub(crate) fn explain<X: Transport>(
         &self,
         (transport, notices): (&mut X, &mut Notices),

@@ -254,7 +254,7 @@ pub(crate) struct Work<'b, 's, T: Element> {
 }
 
 impl<'b, 's, T: Element> Work<'b, 's, T> {
-    /// Creates the work on these buffers as they are.
+    /// Creates the work on one array, without error feedback.
     pub(crate) fn new(op: Op<'s, T>, buffers: Buffers<'b, T>) -> Self {
         Self { op, buffers, residues: None, ends: &[] }
     }
@@ -273,9 +273,11 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         let erased = coding.codec(segment, self.ends);
         let (id, codec) = (erased.id(), erased.of::<T>());
         let is_raw = id == CodecId::Raw;
+        // For raw payloads in a call by another codec. Its operands of averages have the same
+        // weight.
         let raw = Raw::with_weight(if is_raw { T::ONE } else { codec.weight() });
         let by = |other| if other == id { codec } else { &raw };
-        // Codec that folds and combines in place.
+        // The call's codec, if it folds and combines in place; else only floats do.
         let in_place = || if id.is_in_place() { codec } else { &raw };
         let buffers = &mut self.buffers.lent(is_in_place);
         let n = segment.len;

@@ -86,7 +86,7 @@ impl CallHeader {
                     (step, StepQuantity::Lattice) => {
                         Value::bound(number, Quantum::bound_of_step(step))
                     }
-                    (asked, _) => Value::bound(number, asked),
+                    (required, _) => Value::bound(number, required),
                 };
             }
             _ => None,

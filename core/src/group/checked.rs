@@ -76,8 +76,9 @@ impl<X: Transport> CheckedTransport<X> {
         Err(TransportFailure { kind: TransportErrorKind::Misuse, peer: None })
     }
 
-    /// Returns how many of `need` frames the pool has for a rank that holds none and has sent none.
-    /// Returns `need` if that is unknown. The frames are taken and recycled.
+    /// Returns how many frames the pool has, at most `need`. This rank must hold none, and have
+    /// none in transit. Returns `need` if the number cannot be found. The frames are taken and
+    /// recycled.
     pub(super) fn n_available(&mut self, need: usize) -> usize {
         if let Some(n_frames) = self.inner.n_frames() {
             return n_frames.min(need);

@@ -47,7 +47,7 @@ pub struct StepLinks {
 }
 
 impl StepLinks {
-    /// Returns the links of a step of `rank` with these received and held contents.
+    /// Returns these properties for a step of `rank` with these received and held contents.
     #[must_use]
     pub fn of(
         call: ProgramSpec,
@@ -180,7 +180,7 @@ struct PrimitiveList<'s> {
     uses_held: bool,
     /// See [`Primitive::Store`].
     over_own: bool,
-    /// Codec in which floats are sent.
+    /// Codec in which this step sends floats: raw within a node, else the call's.
     wire: CodecId,
     /// True if the step's value is a reduction over all ranks.
     is_complete: bool,

@@ -125,6 +125,7 @@ fn all_links(rules: Rules, step: &Step) -> List<StepLinks> {
     all
 }
 
+/// Checks that the list of a step can be carried out, and leaves what the step says.
 fn expect_list(rules: Rules, step: &Step, held: Option<SlotContent>, links: StepLinks) {
     let n_parts = step.n_parts;
     let received = if step.from.is_some() { 8 } else { 0 };

@@ -51,9 +51,9 @@ impl<X: Transport> CallSlotGroup<'_, X> {
 }
 
 impl<'a, X: Transport> CallSlot<'a, X> {
-    /// Ends the call on this call slot, whose communicator is `own`. If the call was aborted,
-    /// notifies the other ranks on all call slots without a running call. `error` is the reason;
-    /// `None` means that the call was dropped.
+    /// Ends the call on this call slot, whose communicator is `own`. If this call or an earlier one
+    /// was aborted, notifies the other ranks on all call slots without a running call. `error` is
+    /// the reason why this call was aborted; `None` means that it was dropped.
     pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
         self.is_taken.set(false);
         if own.is_poisoned() && self.slots.failure.get().is_none() {

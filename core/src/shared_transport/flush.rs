@@ -12,9 +12,9 @@
 //! message has arrived. If one of them does not get that message, its flush fails. It then reports
 //! in later splits that the channel may hold segments.
 //!
-//! *Tags* take turns, so that one frame of credit per link is enough. The control tag comes first,
-//! because a rank that is done may make calls, and a transport may drop control messages that are
-//! not received.
+//! *Tags* are flushed one after another, so that one frame of credit per link is enough. The
+//! control tag comes first, because a rank that is done may make calls, and a transport may drop
+//! control messages that are not received.
 //!
 //! Cost: one message of 64 bytes each way for each of the nine tags of a link, once in 2¹⁵ groups.
 //!
@@ -286,7 +286,7 @@ impl FlushedLink {
     }
 }
 
-/// Returns the tag of the nth turn.
+/// Returns the tag that is flushed after `n` others.
 const fn nth_tag(n: usize) -> Tag {
     if n == 0 { Tag::CONTROL } else { Tag(n as u16 - 1) }
 }
@@ -296,8 +296,8 @@ fn header_of<X: Transport>(comm: &Communicator<X>, from: Rank, to: Rank, epoch: 
     let of_none = CallHeader::of_no_call(comm.context, comm.epoch());
     Header {
         kind: MessageKind::Flush,
-        // An earlier flush that failed may have left a message. All bits of the epoch tell them
-        // apart.
+        // `count` holds all bits of the epoch, because a failed flush of an earlier epoch may have
+        // left its message.
         call: CallHeader { root: to.0, count: epoch, ..of_none },
         as_floats: false,
         from,

@@ -30,7 +30,7 @@ use super::ballot::{Ballot, View};
 use crate::group::RankSet;
 use crate::transport::Rank;
 
-/// State of one rank in the agreement. All ranks are the transport's.
+/// State of one rank in the agreement. Ranks have the transport's numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     own: Rank,
@@ -59,14 +59,14 @@ pub(super) struct Agreement {
 struct Excluder {
     rank: Rank,
     n_members: usize,
-    /// True if it left this rank out first: this rank's view still had it then.
+    /// True if `rank` left this rank out first: this rank's view still contained `rank` then.
     is_first: bool,
-    /// Lowest rank of its group.
+    /// Lowest rank of the group of `rank`.
     lowest: Option<Rank>,
 }
 
 impl Excluder {
-    /// Returns whether its group excludes this rank, whose group has this size and lowest rank.
+    /// Returns whether the group of `rank` wins against a group with this size and lowest rank.
     fn is_better_than(&self, n_members: usize, lowest: Option<Rank>) -> bool {
         let wins_ties = self.is_first || self.lowest < lowest;
         self.n_members > n_members || self.n_members == n_members && wins_ties
@@ -149,7 +149,7 @@ impl Agreement {
         }
     }
 
-    /// Records that the ballot was sent, or cannot be.
+    /// Records that the ballot to `to` was sent, or can never be sent.
     pub(super) fn settle(&mut self, to: Rank) {
         self.owed.remove(to);
     }

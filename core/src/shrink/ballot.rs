@@ -17,7 +17,7 @@ pub(super) struct View {
     pub(super) n_tags: u8,
 }
 
-/// One message of a rank.
+/// A rank's view as a message to another rank, for agreement or as a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ballot {
     /// Context of the communicator that has failed.

@@ -1,8 +1,8 @@
 //! Fences: messages that members exchange when they have decided for a group, one with each tag.
 //!
 //! A fence is the last message on its link before messages of the group's communicator. A member
-//! drops what arrives before another member's fence. Tags take turns, so that one frame of credit
-//! per link is enough.
+//! drops what arrives before another member's fence. Tags are fenced one after another, so that one
+//! frame of credit per link is enough.
 
 use super::MESSAGES_PER_POLL;
 use super::agreement::Agreement;

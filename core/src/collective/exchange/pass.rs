@@ -157,7 +157,8 @@ impl<T: Element> Waiter for MessagesWaiting<'_, '_, T> {
         self.all().take(MAX_AWAITED).collect()
     }
 
-    /// Also returns the number of the segment that the first open receive waits for, or 0.
+    /// Returns the rank to blame, and the index of the segment that the first open receive waits
+    /// for, or 0 if there is none.
     fn blamed(&self) -> (Rank, usize) {
         let rank = self.all().next().or(self.undelivered).unwrap_or(self.own);
         let cursors = self.recvs.iter().map(|recv| recv.message.cursor);

@@ -54,8 +54,8 @@ pub(crate) enum ReceivedNotice {
 }
 
 impl NoticeMessage {
-    /// Returns the notice of a sender that aborts a call with this error, or whose caller dropped
-    /// it.
+    /// Returns the notice of a rank that aborts a call with this error. Without an error, the
+    /// caller dropped the call.
     pub(crate) fn gives_up(call: CallHeader, error: Option<&Error>, own: Rank) -> Self {
         let (reason, culprit) = match error {
             Some(error) => AbortReason::of(error, own),

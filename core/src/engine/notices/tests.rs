@@ -287,6 +287,7 @@ fn sum(transport: &mut MemoryTransport) -> (Notices, Result<bool, Error>) {
     (notices, found)
 }
 
+/// Returns the text of an error that says that rank `with` disagrees on the operation.
 fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
     match found {
         Err(error @ Error::Mismatch { rank, field: Field::Op, .. }) if rank == with => {

@@ -382,8 +382,8 @@ fn a_ballot_of_an_earlier_epoch_changes_nothing_but_is_answered() {
     // Rank 1 leaves out rank 2, or this rank, or leaves; or it counts more tags, or agrees.
     for members in [RankSet::first(2), all.members.without(Rank(0)), all.members.without(Rank(1))] {
         for (members, n_tags) in [(members, 1), (all.members, 8), (all.members, 1)] {
-            // Some would count as later ones, if epochs were not counted from that of the group
-            // that failed.
+            // Some of these epochs would count as later ones, if they were not counted from the
+            // epoch of the group that failed.
             for epoch in [1, 0, u16::MAX, MAX_EPOCHS + 1] {
                 let view = View { members, n_tags };
                 let ballot = Ballot { context: 0, epoch, view, heard: true };
