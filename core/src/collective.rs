@@ -31,7 +31,7 @@ pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
 #[cfg(feature = "alloc")]
-pub(crate) use exchange::{Cursor, Receiving, SegmentCoding, Sending, copy_to_self};
+pub(crate) use exchange::{Cursor, Receiving, SegmentLabel, Sending, copy_to_self};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 pub(crate) use operation::RunningCall;

@@ -24,7 +24,7 @@ mod segment;
 pub use rows::Rows;
 #[cfg(feature = "alloc")]
 pub(crate) use segment::Cursor;
-pub(crate) use segment::{Receiving, SegmentCoding, Sending};
+pub(crate) use segment::{Receiving, SegmentLabel, Sending};
 
 use super::Communicator;
 use crate::element::Element;

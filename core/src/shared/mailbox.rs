@@ -17,7 +17,7 @@
 //!
 //! Source: eager and rendezvous protocols of MPI libraries; matching as in MPI 4.1, §3.5.
 
-use crate::collective::{Communicator, Incoming, Outgoing, SegmentCoding, Sending, copy_to_self};
+use crate::collective::{Communicator, Incoming, Outgoing, SegmentLabel, Sending, copy_to_self};
 use crate::element::Element;
 use crate::engine::{check_fields, check_source, transport_error};
 use crate::error::{Error, Field};
@@ -261,7 +261,7 @@ impl PeerMessages {
             return Err(Error::TooManyMessages { max: MAX_MESSAGES });
         }
         self.n_received = self.n_received.wrapping_add(1);
-        let header = comm.header_of(send, SegmentCoding { tag: OPENING, number: self.n_received });
+        let header = comm.header_of(send, SegmentLabel { tag: OPENING, number: self.n_received });
         self.held.push_back(HeldOpening {
             header,
             content: OpeningContent::Own(Box::new(data.to_vec())),

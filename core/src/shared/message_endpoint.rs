@@ -1,7 +1,7 @@
 //! The two endpoints of a message in progress: its send and its receive.
 
 use super::mailbox::{GRANT, MAX_OPENING, OPENING, Opening, OpeningContent, PeerMessages, REST};
-use crate::collective::{Communicator, Cursor, Receiving, SegmentCoding, Sending};
+use crate::collective::{Communicator, Cursor, Receiving, SegmentLabel, Sending};
 use crate::element::Element;
 use crate::engine::check_fields;
 use crate::error::{Buffer, Error, Field};
@@ -113,7 +113,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         }
         let (number, message) = (self.number, &mut self.message);
         if message.cursor.n_segments == 0 {
-            let coding = SegmentCoding { tag: OPENING, number };
+            let coding = SegmentLabel { tag: OPENING, number };
             let opens =
                 peer.opens_next(number) && comm.send_segment(coding, message, data, report)?;
             if opens {
@@ -127,7 +127,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
             comm.transport.expect(message.to, GRANT);
             return Ok(received);
         }
-        let sent = comm.send_segment(SegmentCoding { tag: REST, number }, message, data, report)?;
+        let sent = comm.send_segment(SegmentLabel { tag: REST, number }, message, data, report)?;
         if message.cursor.is_done {
             peer.finish_send();
         }

@@ -1,6 +1,6 @@
 //! One pass over an exchange: moves messages, and listens for notices of failures.
 
-use super::{Communicator, Incoming, Outgoing, RunningExchange, SegmentCoding, TAG};
+use super::{Communicator, Incoming, Outgoing, RunningExchange, SegmentLabel, TAG};
 use crate::element::Element;
 use crate::engine::{MAX_AWAITED, Waiter, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
@@ -74,7 +74,7 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             if !send.cursor.is_done && !before.iter().any(waits) {
                 self.poll_network_after(moved);
                 let Outgoing { data, message } = &mut self.sends[index];
-                let coding = SegmentCoding { tag: TAG, number: 0 };
+                let coding = SegmentLabel { tag: TAG, number: 0 };
                 moved |= self.comm.send_segment(coding, message, data, &mut self.report)?;
             }
         }

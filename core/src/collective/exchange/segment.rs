@@ -110,7 +110,7 @@ impl Receiving {
 /// Tag and message number of a segment's frame. They depend on whether messages share a channel
 /// with calls or have their own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SegmentCoding {
+pub(crate) struct SegmentLabel {
     /// Tag of the frame.
     pub(crate) tag: Tag,
     /// Number of the message; 0 if messages have no numbers.
@@ -224,7 +224,7 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Returns the header of a message's next segment.
-    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, coding: SegmentCoding) -> Header {
+    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, coding: SegmentLabel) -> Header {
         Header {
             kind: MessageKind::Message,
             call: CallHeader {
@@ -250,7 +250,7 @@ impl<X: Transport> Communicator<X> {
     /// needs. Returns whether it sent one.
     pub(crate) fn send_segment<T: Element>(
         &mut self,
-        coding: SegmentCoding,
+        coding: SegmentLabel,
         send: &mut Sending<T>,
         data: &[T],
         report: &mut Report,
