@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 continue;
             }
             data.copy_from_slice(&input);
+            // All ranks start at the same time.
             world.all_reduce(&mut [0.0f32], fw::Op::Max, &fw::Plan::raw())?;
             let start = Instant::now();
             match *variant {

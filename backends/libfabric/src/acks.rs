@@ -132,8 +132,8 @@ impl Acks {
         self.spare.push(empty);
     }
 
-    /// Stops exchanging acknowledgements with a rank for good. Returns the buffers that waited for
-    /// one.
+    /// Stops exchanging acknowledgements with a rank for good. Returns the sent buffers that waited
+    /// for an acknowledgement.
     pub(crate) fn forget(&mut self, peer: Rank) -> Vec<(Tag, MessageBuffer)> {
         self.forgotten.insert(peer);
         self.queued.retain(|&(to, _)| to != peer);

@@ -19,7 +19,7 @@ const OTHERS: [&str; 2] = ["sockets", "udp"];
 /// Providers that listen on IP addresses. They use the loopback interface unless the settings name
 /// another one.
 const ON_IP: [&str; 3] = ["tcp", "sockets", "udp"];
-/// Forerunner of the `tcp` of libfabric 1.18. With 1.17, receives that are posted after their
+/// Provider that became the `tcp` of libfabric 1.18. In 1.17, receives that are posted after their
 /// message arrived may never complete, even with few messages: the delivery tests hang.
 const LOSES_MESSAGES: &str = "net";
 

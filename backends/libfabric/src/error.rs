@@ -27,7 +27,7 @@ pub enum Error {
     /// A message lacks the mark at its end (`ffi/memory.rs`), or is longer than its buffer.
     #[error("a message of rank {from} is malformed; give all ranks the same version of Foldwire")]
     Malformed {
-        /// The sender, as far as known.
+        /// The sender, according to the message's tag.
         from: Rank,
     },
     /// The provider failed to send a message to the peer, or to receive one from it.

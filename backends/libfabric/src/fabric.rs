@@ -48,6 +48,7 @@ pub(crate) struct GroupInfo {
     pub(crate) rank: Rank,
     pub(crate) size: usize,
     pub(crate) provider: String,
+    /// Messages pass through shared memory.
     pub(crate) is_in_memory: bool,
     /// Messages pass through sockets of the system.
     pub(crate) is_on_ip: bool,

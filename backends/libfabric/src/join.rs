@@ -27,8 +27,8 @@ struct RankOffer {
     process: u32,
     is_on_loopback: bool,
     frame_bytes: usize,
-    /// Full names in libfabric, best first. Versions of libfabric that cannot talk to each other
-    /// use different names (`tcp;ofi_rxm` and `tcp`).
+    /// Libfabric's full names of the usable providers, best first. Versions of libfabric that
+    /// cannot talk to each other use different names (`tcp;ofi_rxm` and `tcp`).
     providers: Vec<String>,
 }
 
@@ -154,11 +154,11 @@ fn candidates(settings: &Settings, size: usize) -> Result<Vec<(String, String)>,
 /// Chooses the first provider that all ranks offer and that reaches all of them. Every rank gets
 /// the same result.
 fn choose(mine: &RankOffer, offers: &[RankOffer]) -> Result<String, JoinError> {
-    let first = |differs: &dyn Fn(&RankOffer) -> bool| {
+    let first = |matches: &dyn Fn(&RankOffer) -> bool| {
         offers
             .iter()
             .zip(0..)
-            .find(|(offer, _)| differs(offer))
+            .find(|(offer, _)| matches(offer))
             .map(|(offer, rank)| (offer, Rank(rank)))
     };
     if let Some((_, rank)) = first(&|offer| offer.providers.is_empty()) {

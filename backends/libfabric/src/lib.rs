@@ -29,9 +29,9 @@
 //! `verbs`, `shm` (if all ranks are on one host, each in its own process), `tcp`. Providers on IP
 //! listen on the loopback interface unless an interface or address is named.
 //!
-//! *`tcp`* is `tcp;ofi_rxm` up to libfabric 1.17, and a separate provider from 1.18 on. 1.17 has
-//! its forerunner, `net`, which is about as fast. It is refused because it loses messages that
-//! arrive before their receive is posted.
+//! *`tcp`* is `tcp;ofi_rxm` up to libfabric 1.17, and a separate provider from 1.18 on. In 1.17,
+//! that provider is named `net`, and is about as fast. Foldwire refuses `net`, because it loses
+//! messages that arrive before their receive is posted.
 //!
 //! *Lost ranks* are reported by the exchange that [`join`] keeps. Providers do not suffice: `shm`
 //! never reports that a peer has ended. `tcp` reports it only to a rank that sends just when the

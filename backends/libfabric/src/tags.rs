@@ -10,10 +10,10 @@
 use foldwire::transport::{MAX_CHANNELS, Rank, Tag};
 
 /// Number of bits of the Foldwire tag.
-const STREAM_BITS: u32 = 12;
-const _: () = assert!(MAX_CHANNELS * Tag::COUNT <= 1 << STREAM_BITS);
+const TAG_BITS: u32 = 12;
+const _: () = assert!(MAX_CHANNELS * Tag::COUNT <= 1 << TAG_BITS);
 /// Number of bits below the rank.
-const LOW_BITS: u32 = STREAM_BITS + 1;
+const LOW_BITS: u32 = TAG_BITS + 1;
 
 /// Returns the number of tag bits that a group of `size` ranks needs.
 pub(crate) fn n_bits(size: usize) -> u32 {
@@ -27,7 +27,7 @@ pub(crate) fn message(from: Rank, tag: Tag) -> u64 {
 
 /// Returns the libfabric tag of an acknowledgement of a message with `tag`.
 pub(crate) fn ack(from: Rank, tag: Tag) -> u64 {
-    message(from, tag) | 1 << STREAM_BITS
+    message(from, tag) | 1 << TAG_BITS
 }
 
 #[cfg(test)]
@@ -40,6 +40,7 @@ mod tests {
     fn no_two_streams_share_a_tag() {
         let mut all = HashSet::new();
         for rank in [0, 1, 2, 255, 256, u32::MAX].map(Rank) {
+            // 2303 is the largest tag.
             for tag in [0, 1, 8, 255, 2303].map(Tag) {
                 assert!(all.insert(message(rank, tag)) && all.insert(ack(rank, tag)));
             }

@@ -18,6 +18,7 @@ fn content(from: Rank, tag: Tag, n: usize) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of a receive buffer. No content is longer.
 const ROOM: usize = 200_000;
 
 /// Messages of one (sender, tag) arrive whole and in the order sent, apart from messages of other

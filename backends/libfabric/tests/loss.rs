@@ -47,8 +47,8 @@ fn crashes_are_told(test: Test) {
     });
 }
 
-/// A crash in the middle of a series of all-reduces ends them on all ranks. The exchange reports it
-/// only to rank 0, which waits for its neighbour. Rank 1 learns of it from rank 0.
+/// If a rank crashes during a series of all-reduces, they fail on all ranks. The exchange reports
+/// the crash only to rank 0, and rank 1 learns of it from rank 0.
 fn crashes_end_collectives(test: Test) {
     test.run_transport(3, |endpoint| {
         let rank = endpoint.rank();

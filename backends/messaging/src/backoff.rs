@@ -20,7 +20,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub struct Backoff {
     /// Number of spins so far.
-    n_rests: u32,
+    n_spins: u32,
     /// Time at which spinning ended.
     since: Option<Instant>,
 }
@@ -36,8 +36,8 @@ impl Backoff {
         if budget.is_zero() {
             return;
         }
-        if self.n_rests < N_SPINS {
-            self.n_rests += 1;
+        if self.n_spins < N_SPINS {
+            self.n_spins += 1;
             std::hint::spin_loop();
             return;
         }
@@ -66,6 +66,6 @@ mod tests {
         (0..1000).for_each(|_| backoff.wait(Duration::ZERO));
         assert!(start.elapsed() < Duration::from_millis(100));
         backoff.reset();
-        assert_eq!((backoff.n_rests, backoff.since), (0, None));
+        assert_eq!((backoff.n_spins, backoff.since), (0, None));
     }
 }

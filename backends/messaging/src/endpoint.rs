@@ -3,8 +3,8 @@
 //! *Credit.* A link (sender, receiver and tag) has at most `link_depth` frames that the network has
 //! not released. Networks release small frames before the receiver takes them, so every
 //! `link_depth`-th frame is sent `matched`. The network releases it only after the receiver has
-//! posted the receive, and the next matched frame waits for that. So no sender is more than
-//! 2·`link_depth` frames ahead, and a receiver's memory is bounded.
+//! posted the receive. The next matched frame is sent only after that release. So no sender is more
+//! than 2·`link_depth` frames ahead, and a receiver's memory is bounded.
 //!
 //! *Receives.* On each link, one receive is posted while the engine waits for a frame or has
 //! announced one by [`Transport::expect`], so that messages arrive directly in frames. The endpoint
@@ -47,7 +47,7 @@ const NOTICE_GRACES: u32 = 10;
 /// Polls before an endpoint ends, one millisecond apart.
 const N_FINAL_POLLS: usize = 5;
 
-/// Settings of an endpoint. All ranks use the same.
+/// Settings of an endpoint. They must be the same on all ranks.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -325,7 +325,8 @@ impl<N: Net> Endpoint<N> {
         })
     }
 
-    /// Returns a rank with undelivered messages from this one, on one channel or on any.
+    /// Returns a rank that has not received all messages of this rank: on one channel, or on any
+    /// channel if `channel` is `None`.
     fn undelivered_on(&self, channel: Option<usize>) -> Option<Rank> {
         let own = self.net.rank();
         let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
@@ -405,6 +406,7 @@ impl<N: Net> Transport for Endpoint<N> {
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
         if is_own {
+            // A frame to this rank itself arrives at once, and never needs `matched`.
             link.sent(false);
             link.n_unmatched = 0;
             link.arrived.push_back((frame, n_bytes));
@@ -473,7 +475,7 @@ impl<N: Net> Transport for Endpoint<N> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// The next `progress` reports a failure.
+    /// Ignores an error of `progress`. The next `progress` reports it.
     fn nudge(&mut self) {
         if !self.net.moves_by_itself() {
             let _ = self.progress();

@@ -235,14 +235,16 @@ impl SharedMemory {
         n_bytes: usize,
         matched: bool,
     ) -> Result<Option<Event<MessageFrame>>, MessageFrame> {
-        let n_frame = self.layout.frame_bytes;
+        let frame_bytes = self.layout.frame_bytes;
         if !self.peer(to).is_some_and(|peer| peer.unsent.is_empty() && peer.sender.has_room()) {
             return Err(frame);
         }
         let shared = |frame| MessageFrame(FrameMemory::Shared(frame));
         let (sent, spare) = match frame {
             MessageFrame(FrameMemory::Shared(frame)) if matched => (frame, None),
-            MessageFrame(FrameMemory::Shared(frame)) => (frame, self.allocate(n_frame).map(shared)),
+            MessageFrame(FrameMemory::Shared(frame)) => {
+                (frame, self.allocate(frame_bytes).map(shared))
+            }
             // The frame was allocated when no shared memory was left.
             MessageFrame(FrameMemory::Heap(_)) => {
                 let Some(mut copy) = self.allocate_for_copy() else { return Err(frame) };
@@ -338,7 +340,7 @@ impl SharedMemory {
 
 impl NodePeer {
     /// Returns whether the peer may send this message. It may return one slot for each message
-    /// that this rank has sent to it.
+    /// that this rank has sent to it. Removes the sent message from `unreturned`.
     fn accept(&mut self, arrived: &ArrivedFrame) -> bool {
         if arrived.flags & RETURNED == 0 {
             return true;
@@ -396,8 +398,9 @@ fn decode(
     Some(ArrivedFrame { frame, n_bytes, tag, flags })
 }
 
-/// Makes a random token. A rank that opens a peer's file compares tokens. They differ if the file
-/// belongs to another process with the same id, because the peer is on another machine.
+/// Makes a random token. A rank that opens a peer's file compares its token with the one that the
+/// peer announced. They differ if the peer is on another machine, and a process of this machine has
+/// the same id and such a file.
 fn token(own: Rank) -> RegionToken {
     use std::hash::{BuildHasher, RandomState};
 

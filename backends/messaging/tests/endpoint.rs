@@ -16,11 +16,11 @@ use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source, on_wire
 /// Messages, receives and events of all ranks.
 struct FakeNetwork {
     random: u64,
-    /// Chance in 256 that a call returns busy.
+    /// Chance in 256 that a `send` or `recv` is refused as busy, or that a `poll` returns no event.
     busy: u64,
-    /// Time until which every call returns busy.
+    /// Time until which every `send`, `recv` and `poll` fails in this way.
     opens: Option<Instant>,
-    nodes: Vec<RankState>,
+    ranks: Vec<RankState>,
 }
 
 #[derive(Default)]
@@ -42,8 +42,8 @@ struct RankState {
 
 impl FakeNetwork {
     fn shared(size: usize, busy: u64) -> Rc<RefCell<Self>> {
-        let nodes = (0..size).map(|_| RankState::default()).collect();
-        Rc::new(RefCell::new(Self { random: 42, busy, opens: None, nodes }))
+        let ranks = (0..size).map(|_| RankState::default()).collect();
+        Rc::new(RefCell::new(Self { random: 42, busy, opens: None, ranks }))
     }
 
     fn draw(&mut self) -> u64 {
@@ -58,34 +58,34 @@ impl FakeNetwork {
 
     /// Matches messages with receives at `rank`.
     fn match_at(&mut self, rank: Rank) {
-        let node = &mut self.nodes[rank.index()];
+        let state = &mut self.ranks[rank.index()];
         let mut matched = Vec::new();
         let mut i = 0;
-        while i < node.posted.len() {
-            let (source, tag, _) = node.posted[i];
+        while i < state.posted.len() {
+            let (source, tag, _) = state.posted[i];
             let fits = |&(from, t, _): &(Rank, Tag, Vec<u8>)| {
                 t == tag && (source == Source::Any || source == Source::Rank(from))
             };
-            let Some(at) = node.unexpected.iter().position(fits) else {
+            let Some(at) = state.unexpected.iter().position(fits) else {
                 i += 1;
                 continue;
             };
-            let (from, tag, bytes) = node.unexpected.remove(at).unwrap();
-            node.n_unexpected_bytes -= bytes.len();
-            let (_, _, mut buffer) = node.posted.remove(i);
+            let (from, tag, bytes) = state.unexpected.remove(at).unwrap();
+            state.n_unexpected_bytes -= bytes.len();
+            let (_, _, mut buffer) = state.posted.remove(i);
             buffer.as_mut()[..bytes.len()].copy_from_slice(&bytes);
-            node.events.push(Event::Received { from, tag, buffer, n_bytes: bytes.len() });
+            state.events.push(Event::Received { from, tag, buffer, n_bytes: bytes.len() });
             matched.push((from, tag));
         }
         for (from, tag) in matched {
-            let sender = &mut self.nodes[from.index()];
+            let sender = &mut self.ranks[from.index()];
             let is_it = |&(to, t, _): &(Rank, Tag, HeapFrame)| to == rank && t == tag;
             // A link has at most one matched send in flight. Its receive is posted once no message
             // of the link is left among the unexpected ones.
             if let Some(at) = sender.unmatched.iter().position(is_it)
-                && !self.nodes[rank.index()].unexpected.iter().any(|m| m.0 == from && m.1 == tag)
+                && !self.ranks[rank.index()].unexpected.iter().any(|m| m.0 == from && m.1 == tag)
             {
-                let sender = &mut self.nodes[from.index()];
+                let sender = &mut self.ranks[from.index()];
                 let (to, tag, buffer) = sender.unmatched.remove(at);
                 sender.events.push(Event::Released { to, tag, buffer, matched: true });
             }
@@ -119,7 +119,7 @@ impl Net for FakeNet {
         self.rank
     }
     fn size(&self) -> usize {
-        self.network.borrow().nodes.len()
+        self.network.borrow().ranks.len()
     }
     fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, FakeError> {
         HeapFrame::try_new(n_bytes).ok_or(FakeError)
@@ -136,11 +136,11 @@ impl Net for FakeNet {
         if network.is_busy() {
             return Err(Refused::Busy(buffer));
         }
-        let node = &mut network.nodes[to.index()];
-        node.unexpected.push_back((self.rank, on_wire(tag), buffer.as_ref()[..n_bytes].to_vec()));
-        node.n_unexpected_bytes += n_bytes;
-        node.most_unexpected_bytes = node.most_unexpected_bytes.max(node.n_unexpected_bytes);
-        let me = &mut network.nodes[self.rank.index()];
+        let state = &mut network.ranks[to.index()];
+        state.unexpected.push_back((self.rank, on_wire(tag), buffer.as_ref()[..n_bytes].to_vec()));
+        state.n_unexpected_bytes += n_bytes;
+        state.most_unexpected_bytes = state.most_unexpected_bytes.max(state.n_unexpected_bytes);
+        let me = &mut network.ranks[self.rank.index()];
         me.has_sent_control |= tag.is_control();
         if matched {
             me.unmatched.push((to, tag, buffer));
@@ -160,14 +160,14 @@ impl Net for FakeNet {
         if network.is_busy() {
             return Err(Refused::Busy(buffer));
         }
-        network.nodes[self.rank.index()].posted.push((from, tag, buffer));
+        network.ranks[self.rank.index()].posted.push((from, tag, buffer));
         network.match_at(self.rank);
         Ok(())
     }
     fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, FakeError> {
         let mut network = self.network.borrow_mut();
         let (pause, pick) = (network.is_busy(), network.draw() as usize);
-        let events = &mut network.nodes[self.rank.index()].events;
+        let events = &mut network.ranks[self.rank.index()].events;
         if events.is_empty() || pause {
             return Ok(None);
         }
@@ -180,15 +180,15 @@ impl Net for FakeNet {
         self.moves_by_itself
     }
     fn cancel_receives(&mut self) {
-        let node = &mut self.network.borrow_mut().nodes[self.rank.index()];
-        let returned = node.posted.drain(..).map(|(_, _, buffer)| Event::Returned { buffer });
-        node.events.extend(returned);
+        let state = &mut self.network.borrow_mut().ranks[self.rank.index()];
+        let returned = state.posted.drain(..).map(|(_, _, buffer)| Event::Returned { buffer });
+        state.events.extend(returned);
     }
     fn forget(&mut self, peer: Rank) {
-        self.network.borrow_mut().nodes[self.rank.index()].forgotten.push(peer);
+        self.network.borrow_mut().ranks[self.rank.index()].forgotten.push(peer);
     }
     fn abandon(&mut self) {
-        self.network.borrow_mut().nodes[self.rank.index()].abandoned = true;
+        self.network.borrow_mut().ranks[self.rank.index()].abandoned = true;
     }
     fn idle(&mut self, _: Duration) {}
 }
@@ -272,17 +272,22 @@ fn sums_are_right_however_the_layer_refuses_and_reorders() {
                 }
             }
             drop(comms);
-            assert!(network.borrow().nodes.iter().all(|node| node.posted.is_empty()));
+            assert!(network.borrow().ranks.iter().all(|state| state.posted.is_empty()));
             // A rank that waited long enough to query its peers has sent control messages. They may
             // never be read, so the rank must abandon the layer.
             assert!(
-                network.borrow().nodes.iter().all(|node| node.abandoned == node.has_sent_control)
+                network
+                    .borrow()
+                    .ranks
+                    .iter()
+                    .all(|state| state.abandoned == state.has_sent_control)
             );
         }
     }
 }
 
-/// A fast sender can have at most 2·depth frames waiting at a receiver that takes none.
+/// A fast sender can have at most 2·depth frames waiting at a receiver that takes none. The default
+/// depth is 4.
 #[test]
 fn a_sender_gets_no_further_ahead_than_its_credit() {
     let network = FakeNetwork::shared(2, 0);
@@ -321,7 +326,7 @@ fn a_lost_rank_is_an_error_after_what_it_sent() {
     let mut lost = endpoint(&network, 1, options(2048));
     let Poll::Ready(Ok(frame)) = lost.poll_frame() else { panic!("no frame") };
     lost.send(Rank(0), Tag(0), frame, 100).unwrap();
-    network.borrow_mut().nodes[0].events.push(Event::Lost { peer: Rank(1) });
+    network.borrow_mut().ranks[0].events.push(Event::Lost { peer: Rank(1) });
     survivor.progress().unwrap();
     let refused = survivor.poll_ready(Rank(1), Tag(0));
     assert!(matches!(&refused, Poll::Ready(Err(e)) if e.kind() == TransportErrorKind::PeerLost));
@@ -345,11 +350,12 @@ fn a_lost_rank_is_an_error_after_what_it_sent() {
     }
     assert!(got, "the error came before the message");
     drop(survivor);
-    assert!(network.borrow().nodes[0].abandoned && !network.borrow().nodes[1].abandoned);
+    assert!(network.borrow().ranks[0].abandoned && !network.borrow().ranks[1].abandoned);
 }
 
-/// Sends to the rank fail. After an orderly end, a dropped endpoint still waits for `linger` until
-/// the other ranks have received their messages. After a loss it waits for `grace` only.
+/// Sends to a rank that left or was lost fail. If the rank left, a dropped endpoint still waits up
+/// to `linger` until the other ranks have received their messages. If it was lost, the endpoint
+/// waits for `grace` only.
 #[test]
 fn a_rank_that_left_in_good_order_hurries_nobody() {
     for in_order in [true, false] {
@@ -361,7 +367,7 @@ fn a_rank_that_left_in_good_order_hurries_nobody() {
         let _slow = endpoint(&network, 1, options(2048));
         let peer = Rank(2);
         let event = if in_order { Event::Left { peer } } else { Event::Lost { peer } };
-        network.borrow_mut().nodes[0].events.push(event);
+        network.borrow_mut().ranks[0].events.push(event);
         first.progress().unwrap();
         let refused = first.poll_ready(peer, Tag(0));
         assert!(
@@ -378,7 +384,7 @@ fn a_rank_that_left_in_good_order_hurries_nobody() {
         drop(first);
         let has_waited = start.elapsed() >= linger;
         assert_eq!(has_waited, in_order, "{:?}", start.elapsed());
-        assert_eq!(network.borrow().nodes[0].abandoned, !in_order);
+        assert_eq!(network.borrow().ranks[0].abandoned, !in_order);
     }
 }
 
@@ -421,7 +427,7 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
     assert_eq!(outcome, Err(Error::Aborted { rank, culprit: rank, reason }));
     drop(waiting);
     drop(comms);
-    assert!(network.borrow().nodes.iter().all(|node| node.abandoned));
+    assert!(network.borrow().ranks.iter().all(|state| state.abandoned));
 }
 
 /// Polls all shrinks until each has its result.
@@ -493,7 +499,7 @@ fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
             let silent = comms.remove(1);
             if is_reported {
                 for rank in [0, 2, 3] {
-                    network.borrow_mut().nodes[rank].events.push(Event::Lost { peer: Rank(1) });
+                    network.borrow_mut().ranks[rank].events.push(Event::Lost { peer: Rank(1) });
                 }
             }
             let mut survivors = shrink_all(comms, Duration::from_millis(800));
@@ -532,6 +538,7 @@ fn of_many_notices_the_newest_are_kept() {
         kept.push(frame.as_ref()[0]);
         first.recycle(frame);
     }
+    // An endpoint keeps four notices of each rank.
     assert_eq!(kept, [16, 17, 18, 19]);
 }
 
@@ -551,10 +558,10 @@ fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
         assert!(call.poll().is_pending());
         call.cancel();
         drop(comm);
-        let told =
-            network.borrow().nodes[1].unexpected.iter().any(|&(_, tag, _)| tag == Tag::CONTROL)
-                || network.borrow().nodes[1].events.iter().any(is_notice);
-        assert_eq!(told, arrives);
+        let has_arrived =
+            network.borrow().ranks[1].unexpected.iter().any(|&(_, tag, _)| tag == Tag::CONTROL)
+                || network.borrow().ranks[1].events.iter().any(is_notice);
+        assert_eq!(has_arrived, arrives);
         let took = start.elapsed();
         assert!(took >= if arrives { opens_after } else { 10 * grace }, "{took:?}");
         assert!(took < 500 * grace, "{took:?}");
@@ -584,5 +591,5 @@ fn what_is_under_way_to_a_forgotten_rank_no_longer_counts() {
     assert_eq!(first.undelivered(), Some(Rank(2)));
     first.forget(Rank(2));
     assert_eq!(first.undelivered(), None);
-    assert_eq!(network.borrow().nodes[0].forgotten, [Rank(1), Rank(2)], "the layer is informed");
+    assert_eq!(network.borrow().ranks[0].forgotten, [Rank(1), Rank(2)], "the layer is informed");
 }

@@ -1,9 +1,9 @@
 //! The MPI library's own collectives and algorithms, with which `foldwire bench --backend mpi`
 //! compares Foldwire.
 //!
-//! [`Native`] calls `MPI_Allreduce` and similar functions on slices. [`variants`] lists the algorithms
-//! that the library offers for a collective. [`Tuned`] runs one of them: it sets the library's
-//! control variables (MPI 4.0, section 15.3), and restores them.
+//! [`Native`] calls `MPI_Allreduce` and similar functions on slices. [`variants`] lists the
+//! algorithms that the library offers for a collective. [`Tuned`] runs one of them: it sets the
+//! library's control variables (MPI 4.0, section 15.3), and restores them.
 //!
 //! | library | variables | when they are read |
 //! |---|---|---|

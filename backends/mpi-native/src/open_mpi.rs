@@ -34,10 +34,11 @@ pub(crate) fn variants(default: &CollectiveVariant, function: &str) -> Vec<Colle
             .any(|&(of, names)| of == function && names.contains(&algorithm.as_str()));
         for kib in SEGMENTS_KIB.into_iter().filter(|_| is_segmenting && has_segments) {
             let n_bytes = kib * 1024;
-            let mut cut = variant.with(&format!("segments of {kib} KiB"), &segment, n_bytes as i32);
+            let mut segmented =
+                variant.with(&format!("segments of {kib} KiB"), &segment, n_bytes as i32);
             // An array of one segment is not divided.
-            cut.least_bytes = n_bytes + 1;
-            variants.push(cut);
+            segmented.least_bytes = n_bytes + 1;
+            variants.push(segmented);
         }
         variants.push(variant);
     }

@@ -45,8 +45,8 @@ pub fn library() -> String {
 }
 
 /// Returns an environment variable and the value that it must have before `MPI_Init`. Without it,
-/// [`variants`] returns only the library's default variants. Returns `None` if the variable is set or
-/// the library needs none. The variable does not change the library's defaults.
+/// [`variants`] returns only the library's default variants. Returns `None` if the variable has
+/// that value or the library needs none. The variable does not change the library's defaults.
 #[must_use]
 pub fn required_environment() -> Option<(&'static str, &'static str)> {
     let (name, value) = open_mpi::DYNAMIC_RULES;

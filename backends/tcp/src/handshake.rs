@@ -32,7 +32,8 @@ const HELLO_BYTES: usize = 20;
 /// Bytes of the longest message.
 const MAX_BYTES: usize = HELLO_BYTES + 2 * NONCE_BYTES;
 
-/// Purpose of a connection.
+/// Identity of a connection: its ranks, its number among the connections between them, and whether
+/// it is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) from: Rank,
@@ -118,8 +119,9 @@ impl HandshakeSide {
         Self { stage: Some(HandshakeStage::Hello), outbox: Vec::new() }
     }
 
-    /// Length in bytes of the next message to receive, or `None` after the last one. `encrypts`
-    /// tells whether this session encrypts its connections.
+    /// Length in bytes of the next message to receive, or `None` after the last one. It is 0 for a
+    /// connector that has not sent its first message. `encrypts` tells whether this session
+    /// encrypts its connections.
     pub(crate) const fn n_needed(&self, encrypts: bool) -> Option<usize> {
         match &self.stage {
             Some(HandshakeStage::Begin(_)) => Some(0),
@@ -222,6 +224,7 @@ impl PendingHandshake {
     ) -> Result<Option<(Hello, ByteStream)>, HandshakeError> {
         while self.flush()? {
             let Some(n_needed) = self.side.n_needed(encrypts) else { return self.end() };
+            // A connector begins when its socket is connected.
             if n_needed == 0 && !is_connected(self.socket.as_ref())? || !self.fill(n_needed)? {
                 return Ok(None);
             }
@@ -297,6 +300,7 @@ const fn lengths(encrypts: bool) -> [usize; 3] {
     }
     #[cfg(not(feature = "noise"))]
     let _ = encrypts;
+    // Reply and answer contain a proof, which is as long as a nonce.
     [NONCE_BYTES + HELLO_PROOF_BYTES, 2 * NONCE_BYTES, NONCE_BYTES]
 }
 
@@ -505,6 +509,7 @@ mod tests {
     fn a_hello_is_read_as_written_and_nothing_else_is_one() {
         let bytes = HELLO.encode();
         assert_eq!(Hello::decode(&bytes), Some(HELLO));
+        // The magic, the encryption flag and the unused byte.
         for byte in (0..8).chain([18, 19]) {
             let mut damaged = bytes;
             damaged[byte] ^= 0x80;

@@ -59,9 +59,11 @@ impl SharedSettings {
 /// A rank's address and settings, which it sends to all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TcpOffer {
+    /// Text that identifies the rank's node, or nothing ([`foldwire_bootstrap::node`]).
     pub(crate) node: String,
     pub(crate) address: SocketAddr,
     pub(crate) shared: SharedSettings,
+    /// The rank's contribution to the session's secret.
     pub(crate) nonce: Nonce,
     /// Proof that the rank knows the token.
     pub(crate) proof: Nonce,
@@ -128,7 +130,7 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         let SharedSettings { n_streams, encrypts, .. } = mine.shared;
         let options = settings.effective_options();
         let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near };
-        Tcp::new(setup, connections).map_err(|error| of_socket(settings, error))
+        Tcp::new(setup, connections).map_err(|error| socket_error(settings, error))
     });
     // No rank may send before all are connected.
     let ready = gather(exchange, if connected.is_ok() { READY } else { &[] })?;
@@ -143,7 +145,7 @@ fn gather<X: Exchange>(exchange: &mut X, mine: &[u8]) -> Result<Vec<Vec<u8>>, Jo
     exchange.all_gather(mine).map_err(|error| JoinError::Exchange(Box::new(error)))
 }
 
-fn of_socket(settings: &Settings, source: io::Error) -> JoinError {
+fn socket_error(settings: &Settings, source: io::Error) -> JoinError {
     let address = settings.listening().unwrap_or(IpAddr::from([0; 4]));
     JoinError::Socket { address, source }
 }
@@ -167,7 +169,7 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, TcpOffer), J
         listener.set_nonblocking(true)?;
         Ok((listener.local_addr()?, listener))
     });
-    let (address, listener) = bound.map_err(|error| of_socket(settings, error))?;
+    let (address, listener) = bound.map_err(|error| socket_error(settings, error))?;
     let Options { frame_bytes, link_depth, .. } = settings.effective_options();
     let shared = SharedSettings {
         frame_bytes,
@@ -277,16 +279,16 @@ impl ConnectionSetup<'_> {
         let n_all: usize = ranks.clone().map(|peer| self.n_connections(peer)).sum();
         let mut outgoing: Vec<OutgoingConnection> = self.outgoing().collect();
         let mut incoming: VecDeque<(Instant, PendingHandshake)> = VecDeque::new();
-        let (mut n_refused, mut n_there) = (0, 0);
-        while n_there < n_all {
-            let n_before = n_there;
+        let (mut n_refused, mut n_made) = (0, 0);
+        while n_made < n_all {
+            let n_before = n_made;
             n_refused += accept(listener, &mut incoming, n_all + MAX_UNPROVEN);
             let mut impostor = None;
             outgoing.retain_mut(|outgoing| match self.advance(outgoing) {
                 Ok(None) => true,
                 Ok(Some((hello, connection))) => {
                     connections[self.slot(hello.to, hello.stream)] = Some(connection);
-                    n_there += 1;
+                    n_made += 1;
                     false
                 }
                 Err(HandshakeError::Untrusted) => {
@@ -310,13 +312,13 @@ impl ConnectionSetup<'_> {
                     Ok(None) if *until > now => return true,
                     Ok(Some((hello, connection))) if self.is_expected(hello, &connections) => {
                         connections[self.slot(hello.from, hello.stream)] = Some(connection);
-                        n_there += 1;
+                        n_made += 1;
                     }
                     _ => n_refused += 1,
                 }
                 false
             });
-            if n_there == n_before {
+            if n_made == n_before {
                 if now >= deadline {
                     let failed = outgoing
                         .iter_mut()

@@ -210,6 +210,8 @@ impl MessageStream {
                 Ok((0, _)) => return Err(PeerLoss::Ended),
                 Ok((n_bytes, is_full)) => {
                     n_read += n_bytes;
+                    // A short read has emptied the socket. An encrypted channel may still have
+                    // bytes.
                     if !is_full && connection.is_plain() && !self.is_ending {
                         self.is_readable = false;
                     }

@@ -74,7 +74,7 @@ pub struct Tcp {
     poll: Poll,
     ready: Events,
     setup: TcpSetup,
-    /// Connections of each rank, by slot: first its data connections, then the idle one. `None` for
+    /// Connections to each rank, by slot: first its data connections, then the idle one. `None` for
     /// this rank itself, for the idle connection within a node, and for ended connections.
     streams: Vec<Option<MessageStream>>,
     /// Indices of streams to serve.
@@ -226,6 +226,8 @@ impl Tcp {
         }
     }
 
+    /// Writes queued messages. The buffer of a matched message is released after the peer's answer,
+    /// and any other buffer when the system has taken the message.
     fn write(&mut self, to: Rank, stream: &mut MessageStream) -> Result<(), PeerLoss> {
         let IncomingMessages { links, events, .. } = &mut self.incoming;
         stream.write(|message| match message.matched {
@@ -267,7 +269,7 @@ impl Tcp {
     }
 
     /// Records that a peer is lost; the first reason is kept. Its earlier messages are still read,
-    /// unless it violated the protocol.
+    /// unless it violated the protocol, memory ran out, or it said goodbye on all connections.
     fn mark_lost(&mut self, peer: Rank, loss: PeerLoss) {
         let range = self.streams_of(peer);
         if self.peers[peer.index()].loss.is_none() {
@@ -330,6 +332,7 @@ impl Net for Tcp {
         if self.peers[to.index()].loss.is_some() {
             return Err(Refused::Failed(buffer, Error::PeerLost { peer: to }));
         }
+        // Notices need no numbers: all of them take one connection.
         let number = match tag.is_control() {
             true => 0,
             false => self.incoming.links[to.index()].of(tag).next_number(),
@@ -435,7 +438,8 @@ impl Net for Tcp {
 }
 
 impl Drop for Tcp {
-    /// Says goodbye, and waits until everything was sent and the peers have read it.
+    /// Says goodbye, and waits at most `CLOSE_LIMIT` until everything was sent and the peers have
+    /// closed their side.
     ///
     /// In a forked process, the connections belong to the parent, so only descriptors are closed.
     fn drop(&mut self) {
@@ -450,8 +454,8 @@ impl Drop for Tcp {
             stream.push(MessageHeader::Goodbye, None, false);
         }
         let mut has_finished = vec![false; self.streams.len()];
-        let mut to_write: VecDeque<usize> = (0..self.streams.len()).collect();
-        self.to_serve.append(&mut to_write);
+        let mut all: VecDeque<usize> = (0..self.streams.len()).collect();
+        self.to_serve.append(&mut all);
         loop {
             self.serve_all();
             self.incoming.events.clear();

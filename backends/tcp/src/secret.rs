@@ -5,10 +5,10 @@
 //! Without a token (on loopback only), the secret is only as secret as the bootstrap's messages.
 //!
 //! Without encryption, each side of a connection proves that it knows the secret, as in the
-//! bootstrap (`foldwire-bootstrap`, `token`). The proof is an HMAC over its role, the purpose of
-//! the connection, and both sides' nonces. The connector also sends a first proof over its own
-//! nonce alone, so that an acceptor waits only for ranks, or for a process that replays a rank's
-//! hello.
+//! bootstrap (`foldwire-bootstrap`, `token`). The proof is an HMAC over its role, the hello that
+//! describes the connection, and both sides' nonces. The connector's first message also has a
+//! proof, without the acceptor's nonce. So an acceptor waits only for ranks, or for a process that
+//! replays a rank's first message.
 //!
 //! The proofs keep other programs out. They do not protect the data that follows from an attacker
 //! that can read or change packets.
@@ -22,17 +22,17 @@ use sha2::Sha256;
 /// Bytes of a nonce, and of a proof.
 pub(crate) const NONCE_BYTES: usize = 32;
 pub(crate) type Nonce = [u8; NONCE_BYTES];
-/// Bytes of the proof in a hello.
+/// Bytes of the proof in a connector's first message, after the hello and the nonce.
 pub(crate) const HELLO_PROOF_BYTES: usize = 16;
 
-/// Sender and message of a proof.
+/// Role of a proof: its sender, and the message that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionProof {
-    /// The connector's, in its hello. Zeros take the place of the acceptor's nonce.
+    /// The connector's, in its first message. Zeros take the place of the acceptor's nonce.
     ConnectorHello,
     /// The connector's, in its answer.
     ConnectorAnswer,
-    /// The acceptor's.
+    /// The acceptor's, in its reply.
     AcceptorReply,
 }
 
@@ -70,14 +70,15 @@ impl SessionSecret {
         &self.0
     }
 
-    /// Makes the proof of one side of a connection. `nonces` are the connector's and the
-    /// acceptor's.
+    /// Makes the proof of one side of a connection. `about` is the encoded hello. `nonces` are the
+    /// connector's and the acceptor's.
     pub(crate) fn proof(&self, role: ConnectionProof, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
         self.proof_mac(role, about, nonces).finalize().into_bytes().into()
     }
 
-    /// Makes the proof of a connector's hello. It is as long as the authentication tag in the first
-    /// message of an encrypted connection.
+    /// Makes the proof in a connector's first message. It is as long as the authentication tag in
+    /// the first message of an encrypted connection, so both kinds of first message have one
+    /// length.
     pub(crate) fn hello_proof(&self, about: &[u8], own: &Nonce) -> [u8; HELLO_PROOF_BYTES] {
         let proof = self.proof(ConnectionProof::ConnectorHello, about, [own, &[0; NONCE_BYTES]]);
         let mut hello_proof = [0; HELLO_PROOF_BYTES];
@@ -85,7 +86,7 @@ impl SessionSecret {
         hello_proof
     }
 
-    /// Returns whether the proof of a hello is valid. Compares in constant time.
+    /// Returns whether the proof in a first message is valid. Compares in constant time.
     pub(crate) fn accepts_hello_proof(
         &self,
         hello_proof: &[u8],
@@ -108,8 +109,8 @@ impl SessionSecret {
         self.proof_mac(role, about, nonces).verify_slice(proof).is_ok()
     }
 
-    /// Returns the HMAC over the role, the purpose of the connection and both nonces. All fields
-    /// have fixed lengths, so no two connections have the same bytes.
+    /// Returns the HMAC over the role, the encoded hello and both nonces. All fields have fixed
+    /// lengths, so no two connections have the same bytes.
     fn proof_mac(&self, role: ConnectionProof, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
         let mut mac = mac(&self.0);
         mac.update(match role {

@@ -22,6 +22,7 @@ const END: Token = Token(1);
 #[derive(Default)]
 struct WakerState {
     waker: Mutex<Option<Waker>>,
+    /// The thread must end.
     ends: AtomicBool,
 }
 

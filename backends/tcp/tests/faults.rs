@@ -145,8 +145,8 @@ fn a_rank_that_ends_without_a_goodbye_is_lost_at_once_and_what_it_sent_is_not() 
     }
 }
 
-/// Strangers connect before the rank does. Some send nothing, some send garbage, and some close at
-/// once.
+/// Strangers connect to rank 0 before rank 2 does. Some send nothing, some send garbage, and some
+/// close at once.
 #[test]
 fn strangers_at_the_door_stop_nobody() {
     for settings in variants() {
@@ -181,8 +181,9 @@ fn strangers_at_the_door_stop_nobody() {
     }
 }
 
-/// Strangers send nothing, garbage, half a hello, a hello with half a proof, or a hello with a wrong
-/// proof. Their connections are closed when the ranks have joined. After that, the listener is gone.
+/// Strangers send nothing, garbage, half a hello, a hello with half a nonce, or a hello with a
+/// wrong proof. Their connections are closed when the ranks have joined. After that, the listener
+/// is gone.
 #[test]
 fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
     for settings in variants() {
@@ -191,10 +192,10 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
         let whole = [&hello[..], &[0x5a; 64]].concat();
         let said = [&b""[..], &[0xff; 400], &whole[..10], &whole[..30], &whole];
         ranks(3, |inner| {
-            let (mut crowd, mut door) = (Vec::new(), None);
+            let (mut crowd, mut listener) = (Vec::new(), None);
             let tamper = (inner.rank() == Rank(2)).then_some(|all: &mut Vec<Vec<u8>>| {
                 let address: SocketAddr = address_in(&all[0])[1].parse().unwrap();
-                door = Some(address);
+                listener = Some(address);
                 for said in said {
                     let mut stranger = TcpStream::connect(address).unwrap();
                     stranger.write_all(said).unwrap();
@@ -206,12 +207,12 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
             assert!(start.elapsed() < TIMEOUT, "strangers do not delay a rank");
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
-                if let Some(address) = door {
+                if let Some(address) = listener {
                     let is_over = &is_over;
                     scope.spawn(move || {
                         while !is_over.load(Ordering::Relaxed) {
-                            let knocked = TcpStream::connect(address).map_err(|error| error.kind());
-                            assert_eq!(knocked.unwrap_err(), ErrorKind::ConnectionRefused);
+                            let attempt = TcpStream::connect(address).map_err(|error| error.kind());
+                            assert_eq!(attempt.unwrap_err(), ErrorKind::ConnectionRefused);
                             thread::sleep(Duration::from_millis(1));
                         }
                     });

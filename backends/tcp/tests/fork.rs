@@ -16,6 +16,7 @@ use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::{Exchange, Rendezvous};
 use foldwire_tcp::{Settings, join};
 
+/// Environment variable that says what the forked child does: `calls`, `drops` or `exits`.
 const WAY: &str = "FOLDWIRE_TEST_WAY";
 
 /// Runs as one of the two rank processes that a test starts from this program.

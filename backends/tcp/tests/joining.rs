@@ -136,6 +136,7 @@ fn other_frames_streams_or_encryption_are_refused_by_all() {
     };
     let others: [&(dyn Fn(Settings) -> Settings + Sync); 3] =
         [&|settings| settings.streams(2), &|settings| settings.options(options(1)), &|settings| {
+            // Without the feature, differ by the number of streams instead.
             settings
                 .encrypt(cfg!(feature = "noise"))
                 .streams(1 + usize::from(!cfg!(feature = "noise")))

@@ -14,6 +14,7 @@ use foldwire::{Communicator, Error};
 use foldwire_bootstrap::Rendezvous;
 use foldwire_tcp::{Settings, join};
 
+/// Environment variable with the time limit of a call in milliseconds.
 const LIMIT: &str = "FOLDWIRE_TEST_LIMIT";
 const N_CALLS: usize = 300;
 
@@ -44,8 +45,8 @@ fn signal(name: &str, child: &Child) {
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }
 
-/// Runs two ranks that sum, and stops the second after its tenth sum for `lasting`. Returns the
-/// output of both.
+/// Runs two ranks whose calls have the time limit `limit`. Stops rank 1 for `lasting` after its
+/// tenth sum. Returns the output of both ranks.
 fn stopped(limit: Duration, lasting: Duration) -> [String; 2] {
     // The port was free a moment ago.
     let root = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -85,8 +86,8 @@ fn a_process_that_is_stopped_and_goes_on_in_time_is_waited_for() {
     }
 }
 
-/// The other rank reaches its time limit. When the stopped rank continues, it finds the other's
-/// abort notice, or is past its own time limit.
+/// Rank 0 reaches its time limit. When the stopped rank continues, it finds the abort notice of
+/// rank 0, or is past its own time limit.
 #[test]
 fn a_process_that_is_stopped_for_longer_is_given_up_by_both() {
     for text in stopped(Duration::from_millis(300), Duration::from_millis(900)) {

@@ -40,20 +40,24 @@ pub struct AgreedCall {
 const UNKNOWN: i64 = i64::MIN;
 
 impl LocalView {
-    /// Encodes a view as the numbers to send, with a pair for each of `n_shares` share lengths.
-    /// Also encodes `Err`, which means that MPI must judge an argument on this rank.
+    /// Encodes a view as the numbers to send: 1 if MPI must judge an argument on this rank (`Err`),
+    /// the bytes, the largest code of an element type and the complement of the smallest, and then
+    /// a pair for each of `n_shares` share lengths.
     #[must_use]
     pub fn numbers(view: Result<Self, PassReason>, n_shares: usize) -> Vec<i64> {
         let is_good = view.is_ok();
         let Self { bases, n_bytes, shares } = view.unwrap_or_default();
         let codes = || bases.iter().map(|base| base.unwrap_or(BaseType::Other) as i64);
         let largest = codes().max().unwrap_or(UNKNOWN);
-        let smallest = codes().map(|code| !code).max().unwrap_or(UNKNOWN);
-        let share = |rank: usize| shares.get(rank).copied().flatten().map(|n| n as i64);
         // The maximum of the complements is the complement of the minimum.
+        let not_smallest = codes().map(|code| !code).max().unwrap_or(UNKNOWN);
+        let share = |rank: usize| shares.get(rank).copied().flatten().map(|n| n as i64);
         let pairs = (0..n_shares)
             .flat_map(|rank| share(rank).map_or([UNKNOWN; 2], |n_bytes| [n_bytes, !n_bytes]));
-        [i64::from(!is_good), n_bytes as i64, largest, smallest].into_iter().chain(pairs).collect()
+        [i64::from(!is_good), n_bytes as i64, largest, not_smallest]
+            .into_iter()
+            .chain(pairs)
+            .collect()
     }
 }
 
@@ -63,17 +67,18 @@ impl AgreedCall {
     /// # Errors
     /// MPI must judge the call: a rank requests it, or two ranks disagree about a share.
     pub fn of(largest: &[i64]) -> Result<Self, PassReason> {
-        let [0, n_bytes, most, least, pairs @ ..] = largest else {
+        let [0, n_bytes, most, not_least, pairs @ ..] = largest else {
             return Err(PassReason::Argument);
         };
         let share = |pair: &[i64]| match pair {
-            &[most, least] if most == !least => {
+            &[most, not_least] if most == !not_least => {
                 usize::try_from(most).map_err(|_| PassReason::Argument)
             }
             _ => Err(PassReason::Argument),
         };
         let shares = pairs.chunks(2).map(share).collect::<Result<Vec<_>, _>>()?;
-        let base = BaseType::ALL.into_iter().find(|&base| base as i64 == *most && *most == !*least);
+        let base =
+            BaseType::ALL.into_iter().find(|&base| base as i64 == *most && *most == !*not_least);
         let n_bytes = (*n_bytes as usize).max(total(&shares)?);
         Ok(Self { base, n_bytes, shares })
     }

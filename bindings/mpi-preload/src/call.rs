@@ -223,7 +223,8 @@ impl MpiCall {
     }
 
     /// Number of shares whose lengths the ranks must exchange if
-    /// [`is_known_in_part`](Self::is_known_in_part).
+    /// [`is_known_in_part`](Self::is_known_in_part). In an all-to-all, each rank knows the lengths
+    /// of all shares that it sends and receives.
     pub(crate) fn n_shared_lengths(&self, size: usize) -> usize {
         if self.is_rooted() { size } else { 0 }
     }
@@ -346,6 +347,7 @@ impl MpiCall {
         };
         let received = of(&self.recv);
         match (self.collective, self.recv.counts) {
+            // The counts describe both buffers.
             (Collective::ReduceScatter, Some(_)) => [received; 2],
             _ => [of(&self.send), received],
         }

@@ -139,12 +139,13 @@ impl CommState {
         let matched =
             if rules.have_names() { rules.matching_names(&mpi.comm_name(comm)?) } else { 0 };
         let ready = ReadyComm::new(mpi, comm, (rank, size), MatchedNames::Known(matched));
-        // The minimum of the complements is the complement of the maximum.
+        // All ranks must match the same rules. The minimum of the complements is the complement of
+        // the maximum, so one minimum finds both extremes.
         let mut smallest = [i64::from(ready.is_ok()), matched, !matched];
         mpi.all_reduce(comm, &mut smallest, OpCode::Min)?;
-        let [all_ready, least, most] = smallest;
+        let [all_ready, least, not_most] = smallest;
         *self = match ready {
-            Ok(ready) if all_ready == 1 && least == !most => Self::Ready(Box::new(ready)),
+            Ok(ready) if all_ready == 1 && least == !not_most => Self::Ready(Box::new(ready)),
             _ => Self::PassedOn(PassReason::Disagreement),
         };
         Ok(())

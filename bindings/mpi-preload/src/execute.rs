@@ -254,7 +254,7 @@ impl CallContext<'_> {
         let none = ArrayRegions::default;
         let (send, recv) = (&call.send, &call.recv);
         // Source, destination, and whether the old values of the destination are input.
-        let (from, mut to, wants) = match call.collective {
+        let (from, mut to, reads_old) = match call.collective {
             Collective::Broadcast => (none(), own(recv)?, is_root),
             Collective::AllReduce | Collective::Reduce if in_place => (none(), own(recv)?, true),
             Collective::AllReduce => (own(send)?, own(recv)?, false),
@@ -298,7 +298,7 @@ impl CallContext<'_> {
             let shares = checked.shares::<T>();
             ArrayValues::zeros(shares.map_or(send.as_ref().len() / size, |shares| shares[rank]))
         } else {
-            to.for_writing::<T>(mpi, wants)?
+            to.for_writing::<T>(mpi, reads_old)?
         };
         if call.request.is_some() && matches!(recv, ArrayValues::Copied(_)) {
             to.keep_type(mpi)?;

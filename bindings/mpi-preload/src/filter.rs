@@ -72,6 +72,7 @@ impl CallFilter {
             let min_values = match self.min_bytes.load(Ordering::Relaxed) {
                 _ if is_paused => 0,
                 ALL => ALL,
+                // Fewer values of any kept datatype have fewer than `min_bytes` bytes.
                 min_bytes => min_bytes / MAX_TYPE_BYTES as u64,
             };
             self.min_values.store(min_values, Ordering::Relaxed);

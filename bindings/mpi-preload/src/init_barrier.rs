@@ -40,8 +40,8 @@ pub(crate) fn wait_for_all_ranks(
         }
         backoff.wait(Duration::from_millis(1));
     };
-    // The maximum of the complements is the complement of the minimum. So all fingerprints are
-    // equal if both maxima are those of one number.
+    // The maximum of the complements is the complement of the minimum. All fingerprints are equal
+    // if their maximum is their minimum.
     let own = fingerprint as i64;
     let mut largest = [own, !own];
     let world = mpi.handles().comm_world;

@@ -1,5 +1,6 @@
-//! Steps of non-blocking calls on which the ranks must agree first ([`agree`](crate::agree)). After
-//! that, Foldwire or the MPI library executes the call.
+//! Steps of non-blocking calls whose counts no rank knows completely. In the first step the ranks
+//! exchange what they know ([`agree`](crate::agree)). Then Foldwire or the MPI library executes the
+//! call.
 //!
 //! The ranks decide when the queue reaches the call. By then, later calls may have been passed to
 //! the MPI library on the program's communicator, where all ranks must call collectives in the same

@@ -42,14 +42,14 @@ impl CallTally {
         self.largest_error = self.largest_error.max(error);
         // A relative bound is in units of the value range. If all values are equal, the range is 0,
         // and the relative error is undefined.
-        let unit = match mode {
-            TransferMode::Lossy(Bound::Relative(unit)) => unit,
+        let relative_bound = match mode {
+            TransferMode::Lossy(Bound::Relative(bound)) => bound,
             TransferMode::Lossy(Bound::Psnr(db)) => 10f64.powf(-db / 20.0),
             _ => 0.0,
         };
-        if unit > 0.0 && report.bound > 0.0 && error.is_finite() {
+        if relative_bound > 0.0 && report.bound > 0.0 && error.is_finite() {
             self.largest_relative_error =
-                self.largest_relative_error.max(error / report.bound * unit);
+                self.largest_relative_error.max(error / report.bound * relative_bound);
         }
     }
 

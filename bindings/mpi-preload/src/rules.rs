@@ -2,7 +2,8 @@
 //!
 //! A rule is `CONDITIONS: MODE`, and `;` separates rules. Blanks separate conditions, and each kind
 //! may occur once. A rule applies if all of its conditions hold. The first rule that applies
-//! decides; if none applies, `FOLDWIRE_BOUND` and its variants do.
+//! decides about a call. If none applies, `FOLDWIRE_BOUND` or the collective's own variable
+//! decides.
 //!
 //! | condition | holds for calls |
 //! |---|---|

@@ -212,8 +212,8 @@ impl Settings {
         }
     }
 
-    /// Hash of the version and of all settings that influence decisions. Ranks compare it. It is
-    /// the FNV-1a hash of their debug text.
+    /// FNV-1a hash of the version and of the debug text of all settings that influence decisions.
+    /// Ranks compare their hashes.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let Self { rules, modes, min_bytes, spacing, debug: _, report_format: _ } = self;

@@ -142,6 +142,7 @@ impl PreloadState {
         }
         let rank_and_size = state.rank_and_size()?;
         if call.is_known_in_part() {
+            // Skip the agreement if the settings take no call of this collective.
             smallest_taken(call.collective, settings)?;
         }
         let checked = match (call.is_known_in_part(), is_nonblocking) {
@@ -156,6 +157,7 @@ impl PreloadState {
             (true, true) => None,
         };
         if let CommState::Pending(pending) = &mut *state {
+            // Placement and names are placeholders: `certain_pass_reason` considers all of them.
             let input = |it: &CheckedCall| {
                 it.decision_input(call.collective, (RankPlacement::Near, MatchedNames::Unknown))
             };

@@ -6,6 +6,8 @@
 //! module does not access them. Dropping an `RdmEndpoint` closes libfabric's endpoint first, which
 //! ends all requests. If the provider refuses to close it, buffers and contexts are leaked, because
 //! the provider may still use them.
+//!
+//! Each message on the network ends with a *mark*: one byte for the layer above.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -161,6 +163,7 @@ impl<R> RdmEndpoint<R> {
         let slab = BufferSlab::allocate(&self.domain, n_bytes)?;
         if self.registers_memory {
             let description = self.domain.description();
+            // Keys that the provider does not choose must differ.
             let key = if description.chooses_keys() { 0 } else { self.n_slabs };
             slab.register(key, self.endpoint()?)?;
             if description.binds_memory() {

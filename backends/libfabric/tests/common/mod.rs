@@ -15,7 +15,7 @@ use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::{Endpoint, Error, Fabric, MessageBuffer, Settings, join, providers};
 use foldwire_messaging::{Event, Net, Refused, Source};
 
-/// Time limit of each step.
+/// Time limit of each wait.
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A test, by its name in this program, and its provider.

@@ -91,6 +91,7 @@ pub(crate) struct RegionLayout {
 }
 
 impl RegionLayout {
+    /// Returns the offset of the ring for messages from `rank`. The first page holds the token.
     const fn ring_at(rank: usize) -> usize {
         PAGE + rank * mem::size_of::<MessageRing>()
     }
@@ -99,6 +100,7 @@ impl RegionLayout {
         Self::ring_at(self.size).next_multiple_of(PAGE)
     }
 
+    /// Returns the size of a slot: a frame, and one page for the frame's offset.
     const fn slot_bytes(&self) -> usize {
         self.frame_bytes.next_multiple_of(PAGE) + PAGE
     }
@@ -170,8 +172,8 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Creates this rank's file, which begins with the token. Also returns the open file: other
-    /// ranks can open it until that is dropped.
+    /// Creates this rank's file, which begins with the token. Other ranks can open the file until
+    /// the returned `File` is dropped.
     pub(crate) fn create(
         layout: RegionLayout,
         owner: u32,

@@ -177,6 +177,7 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
     for message in [
         slot(2, 0),
         slot(u32::MAX, 0),
+        // A file has fewer slots.
         slot(0, 1 << 13),
         slot(0, u32::MAX),
         RingMessage { n_bytes: FRAME_BYTES as u64 + 1, ..good },

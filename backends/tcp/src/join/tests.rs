@@ -12,7 +12,7 @@ fn offer(node: &str, address: &str) -> TcpOffer {
     TcpOffer { node: node.to_owned(), address, shared, nonce, proof }
 }
 
-fn told(offers: &[TcpOffer]) -> Vec<Vec<u8>> {
+fn encoded(offers: &[TcpOffer]) -> Vec<Vec<u8>> {
     offers.iter().map(TcpOffer::encode).collect()
 }
 
@@ -34,11 +34,11 @@ fn an_offer_survives_the_exchange_and_nonsense_does_not() {
 fn loopback_does_not_reach_other_hosts() {
     let offers = [offer("a", "10.0.0.1:9"), offer("b", "127.0.0.1:9")];
     for mine in &offers {
-        let error = agree(mine, None, &told(&offers)).unwrap_err();
+        let error = agree(mine, None, &encoded(&offers)).unwrap_err();
         assert!(matches!(error, JoinError::OnlyLoopback { rank: Rank(1) }), "{error}");
     }
     let offers = [offer("a", "127.0.0.1:8"), offer("a", "127.0.0.1:9")];
-    assert_eq!(agree(&offers[0], None, &told(&offers)).unwrap(), offers);
+    assert_eq!(agree(&offers[0], None, &encoded(&offers)).unwrap(), offers);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn other_settings_are_named() {
     let mut other = offer("a", "127.0.0.1:9");
     other.shared.n_streams = 3;
     let offers = [offer("a", "127.0.0.1:8"), other];
-    match agree(&offers[0], None, &told(&offers)) {
+    match agree(&offers[0], None, &encoded(&offers)) {
         Err(JoinError::SettingsDiffer { rank: Rank(1), there, here }) => {
             assert!(there.contains("3 streams") && here.contains("2 streams"));
         }
@@ -112,7 +112,7 @@ proptest! {
             offer.shared.n_streams = *n_streams;
             offer
         }).collect();
-        let all = [told(&honest), strange].concat();
+        let all = [encoded(&honest), strange].concat();
         let answers: Vec<_> = honest.iter().map(|mine| agree(mine, None, &all)).collect();
         for (answer, mine) in answers.iter().zip(&honest) {
             prop_assert_eq!(answer.as_ref().ok(), answers[0].as_ref().ok());
@@ -174,7 +174,7 @@ fn another_token_is_found_by_all_before_anybody_connects() {
         })
         .collect();
     let named = tokens.iter().zip(&offers).map(|(token, mine)| {
-        match agree(mine, token.as_ref().ok(), &told(&offers)) {
+        match agree(mine, token.as_ref().ok(), &encoded(&offers)) {
             Err(JoinError::TokenDiffers { rank }) => rank,
             other => panic!("{other:?}"),
         }

@@ -72,6 +72,7 @@ fn whatever_makes_no_sense_cuts_its_sender_off_and_takes_no_memory() {
     let too_long = |n_bytes, most| ProtocolViolation::TooLong { n_bytes, most };
     let out_of_turn = |number, next| ProtocolViolation::OutOfOrder { number, next };
     let control = message(Tag::CONTROL, 0, 1025, false);
+    // The depth is 2, so a peer has credit for 4 messages.
     let ahead: Vec<u8> = (0..5).flat_map(|number| message(tag, number, 3, false)).collect();
     let twice = [message(tag, 1, 3, false), message(tag, 1, 3, false)].concat();
     for (said, garbage) in [

@@ -31,9 +31,9 @@ pub fn token(text: &str) -> Token {
 /// Settings with and without encryption, with one and with several connections.
 pub fn variants() -> Vec<Settings> {
     let plain = [settings(), settings().streams(3)];
-    let sealed = plain.clone().map(|settings| settings.encrypt(true));
-    let is_there = cfg!(feature = "noise");
-    plain.into_iter().chain(sealed.into_iter().filter(|_| is_there)).collect()
+    let encrypted = plain.clone().map(|settings| settings.encrypt(true));
+    let can_encrypt = cfg!(feature = "noise");
+    plain.into_iter().chain(encrypted.into_iter().filter(|_| can_encrypt)).collect()
 }
 
 /// Runs `program` on `size` ranks, each with its exchange, and returns the results in rank order.

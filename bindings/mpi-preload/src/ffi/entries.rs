@@ -109,8 +109,9 @@ macro_rules! in_c {
             |code| code,
             |call| ORIGINAL.address::<$abi>()
         }
-        // A program that tests for this function, for example by a weak symbol, finds this one even
-        // if the library has none. Then this one calls the library's function with `int` counts.
+        // A program may test for the function with large counts, for example by a weak symbol. It
+        // finds this function even if the library has none. Then this function calls the library's
+        // function with `int` counts.
         $crate::entry! {
             $abi; $collective $is_nonblocking $large concat!("P", stringify!($large), "\0");
             ($($arg: $crate::c_type!($abi, i64, $arg) = $arg),*) () -> ::core::ffi::c_int,
@@ -158,11 +159,11 @@ macro_rules! in_fortran {
     };
 }
 
-/// Exports the function `$name`. `$behind` is the name of the library's own function, which is
-/// called instead if no function of the same name comes after this one. `$type` and `$value` are
-/// the types of the arguments and their C values. `$returned` computes the result of a taken call
-/// from the code `$code`. `$address` is the function to which calls are passed on; it can build the
-/// call with `$made()`.
+/// Exports the function `$name`. Calls are passed on to the function of this name in a tool that is
+/// loaded behind Foldwire's library, or else to the MPI library's function `$behind`. `$type` and
+/// `$value` are the types of the arguments and their C values. `$returned` computes the result of a
+/// taken call from the code `$code`. `$address` is the function to which calls are passed on; it
+/// can build the call with `$made()`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! entry {

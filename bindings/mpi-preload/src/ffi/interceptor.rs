@@ -35,7 +35,7 @@ pub struct Interceptor<A: Abi> {
     /// Filters for calls that certainly go to the MPI library.
     pub filters: CallFilters,
     /// Last datatype that turned out not to be predefined, so that the next call with it skips the
-    /// query. If it is freed, a predefined datatype never gets its handle.
+    /// query. It may be freed: a predefined datatype never gets a freed handle.
     last_derived_type: AtomicUsize,
 }
 
@@ -157,9 +157,9 @@ impl<A: Abi> Interceptor<A> {
             // Let MPI report the null pointer.
             return None;
         }
-        // Each rank knows only some counts of such a call, so Foldwire may find later that the MPI
-        // library must execute it. Then it is too late to report a count that is too large for
-        // `int`. So convert the counts now.
+        // If each rank knows only some counts of a non-blocking call, Foldwire may find later that
+        // the MPI library must execute it. Then it is too late to report a count that is too large
+        // for `int`. So convert the counts now.
         let may_be_forwarded = call.request.is_some() && call.is_known_in_part();
         let call = match may_be_forwarded && !library.has_large_counts() {
             true => match self.narrow(call) {

@@ -193,16 +193,16 @@ impl ArrayRegions {
         }
     }
 
-    /// Values to overwrite. They hold the old values if `wants` is set, and are unspecified
+    /// Values to overwrite. They hold the old values if `reads_old` is set, and are unspecified
     /// otherwise.
     pub(crate) fn for_writing<T: Plain>(
         &self,
         mpi: &dyn MpiApi,
-        wants: bool,
+        reads_old: bool,
     ) -> Result<ArrayValues<T>, MpiErrorCode> {
         match self.direct() {
             Some(values) => Ok(values),
-            None if wants => self.copied(mpi).map(ArrayValues::Copied),
+            None if reads_old => self.copied(mpi).map(ArrayValues::Copied),
             None => Ok(ArrayValues::zeros(self.n_values::<T>())),
         }
     }

@@ -5,7 +5,8 @@ use foldwire_preload::decide::PassReason;
 use foldwire_preload::signature::BaseType;
 use proptest::prelude::*;
 
-fn told(
+/// Agreement of ranks with these views.
+fn agree(
     ranks: &[Result<LocalView, PassReason>],
     n_shares: usize,
 ) -> Result<AgreedCall, PassReason> {
@@ -30,7 +31,7 @@ proptest! {
     fn a_gathers_shares_are_those_of_its_ranks(
         shares in proptest::collection::vec(0..1usize << 40, 1..9), root in 0..9usize,
     ) {
-        let agreed = told(&gather(&shares, root % shares.len()), shares.len()).unwrap();
+        let agreed = agree(&gather(&shares, root % shares.len()), shares.len()).unwrap();
         let whole: usize = shares.iter().sum();
         prop_assert_eq!(agreed.n_bytes, whole);
         prop_assert_eq!(agreed.base, (whole > 0).then_some(BaseType::F32));
@@ -45,14 +46,14 @@ proptest! {
         if let Ok(view) = &mut ranks[1] {
             view.shares[1] = Some(shares[1] + by);
         }
-        prop_assert_eq!(told(&ranks, shares.len()), Err(PassReason::Argument));
+        prop_assert_eq!(agree(&ranks, shares.len()), Err(PassReason::Argument));
     }
 
     #[test]
     fn one_rank_with_a_wrong_argument_is_enough(rank in 0..4usize) {
         let mut ranks = gather(&[8; 4], 0);
         ranks[rank] = Err(PassReason::Argument);
-        prop_assert_eq!(told(&ranks, 4), Err(PassReason::Argument));
+        prop_assert_eq!(agree(&ranks, 4), Err(PassReason::Argument));
     }
 
     #[test]
@@ -66,7 +67,7 @@ proptest! {
             let bases: Vec<_> = bases.iter().map(|&base| Some(base)).collect();
             Ok(LocalView { n_bytes: bases.len() * 64, bases, shares: vec![] })
         };
-        let agreed = told(&bases.iter().map(view).collect::<Vec<_>>(), 0).unwrap();
+        let agreed = agree(&bases.iter().map(view).collect::<Vec<_>>(), 0).unwrap();
         let all: Vec<BaseType> = bases.concat();
         let is_one = all.first().is_some_and(|first| all.iter().all(|base| base == first));
         prop_assert_eq!(agreed.base, if is_one { Some(all[0]) } else { None });

@@ -6,7 +6,9 @@ use foldwire_preload::ffi::abi::{Abi, Mpich};
 use foldwire_preload::ffi::interceptor::CallSize;
 use foldwire_preload::filter::{ALL, CallFilters};
 
+/// MPICH's handle of `MPI_FLOAT`.
 const FLOAT: i32 = 0x4c00_040a;
+/// Handle of a datatype that the filters do not know.
 const MADE: i32 = 0x0c00_0001;
 
 fn number(datatype: i32) -> usize {

@@ -6,7 +6,9 @@ use foldwire_preload::signature::{BaseType, Datatypes, Signature, TypeConstructo
 
 /// Datatypes, by their index in a list.
 struct List {
+    /// Bytes and constructor of each datatype.
     types: Vec<(usize, TypeConstructor<usize>)>,
+    /// Components that `constructor` returned and the caller has not released.
     n_open: Cell<isize>,
 }
 
@@ -44,6 +46,7 @@ impl Datatypes for List {
     }
 }
 
+/// Signature of a datatype of `n_bytes`. Its constructor may refer to the datatypes 0 to 5.
 fn of(n_bytes: usize, constructor: TypeConstructor<usize>) -> Signature {
     let types = vec![
         (4, TypeConstructor::Named),

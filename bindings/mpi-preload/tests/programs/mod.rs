@@ -137,8 +137,8 @@ impl MpiUnderTest {
             }
             run.args(["-n", &n.to_string()]);
             let preload = [("LD_PRELOAD", preloaded.to_str().unwrap())];
-            let is_said = variables.iter().any(|(name, _)| *name == "LD_PRELOAD");
-            let preload = preload.iter().filter(|_| !is_said);
+            let is_set = variables.iter().any(|(name, _)| *name == "LD_PRELOAD");
+            let preload = preload.iter().filter(|_| !is_set);
             for (name, value) in preload.chain(*variables) {
                 if self.is_hydra {
                     run.args(["-env", name, value]);
@@ -274,6 +274,7 @@ macro_rules! fortran_tests {
 #[allow(unused_imports, reason = "not used for all libraries")]
 pub(crate) use fortran_tests;
 
+/// A low minimum size, so that Foldwire takes the programs' short calls.
 const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
 /// Runs the checks with several numbers of ranks, exactly and within a bound. The argument 0.61 is
@@ -293,7 +294,8 @@ pub(crate) fn calls(library: &MpiUnderTest) {
 }
 
 /// Non-blocking calls. They are taken if the library supports progress callbacks, and passed on
-/// otherwise. The results must be right in both cases.
+/// otherwise. The results must be right in both cases. The expected text counts the calls of all
+/// ranks.
 pub(crate) fn ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("ahead.c", "ahead") else { return };
     for (n, tolerance, bound, expected) in [
@@ -373,7 +375,8 @@ pub(crate) fn debug_lines(library: &MpiUnderTest) {
     }
 }
 
-/// Counts that differ between two ranks result in MPI errors, also of taken calls.
+/// Counts that differ between two ranks result in MPI errors, also of taken calls. The program's
+/// second argument selects one of its invalid calls.
 pub(crate) fn wrong_shares(library: &MpiUnderTest) {
     let Some(program) = library.compiled("shares.c", "wrong_shares") else { return };
     for which in ["0", "1", "2", "3", "4", "5", "6", "7", "8"] {

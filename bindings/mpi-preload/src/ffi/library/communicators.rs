@@ -23,9 +23,11 @@ pub(crate) trait CommApi {
     /// Lowest rank on the same node as this rank.
     fn lowest_rank_on_node(&self, comm: MpiHandle, rank: usize) -> Result<i64, MpiErrorCode>;
     fn free(&self, comm: MpiHandle);
-    /// Calls the program's error handler for a failed call. Returns the error code of the call.
+    /// Calls the program's error handler for a failed call. Returns the error code of the call,
+    /// `MPI_ERR_OTHER`.
     fn raise(&self, comm: MpiHandle) -> MpiErrorCode;
-    /// Calls the program's error handler for a count that is too large. Returns the error code.
+    /// Calls the program's error handler for a count that is too large. Returns the error code,
+    /// `MPI_ERR_COUNT`.
     fn refuse_count(&self, comm: MpiHandle) -> MpiErrorCode;
 }
 
@@ -66,14 +68,14 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
             // SAFETY: see above.
             self.made(|made| unsafe { (self.functions.comm_group)(A::restore(comm), made) })
         };
-        let (own, all) = (A::restore(group(comm)?), A::restore(group(world)?));
+        let (group, world) = (A::restore(group(comm)?), A::restore(group(world)?));
         let ranks: Vec<c_int> = (0..size as c_int).collect();
         let mut places = vec![0; size];
         // SAFETY: see above. Both arrays have `size` ranks, and this function owns both groups.
         let code = unsafe {
             let translate = self.functions.group_translate_ranks;
-            let code = translate(own, size as c_int, ranks.as_ptr(), all, places.as_mut_ptr());
-            for mut group in [own, all] {
+            let code = translate(group, size as c_int, ranks.as_ptr(), world, places.as_mut_ptr());
+            for mut group in [group, world] {
                 (self.functions.group_free)(&raw mut group);
             }
             code
