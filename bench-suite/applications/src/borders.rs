@@ -28,7 +28,8 @@ impl<T: Element> HaloPlanes<'_, T> {
         let (rank, size) = (comm.rank().index(), comm.size());
         let neighbours = [rank.checked_sub(1), Some(rank + 1).filter(|&next| next < size)];
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-        // This rank is the next one for its previous rank, so the two tags swap on the other side.
+        // Tags to send and to receive with. The previous rank sends to its next rank, this one, so
+        // its message has the second tag. A message from the next rank has the first tag.
         let tags = [(TAGS[0], TAGS[1]), (TAGS[1], TAGS[0])];
         let planes = self.own.into_iter().zip(self.theirs);
         for ((neighbour, (own, theirs)), (sent, received)) in

@@ -10,10 +10,10 @@
 //! adds them in the same order. If border planes are not compressed, the whole solution then has
 //! the bits of a run on one rank. The command checks this.
 //!
-//! *Borders.* The bound is relative to the value range of the planes, so errors shrink with the
-//! direction. With compression, the solver's residual is not exactly the true one. The table shows
-//! the true residual of the final solution. (V. Simoncini, D. Szyld, "Theory of inexact Krylov
-//! subspace methods", SIAM J. Sci. Comput. 25, 2003.)
+//! *Borders.* The bound is relative to the value range of the planes, so errors shrink as the
+//! search direction does. With compression, the residual that the solver updates differs from the
+//! true residual. The table shows the true residual of the final solution. (V. Simoncini, D. Szyld,
+//! "Theory of inexact Krylov subspace methods", SIAM J. Sci. Comput. 25, 2003.)
 
 mod solver;
 
@@ -72,16 +72,19 @@ struct CgRow {
     ranks: usize,
     link: String,
     iterations: usize,
-    /// Median time of the run in seconds, and the time of each repetition.
+    /// Seconds of the reported run, whose time is closest to the median.
     time_s: f64,
+    /// Seconds of each run.
     times_s: Vec<f64>,
-    /// Seconds per iteration, and the parts spent in exchanges and in dot products. Means over
-    /// ranks.
+    /// Seconds per iteration on the slowest rank.
     iteration_s: f64,
+    /// Seconds of exchanges per iteration, mean over ranks.
     exchange_s: f64,
+    /// Seconds of sums of dot products over ranks, per iteration, mean over ranks.
     dots_s: f64,
-    /// Bytes of border planes that all ranks sent, before and after compression.
+    /// Bytes of border planes that all ranks sent, before compression.
     raw_bytes: u64,
+    /// Bytes of border planes that all ranks sent, after compression.
     wire_bytes: u64,
     ratio: f64,
     /// Time per iteration of the first row / time per iteration of this row.
@@ -109,28 +112,32 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         );
         return Err(UsageError::new(message).into());
     }
-    let way = |dots, borders: String, plan| SolverVariant { dots, borders, plan };
-    let alone = way(DotMethod::Reproducible, "raw".to_owned(), Plan::raw());
-    let mut ways = vec![way(DotMethod::Plain, "raw".to_owned(), Plan::raw()), alone.clone()];
+    let variant = |dots, borders: String, plan| SolverVariant { dots, borders, plan };
+    let alone = variant(DotMethod::Reproducible, "raw".to_owned(), Plan::raw());
+    let mut variants =
+        vec![variant(DotMethod::Plain, "raw".to_owned(), Plan::raw()), alone.clone()];
     let bounds = args.bound.iter();
-    ways.extend(
-        bounds.map(|&bound| way(DotMethod::Reproducible, bound.to_string(), Plan::foldwire(bound))),
+    variants.extend(
+        bounds.map(|&bound| {
+            variant(DotMethod::Reproducible, bound.to_string(), Plan::foldwire(bound))
+        }),
     );
-    let progress = progress::bar("solving", 1 + ways.len() * args.repeat);
+    let progress = progress::bar("solving", 1 + variants.len() * args.repeat);
     let alone = solve(&grid, args, 1, &alone, &progress)?;
-    let mut runs: Vec<Vec<CgRun>> = ways.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<CgRun>> = variants.iter().map(|_| Vec::new()).collect();
     // Take turns, so that disturbances of the machine affect all variants alike.
     for _ in 0..args.repeat {
-        for (way, runs) in ways.iter().zip(&mut runs) {
-            let name = || format!("{} dot products, borders {}", way.dots.name(), way.borders);
-            runs.push(solve(&grid, args, args.ranks, way, &progress).with_context(name)?);
+        for (variant, runs) in variants.iter().zip(&mut runs) {
+            let name =
+                || format!("{} dot products, borders {}", variant.dots.name(), variant.borders);
+            runs.push(solve(&grid, args, args.ranks, variant, &progress).with_context(name)?);
         }
     }
     progress.finish_and_clear();
     let mut rows: Vec<CgRow> = Vec::new();
-    for (way, runs) in ways.iter().zip(&runs) {
+    for (variant, runs) in variants.iter().zip(&runs) {
         let first = rows.first().map(|row| row.iteration_s);
-        rows.push(row(way, args, runs, &alone, first));
+        rows.push(row(variant, args, runs, &alone, first));
     }
     if let Some(file) = &args.plot {
         let path = file.path();
@@ -199,16 +206,16 @@ fn solve(
     grid: &Grid,
     args: &CgArgs,
     n_ranks: usize,
-    way: &SolverVariant,
+    variant: &SolverVariant,
     progress: &ProgressBar,
 ) -> anyhow::Result<CgRun> {
-    progress.set_message(format!("{n_ranks} ranks, borders {}", way.borders));
+    progress.set_message(format!("{n_ranks} ranks, borders {}", variant.borders));
     let world = ranks::world(n_ranks, args.link.bytes_per_s());
     let ranks = world.run(|comm| {
         let planes = |rank| share(grid.shape[0], n_ranks, rank);
         let slab = GridSlab::new(grid, planes(comm.rank().index()));
         let counts: Vec<usize> = (0..n_ranks).map(|rank| planes(rank).len()).collect();
-        let outcome = RankSolver { comm, slab, counts, dots: way.dots, plan: way.plan };
+        let outcome = RankSolver { comm, slab, counts, dots: variant.dots, plan: variant.plan };
         outcome.solve(args.tolerance, args.iterations)
     });
     progress.inc(1);
@@ -242,26 +249,27 @@ impl<X: Transport> RankSolver<'_, X> {
         let (mut report, mut residuals) = (Report::default(), Vec::new());
         self.comm.barrier()?;
         let started = Instant::now();
-        let whole = self.sum(self.slab.residual_squares(), &mut summing)?;
-        let mut missing = whole;
-        while missing > tolerance * tolerance * whole && residuals.len() < max_iterations {
+        let initial = self.sum(self.slab.residual_squares(), &mut summing)?;
+        // r·r, the square of the residual's norm.
+        let mut squares = initial;
+        while squares > tolerance * tolerance * initial && residuals.len() < max_iterations {
             let plan = self.plan;
             report += self.exchange(&plan, &mut exchanging)?;
             self.slab.multiply();
             let along = self.sum(self.slab.direction_products(), &mut summing)?;
-            self.slab.step(missing / along);
-            let before = missing;
-            missing = self.sum(self.slab.residual_squares(), &mut summing)?;
-            self.slab.update_direction(missing / before);
-            residuals.push((missing / whole).sqrt());
+            self.slab.step(squares / along);
+            let before = squares;
+            squares = self.sum(self.slab.residual_squares(), &mut summing)?;
+            self.slab.update_direction(squares / before);
+            residuals.push((squares / initial).sqrt());
         }
         let time = started.elapsed();
         self.slab.set_direction_to_solution();
         self.exchange(&Plan::raw(), &mut Duration::default())?;
         self.slab.multiply();
         self.slab.set_residual();
-        let missing = self.sum(self.slab.residual_squares(), &mut Duration::default())?;
-        let residual = if whole > 0.0 { (missing / whole).sqrt() } else { 0.0 };
+        let squares = self.sum(self.slab.residual_squares(), &mut Duration::default())?;
+        let residual = if initial > 0.0 { (squares / initial).sqrt() } else { 0.0 };
         let solution = self.slab.into_solution();
         Ok(CgRun { time, exchanging, summing, report, residuals, residual, solution })
     }
@@ -291,7 +299,7 @@ impl<X: Transport> RankSolver<'_, X> {
 }
 
 fn row(
-    way: &SolverVariant,
+    variant: &SolverVariant,
     args: &CgArgs,
     runs: &[CgRun],
     alone: &CgRun,
@@ -304,8 +312,8 @@ fn row(
         run.solution.iter().zip(&alone.solution).all(|(a, b)| a.to_bits() == b.to_bits())
     };
     CgRow {
-        dots: way.dots,
-        borders: way.borders.clone(),
+        dots: variant.dots,
+        borders: variant.borders.clone(),
         ranks: args.ranks,
         link: args.link.to_string(),
         iterations: n_iterations,

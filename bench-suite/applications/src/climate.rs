@@ -49,16 +49,17 @@ struct ClimateRow {
     ranks: usize,
     link: String,
     steps: usize,
-    /// Seconds per step, median over steps and runs. Seconds of a step in exchanges, mean over
-    /// ranks.
+    /// Seconds per step, median over steps and runs.
     step_s: f64,
+    /// Seconds of exchanges per step, mean over steps, runs and ranks.
     exchange_s: f64,
-    /// Bytes sent by all ranks together, before and after compression.
+    /// Bytes sent by all ranks together, before compression.
     raw_bytes: u64,
+    /// Bytes sent by all ranks together, after compression.
     wire_bytes: u64,
     /// Change of the bytes sent, relative to the raw run: 0 if equal, −0.5 if half.
     size_change: f64,
-    /// Time per raw step / time per step.
+    /// Time per step of the raw run / time per step of this run.
     speedup_raw: f64,
     has_bits_of_one_rank: bool,
     /// Relative change of the water volume: volume at the end / volume at the beginning − 1.

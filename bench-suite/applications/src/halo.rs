@@ -33,14 +33,17 @@ struct HaloRow {
     ranks: usize,
     link: String,
     steps: usize,
-    /// Median time of the run in seconds, and the time of each repetition.
+    /// Seconds of the reported run, whose time is closest to the median.
     time_s: f64,
+    /// Seconds of each run.
     times_s: Vec<f64>,
-    /// Seconds per step, and the part spent in the exchange. Means over ranks and steps.
+    /// Seconds per step on the slowest rank.
     step_s: f64,
+    /// Seconds of the exchange per step, mean over ranks.
     exchange_s: f64,
-    /// Bytes sent by all ranks together, before and after compression.
+    /// Bytes sent by all ranks together, before compression.
     raw_bytes: u64,
+    /// Bytes sent by all ranks together, after compression.
     wire_bytes: u64,
     ratio: f64,
     /// Time of the raw run / time of this run.

@@ -43,7 +43,8 @@ use neural_net::NeuralNet;
 const RATE: f32 = 4e-3;
 /// Largest number of points of a curve.
 const MAX_POINTS: usize = 40;
-/// Copies of each value on a rank: weight, gradient, and two running means.
+/// Number of arrays on a rank with a value for each weight and bias: the network, the gradient, and
+/// the optimizer's two running means.
 const N_COPIES: usize = 4;
 
 /// Results of one way to average gradients.
@@ -56,21 +57,24 @@ struct TrainRow {
     link: String,
     steps: usize,
     batch: usize,
-    /// Median time of the run in seconds, and the time of each repetition.
+    /// Seconds of the reported run, whose time is closest to the median.
     time_s: f64,
+    /// Seconds of each run.
     times_s: Vec<f64>,
-    /// Seconds per step, and the part spent in the exchange. Means over ranks and steps.
+    /// Seconds per step on the slowest rank.
     step_s: f64,
+    /// Seconds of the exchange per step, mean over ranks.
     exchange_s: f64,
-    /// Bytes sent by all ranks together, before and after compression.
+    /// Bytes sent by all ranks together, before compression.
     raw_bytes: u64,
+    /// Bytes sent by all ranks together, after compression.
     wire_bytes: u64,
     ratio: f64,
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
-    /// Mean square errors on held-out samples, whose variance is about 1, before and after
-    /// training.
+    /// Mean square error on held-out samples before training. The samples' variance is about 1.
     loss_start: f64,
+    /// Mean square error on held-out samples after training.
     loss_end: f64,
     /// Loss at the end / loss of the raw run at the end.
     loss_of_raw: f64,

@@ -1,10 +1,9 @@
 //! `foldwire transpose`: x + xᵀ of a square matrix that ranks divide by rows, over an all-to-all.
 //!
-//! It follows the Dask case of the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). Each
-//! rank sends every other rank the block of its own rows and that rank's columns. It then
-//! transposes the received blocks and adds them to its rows. Without compression every value must
-//! have the bits of the exact sum. With a bound, a value may be off by at most the bound plus the
-//! rounding of one addition.
+//! It follows the Dask case of the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). Rank r
+//! sends rank s the block of r's rows and s's columns. Rank s transposes the received blocks and
+//! adds them to its rows. Without compression every value must have the bits of the exact sum. With
+//! a bound, a value may be off by at most the bound plus the rounding of one addition.
 
 use std::time::{Duration, Instant};
 
@@ -28,19 +27,22 @@ struct TransposeRow {
     link: String,
     /// Number of rows, and of columns, of the matrix.
     side: usize,
-    /// Median time of the run in seconds, and the time of each repetition.
+    /// Seconds of the reported run, whose time is closest to the median.
     time_s: f64,
+    /// Seconds of each run.
     times_s: Vec<f64>,
-    /// Seconds of the run in the all-to-all, mean over ranks.
+    /// Seconds of the all-to-all in the reported run, mean over ranks.
     exchange_s: f64,
-    /// Bytes sent by all ranks together, before and after compression.
+    /// Bytes sent by all ranks together, before compression.
     raw_bytes: u64,
+    /// Bytes sent by all ranks together, after compression.
     wire_bytes: u64,
     ratio: f64,
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
-    /// Largest error of the result, and the largest allowed error.
+    /// Largest error of a result, over all runs.
     max_err: f64,
+    /// Largest allowed error.
     allowed: f64,
 }
 

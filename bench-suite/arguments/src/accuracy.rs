@@ -14,8 +14,9 @@ use super::schedule::ScheduleName;
 use crate::coding::CodecArg;
 use crate::sizes::{self, SizeList};
 
-/// Largest number of ranks, since a single thread drives all of them, and of values per rank.
+/// Largest number of ranks. A single thread drives all of them.
 const MAX_RANKS: usize = 1024;
+/// Largest number of values per rank.
 const MAX_COUNT: usize = 1 << 24;
 
 const EXAMPLES: &str = "\
@@ -55,7 +56,8 @@ pub struct AccuracyArgs {
     pub pipeline: Vec<Pipeline>,
 
     /// Schedules; one without an all-reduce is used for a reduce and a broadcast
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = way(), value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = schedule_arg())]
+    #[arg(value_delimiter = ',')]
     #[arg(default_value = "ring,recursive-doubling,double-tree,binomial,chosen")]
     pub schedule: Vec<AccuracyScheduleArg>,
 
@@ -124,8 +126,8 @@ impl AccuracyArgs {
     /// The named schedules, each once.
     pub fn schedules(&self) -> impl Iterator<Item = &'static dyn Schedule> {
         let mut schedules: Vec<&'static dyn Schedule> = Vec::new();
-        for &way in &self.schedule {
-            let named: Vec<&'static dyn Schedule> = match way {
+        for &arg in &self.schedule {
+            let named: Vec<&'static dyn Schedule> = match arg {
                 AccuracyScheduleArg::All => {
                     schedule::ALL.iter().copied().filter(|&one| reduces(one)).collect()
                 }
@@ -143,7 +145,7 @@ impl AccuracyArgs {
 
     /// Returns whether the schedule that the library chooses was requested too.
     pub fn adds_chosen(&self) -> bool {
-        self.schedule.iter().any(|way| matches!(way, AccuracyScheduleArg::Chosen))
+        self.schedule.iter().any(|arg| matches!(arg, AccuracyScheduleArg::Chosen))
     }
 }
 
@@ -174,7 +176,7 @@ fn op() -> impl TypedValueParser<Value = OpArg> {
         .map(|name| OpArg::from_str(&name, false).expect("the parser lets nothing else pass"))
 }
 
-fn way() -> impl TypedValueParser<Value = AccuracyScheduleArg> {
+fn schedule_arg() -> impl TypedValueParser<Value = AccuracyScheduleArg> {
     let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
     let others = [
         PossibleValue::new("chosen").help("the one that the library chooses"),

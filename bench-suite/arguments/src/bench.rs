@@ -253,23 +253,23 @@ impl BenchArgs {
         match (&*self.preset, self.schedule) {
             ([], Some(ScheduleArg::All)) => Vec::new(),
             ([], _) => Preset::MAIN.to_vec(),
-            (asked, _) => PresetArg::list(asked),
+            (requested, _) => PresetArg::list(requested),
         }
     }
 
     /// The user's own row, if one is requested.
     pub fn row(&self) -> Option<Plan> {
         let Self { pipeline, codec, exact_below, .. } = self;
-        let asks = pipeline.is_some() || codec.is_some() || exact_below.is_some();
+        let is_requested = pipeline.is_some() || codec.is_some() || exact_below.is_some();
         match self.schedule {
             Some(ScheduleArg::All) => None,
-            Some(ScheduleArg::One(named)) => Some(self.open().with_schedule(named.0)),
-            None => asks.then(|| self.open()),
+            Some(ScheduleArg::One(named)) => Some(self.row_plan().with_schedule(named.0)),
+            None => is_requested.then(|| self.row_plan()),
         }
     }
 
-    /// The plan of the user's own row or rows, without its schedule.
-    fn open(&self) -> Plan {
+    /// The plan of the user's own row or rows, without a schedule.
+    fn row_plan(&self) -> Plan {
         let Self { pipeline, codec, exact_below, .. } = self;
         let mut plan = Plan::foldwire(self.bound);
         plan.pipeline = pipeline.unwrap_or(plan.pipeline);
@@ -279,11 +279,11 @@ impl BenchArgs {
         plan.with_exact_below(exact_below.unwrap_or(0))
     }
 
-    /// The rows of a comparison of schedules, or none if schedules are not compared.
+    /// Plan and schedule of each row of `--schedule all`; empty without it.
     pub fn swept(&self) -> Vec<(Plan, &'static dyn Schedule)> {
         let all = schedule::ALL.iter().filter(|_| self.sweeps());
         let can = all.filter(|known| known.supports(self.form.collective));
-        can.map(|&known| (self.open(), known)).collect()
+        can.map(|&known| (self.row_plan(), known)).collect()
     }
 
     /// Returns whether all schedules are compared.
@@ -310,7 +310,7 @@ const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
     (Collective::ExclusiveScan, "exscan", &["exclusive-scan", "exclusive_scan"]),
 ];
 
-/// The same for collectives with shares of different lengths.
+/// Like [`COLLECTIVES`], for collectives with shares of different lengths.
 const UNEVEN: [(Collective, &str, &[&str]); 5] = [
     (Collective::ReduceScatter, "reduce-scatter-v", &["reduce_scatter_v", "reduce-scatterv"]),
     (Collective::AllGather, "allgatherv", &["all-gather-v", "all_gather_v"]),
@@ -319,7 +319,7 @@ const UNEVEN: [(Collective, &str, &[&str]); 5] = [
     (Collective::AllToAll, "alltoallv", &["all-to-all-v", "all_to_all_v"]),
 ];
 
-/// A collective, with equal or different shares.
+/// A collective, with shares of equal or of different lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormArg {
     /// The collective.

@@ -119,7 +119,7 @@ impl ChooseArgs {
         let usual = if self.backend == BackendArg::Threads { &LINKS[..] } else { &LINKS[..1] };
         match &*self.link {
             [] => usual.iter().map(|link| link.parse()).collect(),
-            told => Ok(told.to_vec()),
+            requested => Ok(requested.to_vec()),
         }
     }
 

@@ -101,7 +101,7 @@ pub enum CaseArg {
     Wave,
 }
 
-/// Parses a positive fraction below 1.
+/// Parses a fraction of at least [`f64::EPSILON`] and below 1.
 fn perturbation(text: &str) -> Result<f64, String> {
     let part = text.parse().ok().filter(|part| (f64::EPSILON..1.0).contains(part));
     part.ok_or_else(|| {

@@ -69,9 +69,9 @@ pub struct LaunchArgs {
 pub struct EnvArg {
     /// The rank. `None` for all.
     pub rank: Option<usize>,
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Its value.
+    /// Value of the variable.
     pub value: String,
 }
 

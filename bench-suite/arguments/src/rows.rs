@@ -49,9 +49,9 @@ impl PresetArg {
 }
 
 /// The presets in order, each once.
-fn distinct(asked: impl Iterator<Item = Preset>) -> Vec<Preset> {
+fn distinct(requested: impl Iterator<Item = Preset>) -> Vec<Preset> {
     let mut presets = Vec::new();
-    for preset in asked {
+    for preset in requested {
         if !presets.contains(&preset) {
             presets.push(preset);
         }

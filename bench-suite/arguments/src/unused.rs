@@ -86,7 +86,7 @@ mod tests {
         check(&Cli::from_arg_matches(&given).unwrap().command, &given)
     }
 
-    /// Also tests that clap knows every name above. It would panic otherwise.
+    /// Also tests that clap knows every name in [`without_use`]. It would panic otherwise.
     #[test]
     fn options_without_use_are_refused_and_defaults_are_not() {
         for (line, option) in [

@@ -89,7 +89,7 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// Parses a bound that is at most the range of the values.
+/// Parses a bound on operands. A relative bound is at most 1.
 pub fn bound(text: &str) -> Result<Bound, UsageError> {
     let parsed = text.parse::<Bound>().map_err(|error| UsageError::new(error.to_string()))?;
     match parsed.check_on_operands() {
@@ -130,7 +130,8 @@ pub fn frequency(text: &str) -> Result<f32, UsageError> {
     })
 }
 
-/// Parses the time of a simulated image, in units of the time to the bottom.
+/// Parses the time of a simulated image, in units of the time that the direct wave takes to the
+/// bottom.
 pub fn way_down(text: &str) -> Result<f32, UsageError> {
     text.parse().ok().filter(|part| *part > 0.0 && *part <= 2.0).ok_or_else(|| {
         UsageError::new(format!(

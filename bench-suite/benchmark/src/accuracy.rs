@@ -58,14 +58,17 @@ struct AccuracyRow {
     bound: f64,
     #[serde(flatten)]
     summary: ErrorSummary,
-    /// The worst case that the library states, and the rounding error that may add to it.
+    /// The worst case that the library states.
     stated: f64,
+    /// Largest rounding error, which may add to the stated worst case.
     rounding: f64,
-    /// Predictions of the two theories.
+    /// Prediction of ZCCL's theory.
     zccl: Theory,
+    /// Prediction of the theory of uniform errors.
     uniform: Theory,
-    /// Fraction of the values with errors up to the theory's `line`, which should be 95.44 %.
+    /// Fraction of the values with errors up to `zccl.line`. ZCCL's theory predicts 95.44 %.
     within_zccl: f64,
+    /// The same for `uniform.line`.
     within_uniform: f64,
     mismatched_nonfinite: usize,
     /// Number of ranks whose bits differ from rank 0's.

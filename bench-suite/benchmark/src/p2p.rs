@@ -1,5 +1,5 @@
 //! `foldwire p2p`: measures messages between two ranks, and the barrier. Over MPI, it also measures
-//! those of the MPI library.
+//! the MPI library's own messages and barrier.
 //!
 //! | file | what it does |
 //! |---|---|

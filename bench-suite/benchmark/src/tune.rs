@@ -1,13 +1,14 @@
 //! `foldwire tune`: measures this machine's speed with each codec, for automatic plans.
 //!
 //! Each primitive of a codec is measured as for the cost model (`sim/measure.rs`), on as many
-//! threads as ranks compute at once. The measurement passes the field's shape to the codec, as
-//! automatic plans search for it.
+//! threads as ranks compute at once. The measurement passes the field's shape to the codec, because
+//! automatic plans find the shape by a search.
 //!
-//! An automatic plan uses one number for each codec: bytes per second of a rank that spends half of
-//! its time on data movement and half on reduction. In a ring, a rank folds frames, later decodes
-//! others, and forwards frames. So a byte takes (1/fold + 1/decode) / 1.5 + 1/h seconds, where h is
-//! the rate of forwarding. It takes longer if ranks share cores.
+//! An automatic plan uses one number C for each codec: bytes per second of a rank that spends half
+//! of its time on data movement and half on reduction ([`foldwire::select`]). In an all-reduce
+//! along a ring of many ranks, a rank folds and later decodes nearly the whole array, which takes
+//! 1/fold + 1/decode seconds a byte. The model takes 1.5/C for it. So 1/C is (1/fold + 1/decode) /
+//! 1.5 + 1/h, where h is the rate of forwarding frames. C is smaller if ranks share cores.
 //!
 //! The fixed cost of a message comes from all-reduces of a short array between two threads, with
 //! one message in each direction. It is the time of such a call, less the time that its bytes take
@@ -41,7 +42,7 @@ const ARRAY_BYTES: usize = 8 << 20;
 const FRAME_BYTES: usize = 260 << 10;
 /// Rate of forwarding (h above), in bytes of values per second. All-reduces of 16 MiB between 4
 /// threads on 2 cores took longer than their codecs explain; this rate explains the rest.
-const HANDED_ON: f64 = 15e9;
+const FORWARD_RATE: f64 = 15e9;
 const FILE: &str = "speeds.toml";
 /// Bytes of the short array.
 const SHORT_BYTES: usize = 1 << 10;
@@ -50,7 +51,7 @@ const IN_A_ROW: u32 = 64;
 /// Number of measurements. Their median counts.
 const ROUNDS: usize = 31;
 /// Number of passes over the array in a short call: a rank encodes, reduces and decodes the array.
-const WORKED: f64 = 3.0;
+const PASSES_PER_CALL: f64 = 3.0;
 
 /// A codec's speeds, in 1e9 bytes of values per second.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -62,8 +63,9 @@ struct SpeedRow {
     combine: f64,
     /// Raw bytes / compressed bytes of one operand.
     ratio: f64,
-    /// Rate that automatic plans use, and fixed cost of a message in µs.
+    /// C, the rate that automatic plans use.
     moves_and_reduces: f64,
+    /// Fixed cost of a message, in µs.
     message: f64,
 }
 
@@ -105,7 +107,7 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
         let share = busy as f64 / ranks as f64;
         let rate = share * moves_and_reduces(costs.speeds.fold, costs.speeds.decode);
         // No codec's message costs less than an uncompressed one.
-        let bytes_s = WORKED * SHORT_BYTES as f64 / (2.0 * rate);
+        let bytes_s = PASSES_PER_CALL * SHORT_BYTES as f64 / (2.0 * rate);
         exact_s = if codec == CodecId::Raw { call_s } else { exact_s };
         let message_s = (call_s - bytes_s).max(exact_s);
         speeds = speeds.with(codec, rate).with_message(codec, message_s);
@@ -187,9 +189,9 @@ fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64
     Ok(first.map_or(Vec::new(), |(_, times)| times.iter().map(|times| median(times)).collect()))
 }
 
-/// Returns bytes per second of a ring, which folds, decodes and forwards frames.
+/// Returns C (see the module's documentation) for a codec with these speeds.
 fn moves_and_reduces(fold: f64, decode: f64) -> f64 {
-    ((fold.recip() + decode.recip()) / 1.5 + HANDED_ON.recip()).recip()
+    ((fold.recip() + decode.recip()) / 1.5 + FORWARD_RATE.recip()).recip()
 }
 
 /// Returns the default file for speeds, if the system has a cache folder.

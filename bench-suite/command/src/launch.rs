@@ -93,7 +93,7 @@ pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
 /// Turns signals into events. This replaces handlers that libraries have installed, because some
 /// network libraries end the process.
 fn listen_to_signals(sender: Sender<LaunchEvent>) -> anyhow::Result<()> {
-    // Without a receiver the program is about to end.
+    // Sending fails only without a receiver, when the program is about to end.
     ctrlc::set_handler(move || drop(sender.send(LaunchEvent::Interrupted)))
         .context("cannot listen to signals")
 }
@@ -128,7 +128,7 @@ fn supervise(
                 continue;
             }
             Some(LaunchEvent::Interrupted) => Some(EndReason::Interrupted),
-            // Every output reports this, but it is no request to hurry.
+            // The thread of each rank's output reports this. Only the first report counts.
             Some(LaunchEvent::Unwritable(_))
                 if matches!(phase, LaunchPhase::Terminating { .. } | LaunchPhase::Killed) =>
             {

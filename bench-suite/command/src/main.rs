@@ -1,7 +1,7 @@
 //! The `foldwire` command: parses the command line, runs the subcommand, and turns errors into exit
 //! codes. The code is 2 for usage errors and 1 for others. `launch` returns its ranks' code.
 //!
-//! [`foldwire_stack`] contains the main job, [`foldwire_benchmark`] the measurements, and
+//! [`foldwire_stack`] contains `stack`, [`foldwire_benchmark`] the measurements, and
 //! [`foldwire_applications`] the example programs. The other subcommands are here:
 //!
 //! | module | what it does |

@@ -29,7 +29,7 @@ enum MpiAbi {
 }
 
 impl MpiAbi {
-    /// Returns the interface of an MPI library that a program needs.
+    /// Returns the interface of an MPI library with this file name.
     fn of_library(name: &str) -> Option<Self> {
         match name {
             "libmpi.so.40" => Some(Self::OpenMpi),
@@ -58,8 +58,8 @@ impl MpiAbi {
         }
     }
 
-    /// Options of this interface's launcher that set a variable on all ranks. No launcher's version
-    /// names the standard ABI.
+    /// Options of this interface's launcher that set a variable on all ranks.
+    /// [`of_launcher`](Self::of_launcher) never returns `Standard`.
     fn variable_options(self, name: &str, value: &OsStr) -> Vec<OsString> {
         match self {
             Self::OpenMpi => {
@@ -97,9 +97,9 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let mut words = args.command.clone();
     let mut command = Command::new(&words[0]);
     if let Some(launcher) = launcher {
-        let said =
+        let options =
             variables.iter().flat_map(|(name, value)| launcher.variable_options(name, value));
-        let _ = words.splice(1..1, said);
+        let _ = words.splice(1..1, options);
     } else {
         command.envs(variables.iter().map(|(name, value)| (name, value)));
     }
@@ -122,13 +122,13 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
 
 /// The variables to set on all ranks.
 fn variables(args: &PreloadArgs, library: OsString) -> Vec<(String, OsString)> {
-    let ours = env::vars_os().filter_map(|(name, value)| {
+    let inherited = env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         (name.starts_with("FOLDWIRE_") && !(name == "FOLDWIRE_BOUND" && args.bound.is_some()))
             .then_some((name, value))
     });
     let bound = args.bound.iter().map(|bound| ("FOLDWIRE_BOUND".to_owned(), bound.into()));
-    std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(bound).chain(ours).collect()
+    std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(bound).chain(inherited).collect()
 }
 
 /// The file that a word of a command names, if it exists.

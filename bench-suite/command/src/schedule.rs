@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
             let name = schedule.name();
             return Err(UsageError::new(format!("{name} has no {}", collective.name())).into());
         }
-        asked => asked.or(first).ok_or_else(|| UsageError::new("it can do nothing"))?,
+        requested => requested.or(first).ok_or_else(|| UsageError::new("it can do nothing"))?,
     };
     let call = call(args, collective)?;
     let (summary, messages) = check::messages(schedule, call)?;
@@ -124,9 +124,10 @@ fn overview(args: &ScheduleArgs) -> anyhow::Result<()> {
         ("default", Align::Left),
     ];
     let mut table = Table::new(&columns.map(|(name, align)| (name, "", align)));
-    let asked = |collective: &Collective| args.collective.is_none_or(|asked| asked == *collective);
+    let is_requested =
+        |collective: &Collective| args.collective.is_none_or(|requested| requested == *collective);
     for &schedule in schedule::ALL {
-        for collective in Collective::ALL.into_iter().filter(asked) {
+        for collective in Collective::ALL.into_iter().filter(is_requested) {
             if !schedule.supports(collective) {
                 continue;
             }

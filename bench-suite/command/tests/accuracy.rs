@@ -40,7 +40,8 @@ fn errors_of_sums_are_within_the_worst_case_and_as_the_theory_of_uniform_errors_
     for row in &rows {
         let (worst, stated) = (number(row, "worst"), number(row, "stated"));
         assert!(worst <= stated + number(row, "rounding"), "{row}");
-        // For floats with recursive doubling it is larger.
+        // The worst case is larger if values are encoded more often than there are ranks: in
+        // per-hop with recursive doubling.
         assert!(stated >= number(row, "ranks"), "{row}");
         let [line, of_uniform] = [number(row, "line"), number(row, "uniform/line")];
         assert!((0.93..1.07).contains(&(line / of_uniform)), "{row}");

@@ -343,7 +343,8 @@ mod mpi {
         command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; set FOLDWIRE_MPIRUN"))
     }
 
-    /// Uses even and odd counts, so that both forms of MPI's functions are called.
+    /// Uses counts that two ranks divide evenly, and one that they do not. So MPI's functions for
+    /// equal shares and for different shares (`MPI_Allgatherv`, …) are both called.
     #[test]
     fn the_librarys_own_collectives_give_right_results_too() {
         for collective in

@@ -12,7 +12,7 @@ use foldwire_bootstrap::{Exchange, Rendezvous};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Time that ranks sleep if they are to be ended. No test waits that long.
+/// Time that ranks sleep if the launcher should end them. No test waits that long.
 const LONG: Duration = Duration::from_secs(60);
 
 fn command(options: &str, script: &str) -> Command {
@@ -137,8 +137,8 @@ fn rank_0_has_the_standard_input_and_others_have_none() {
     assert_eq!(text(&output.stdout), "[0] for rank 0\n");
 }
 
-/// Only the guard process is left to end the ranks. Each rank here has a child, and would run for a
-/// minute.
+/// After the launcher is killed, only its guard process can end the ranks. Each rank here has a
+/// child, and would run for a minute.
 #[test]
 fn ranks_end_with_a_launcher_that_is_killed() {
     let script = r#"trap "" HUP TERM; sleep 60 & echo $$ $!; [ $FOLDWIRE_RANK = 1 ] || sleep 60
@@ -283,7 +283,7 @@ fn a_rank() {
     while std::env::var_os("WATCH").is_some() {
         if let Some(lost) = party.poll_lost() {
             println!("lost {lost}");
-            // Run until rank 0 has told all others.
+            // Keep running until rank 0 has reported the lost rank to all others.
             thread::sleep(Duration::from_millis(500));
             party.poll_lost();
             return;
@@ -292,7 +292,8 @@ fn a_rank() {
     }
 }
 
-/// The lines of each rank of `a_rank` that begin with a word.
+/// Launches `a_rank` with these options. Returns the exit code, and the lines of all ranks that
+/// begin with `word`.
 fn ranks_that_join(options: &str, word: &str) -> (Option<i32>, Vec<String>) {
     let program = std::env::current_exe().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_foldwire"))

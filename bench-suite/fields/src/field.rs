@@ -1,8 +1,8 @@
 //! Arrays in files: raw little-endian `.f32`, `.f64`, `.f16` and `.bf16`, and NumPy's `.npy`.
 //!
 //! Raw files do not store their element type. A prefix of the path (`f32:/dev/stdin`) or else the
-//! extension specifies it. `-` is standard input. A pipe is read to its end first. It may hold a
-//! `.npy` array under any name.
+//! extension specifies it. `-` is standard input. A pipe is read to its end before it is parsed. If
+//! its path specifies no type, it may hold a `.npy` array.
 //!
 //! Dimensions come from the first of these sources: the caller (`--dims`); the `.npy` header; the
 //! file name in the style of SDRBench (`P_4x14x48x48.f32`), if their product is the number of
@@ -95,8 +95,8 @@ impl Field {
         Self::read_within(path, dims, &|_| Ok(()))
     }
 
-    /// Reads a file like [`read`](Self::read), and calls `room` to check that this many bytes of
-    /// memory are free.
+    /// Reads a file like [`read`](Self::read). Calls `room` with the number of bytes that it needs,
+    /// to check that so much memory is free.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Field {
         Self::of_format(path, format, &mut &bytes[..], bytes.len() as u64, dims)
     }
 
-    /// Reads an array of `n_bytes` bytes. The path specifies the element type.
+    /// Reads an array from `file`, which holds `n_bytes` bytes. `path` specifies the format.
     ///
     /// # Errors
     ///

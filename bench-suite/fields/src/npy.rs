@@ -1,5 +1,5 @@
-//! The header of NumPy's `.npy` files, as far as arrays of float16, float32 and float64 need it.
-//! (NumPy has no bfloat16.)
+//! The header of NumPy's `.npy` files, for arrays of float16, float32 and float64. (NumPy has no
+//! bfloat16.)
 //!
 //! A file has these parts: `\x93NUMPY`; the version (major, minor); the length of the header (u16
 //! in version 1.0, u32 in 2.0 and 3.0); the header; the values. The header is a Python dictionary

@@ -24,7 +24,7 @@ pub struct Band<'s> {
     dynamics: Dynamics<'s>,
     implicit: Implicit<'s>,
     fourier: Fourier,
-    /// Filter factors for waves near the poles, for each own row: at its centre, and at its
+    /// Filter factors for waves near the poles, for each row of the band: at its centre, and at its
     /// southern face. `None` where nothing is filtered.
     filters: Vec<[Option<Vec<f64>>; 2]>,
     /// Divergence of the winds in one level of a row, at the three steps.

@@ -1,6 +1,6 @@
 //! Initial states: three of Williamson's test cases. The crate's documentation names the paper.
 //!
-//! Rows are numbered from 0 here, the southernmost.
+//! In this file, row 0 is the southernmost.
 
 use std::f64::consts::PI;
 

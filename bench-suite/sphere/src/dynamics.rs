@@ -127,7 +127,7 @@ pub(super) struct Dynamics<'s> {
     /// Quantities of the previous step, for viscosity.
     divergence: LevelField,
     vorticity: LevelField,
-    /// Tendencies of own rows.
+    /// Tendencies of the band's rows.
     pub(super) east: LevelField,
     pub(super) north: LevelField,
     pub(super) height: LevelField,

@@ -20,7 +20,7 @@ pub(super) struct Implicit<'s> {
     sphere: &'s Sphere,
     /// Rows of each rank.
     rows: Vec<Range<usize>>,
-    /// Coefficients of each rank.
+    /// Coefficients that each rank solves for.
     waves: Vec<Range<usize>>,
     rank: usize,
     /// Coefficients of this rank's rows, ordered by coefficient, level and row.
@@ -64,8 +64,8 @@ impl<'s> Implicit<'s> {
             fourier.waves(values, |at, wave| of_rows[place(at, line)] = wave);
         }
         let n_waves = self.waves[self.rank].len();
-        // Values to exchange with each rank: its coefficients of this rank's rows, and this rank's
-        // coefficients of its rows.
+        // Numbers of values to exchange with each rank r: r's coefficients of this rank's rows, and
+        // this rank's coefficients of r's rows.
         let of_rows_lens: Vec<usize> =
             self.waves.iter().map(|waves| waves.len() * n_levels * n_own).collect();
         let of_waves_lens: Vec<usize> =

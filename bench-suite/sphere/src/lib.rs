@@ -172,8 +172,8 @@ impl Sphere {
             n_levels,
             case,
             spacing,
-            // Rows beyond a pole do not exist. Their cosine must only not be zero, since it is a
-            // divisor.
+            // Rows beyond a pole do not exist. Their cosine may have any value but zero, because it
+            // is a divisor.
             cos_centre: rows.clone().map(|row| centre(row).cos().abs()).collect(),
             cos_face: rows
                 .clone()

@@ -238,9 +238,9 @@ fn draw<T: Float + Into<f64>>(
     let bounds = rows.iter().map(|row| row.bound_worst).filter(|bound| bound.is_finite());
     let largest = bounds.fold(0.0, f64::max);
     for (row, result) in rows.iter().zip(results) {
-        // Pictures show errors in units of the bound. Two kinds of results use the largest bound of
-        // the others. Exact results have only a bound on rounding, and would show noise. Other
-        // codecs guarantee no bound.
+        // Pictures show errors in units of the result's bound. Two kinds of results use the largest
+        // bound of all results instead. The bound of exact results covers only rounding, so their
+        // pictures would show noise. Results of some codecs have no bound.
         let has_own_bound = row.bound_abs > 0.0 && row.bound_worst.is_finite();
         let unit = if has_own_bound { row.bound_worst } else { largest };
         gallery.add(row.preset, row.title, result, unit)?;

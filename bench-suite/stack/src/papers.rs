@@ -1,7 +1,7 @@
 //! Published results of image stacking, for comparison with measurements.
 //!
-//! Their machines, networks, images and baselines differ, so their figures cannot be reproduced
-//! here. docs/codecs.md compares them.
+//! The papers used other machines, networks, images and baselines, so their figures cannot be
+//! reproduced here. docs/codecs.md compares them.
 
 use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;

@@ -17,10 +17,10 @@
 //! from the stencil's coefficients.
 //!
 //! No wave is faster than the highest velocity. A step therefore computes only the points in the
-//! ball around the source that a wave can have reached. Values ahead of the front would be
-//! numerical dispersion, down to slow subnormal numbers. Each output value depends on the previous
-//! fields alone, in a fixed order of operations. Results therefore do not depend on the number of
-//! threads.
+//! ball around the source that a wave can have reached. Values outside the ball would only be
+//! numerical dispersion, and many of them subnormal numbers, which are slow. Each output value
+//! depends on the previous fields alone, in a fixed order of operations. Results therefore do not
+//! depend on the number of threads.
 //!
 //! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass. A
 //! pass makes several steps.
@@ -42,16 +42,15 @@ const STENCIL: [f32; HALO + 1] = [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 31
 /// Time step as a fraction of the stability limit.
 const CFL: f32 = 0.9;
 
-/// Width in points of a shell around the ball of the fastest wave, which a step computes too. It
-/// holds the wavelet's onset and dispersion.
+/// Points by which a step extends the ball that the fastest wave has reached. This shell holds the
+/// wavelet's onset and dispersion.
 const MARGIN: f32 = 8.0;
 
 /// Distance from the source, in points, at which the direct wave has a peak of 1 on any grid. At r
 /// points, a source of strength s gives p = s/(4πr), so s is 4π times this distance.
 const REFERENCE: f32 = 100.0;
 
-/// Values of a row that are computed at a time. The sums of one chunk stay in the first-level
-/// cache.
+/// Number of values of a row that are computed together. Their sums stay in the first-level cache.
 const CHUNK: usize = 256;
 
 /// Steps per pass over memory. Their planes fit in a core's share of the last-level cache.
@@ -316,8 +315,8 @@ impl<'a> WaveSlab<'a> {
         (slab.own.len() >= HALO).then_some(slab)
     }
 
-    /// Advances this rank's planes by one time step. The neighbours' planes must be of the current
-    /// time.
+    /// Advances this rank's planes by one time step. The copies of the neighbours' planes must be
+    /// those of the current step.
     pub fn step(&mut self) {
         let medium = self.medium;
         let [_, nz, nx] = medium.shape;
@@ -372,7 +371,7 @@ struct RowStencil<'a> {
     at: usize,
 }
 
-/// Computes the next values of a chunk, and writes them over its last ones.
+/// Computes the next values of a chunk. They overwrite `last`, the values of the previous step.
 #[inline(always)]
 fn update(
     last: &mut [f32],
@@ -446,7 +445,7 @@ mod tests {
             let value = shot.now[medium.index(to)];
             if value > peak {
                 // The source adds its value for time 0 in the first step, so the field after n
-                // steps has the time n − 1.
+                // steps is that of time (n − 1)·dt.
                 (peak, at) = (value, (shot.n_steps - 1) as f32 * medium.dt - onset(hz));
             }
         }

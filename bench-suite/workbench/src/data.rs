@@ -30,7 +30,7 @@ pub struct Data<T> {
 }
 
 impl<T: Float> Data<T> {
-    /// Data between `size` ranks from a base array. `about` describes it for people.
+    /// Data of `size` ranks from a base array. `about` describes it for people.
     ///
     /// # Panics
     /// If the base array is empty.
@@ -113,8 +113,8 @@ impl FieldSource {
     }
 
     /// Returns the requested type, or else the field's own type, or else f32.
-    pub fn dtype(&self, asked: Option<impl Into<DType>>) -> DType {
-        match (asked, self) {
+    pub fn dtype(&self, requested: Option<impl Into<DType>>) -> DType {
+        match (requested, self) {
             (Some(dtype), _) => dtype.into(),
             (None, Self::File(field)) => match field.values {
                 FieldValues::F32(_) => DType::F32,

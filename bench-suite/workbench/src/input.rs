@@ -1,4 +1,4 @@
-//! The operands of the main job: one volume per rank, all of one type and shape.
+//! The operands of `foldwire stack`: one volume per rank, all of one type and shape.
 //!
 //! With several files, each is one operand. A single file is cut into one piece per rank along its
 //! slowest dimension, as applications divide a field. If the number of ranks does not divide that

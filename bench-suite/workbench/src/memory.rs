@@ -111,8 +111,8 @@ fn sum_words<T: Pod>(source: &[T]) -> u64 {
     sums.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// Time that this thread was ready to run while others had the processors. `None` if the system
-/// does not report it (only Linux does).
+/// Time that this thread was ready to run while other threads had the processors. `None` if the
+/// system does not report it (only Linux does).
 ///
 /// Timings of a thread that waits much say little about the machine.
 pub fn waited() -> Option<Duration> {

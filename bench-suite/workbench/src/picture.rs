@@ -159,7 +159,7 @@ impl ColourScale {
     }
 }
 
-/// The value below which the part `fraction` of the sorted values lies.
+/// The value that a `fraction` of the sorted values does not exceed.
 fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * fraction).round() as usize]
 }

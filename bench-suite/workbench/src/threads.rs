@@ -34,7 +34,9 @@ pub fn fill(array: &mut [f64], fill: &(dyn Fn(usize, &mut [f64]) + Sync)) {
 /// The threads that a rank computes on in a comparison.
 #[derive(Debug)]
 pub struct Pools {
+    /// The user's choice, for all rows.
     all: Option<Threads>,
+    /// Threads of multi-threaded presets.
     of_threaded: Threads,
 }
 
@@ -45,8 +47,8 @@ impl Pools {
     /// # Errors
     ///
     /// As [`of`].
-    pub fn new(asked: Option<usize>) -> Result<Self, UsageError> {
-        let all = asked.map(of).transpose()?;
+    pub fn new(requested: Option<usize>) -> Result<Self, UsageError> {
+        let all = requested.map(of).transpose()?;
         Ok(Self { all, of_threaded: all.map_or_else(|| of(2), Ok)? })
     }
 

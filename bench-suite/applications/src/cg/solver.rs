@@ -122,6 +122,7 @@ impl<'g> GridSlab<'g> {
         self.dots(&self.p[self.grid.plane_len()..], &self.q)
     }
 
+    /// Dot products r·r, one per plane.
     pub(super) fn residual_squares(&self) -> Vec<f64> {
         self.dots(&self.r, &self.r)
     }

@@ -14,7 +14,8 @@ use crate::borders::HaloPlanes;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompressionMethod {
     plan: Plan,
-    /// Low bits to drop from each value, if messages hold differences from the previous step.
+    /// Number of low bits to drop from each value, if messages hold differences from the previous
+    /// step. `None` if messages hold the values themselves.
     inter_step: Option<u32>,
 }
 
@@ -22,7 +23,7 @@ impl CompressionMethod {
     /// No compression, then CAM's methods under the names that its authors use.
     pub(super) fn of_cam() -> [(&'static str, Self); 7] {
         let codec = |plan: Plan| Self { plan, inter_step: None };
-        // CAM's codecs keep no bound, so this one is never used.
+        // CAM's codecs keep no bound, so this bound is never used.
         let preset = |preset: Preset| preset.plan(Collective::AllToAll, Bound::Absolute(1.0));
         let lossy = preset(Preset::CamLossy32);
         let inter =
@@ -150,7 +151,7 @@ impl<X: Transport> SphereExchange for MeteredExchange<'_, X> {
     }
 }
 
-/// Values of the previous step, on one side of a sequence of messages.
+/// Values of the previous message in a sequence, as its sender or its receiver keeps them.
 #[derive(Debug, Default)]
 struct MessageHistory {
     /// Values of the previous step. Empty before the first one.

@@ -1,10 +1,10 @@
 //! The training data: the values of a plane as a function of their positions.
 //!
-//! A position has two coordinates from −1 to 1. A network with only these inputs learns smooth
-//! functions alone. So its inputs are sines and cosines of projections on random directions, with
-//! several wavelengths (M. Tancik et al., "Fourier features let networks learn high frequency
-//! functions", NeurIPS 2020). Values are normalised to mean 0 and standard deviation 1, so a
-//! network that always answers 0 has a loss of 1.
+//! A position has two coordinates from −1 to 1. A network whose inputs are the coordinates learns
+//! only smooth functions. So the inputs are sines and cosines of the position's projections on
+//! random directions, with several wavelengths (M. Tancik et al., "Fourier features let networks
+//! learn high frequency functions", NeurIPS 2020). Values are normalised to mean 0 and standard
+//! deviation 1, so a network that always answers 0 has a loss of 1.
 
 use std::f64::consts::TAU;
 
@@ -20,8 +20,9 @@ pub(super) const N_INPUTS: usize = 32;
 const WAVES: f64 = 0.7;
 /// Seed of the directions and of the choice of held-out samples.
 const SEED: u64 = 2;
-/// Largest number of held-out samples, and the least number of training samples for each of them.
+/// Largest number of held-out samples.
 const MAX_HELD: usize = 2048;
+/// Least number of training samples for each held-out sample.
 const TRAINING_PER_HELD: usize = 7;
 /// Least number of samples of a usable plane.
 const MIN_SAMPLES: usize = 64;

@@ -76,7 +76,7 @@ pub(super) trait GradientBuffer {
         step: usize,
     ) -> Result<Report, Error>;
 
-    /// Copies the held gradient out.
+    /// Copies the buffer's gradient to `gradient`.
     fn store(&self, gradient: &mut NeuralNet);
 }
 

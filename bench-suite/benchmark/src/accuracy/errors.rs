@@ -38,6 +38,8 @@ pub(super) struct Histogram {
 }
 
 impl Errors {
+    /// Compares `result` with `exact`, value by value. `bound` becomes the unit of the errors.
+    ///
     /// # Panics
     /// If the lengths differ.
     pub(super) fn new<T: Float>(result: &[T], exact: &[f64], bound: f64) -> Self {

@@ -14,8 +14,9 @@ use foldwire_threads::{Endpoint, World, drive};
 
 /// Largest frame in bytes, as in the threads backend.
 pub(super) const MAX_FRAME: usize = 256 * 1024 + 4096;
-/// Largest overhead in bytes of a frame, and of a part in a frame.
+/// Largest overhead of a frame in bytes.
 const FRAME_OVERHEAD: usize = 512;
+/// Largest overhead of a part in a frame, in bytes.
 const PART_OVERHEAD: usize = 64;
 /// Number of frames of a rank: those of its lane, and the same number on links.
 const N_FRAMES: usize = 2 * FRAMES_PER_LANE;

@@ -6,7 +6,7 @@
 //! exchange these times, so that all of them run the same number.
 //!
 //! If ranks share memory and no link rate is given, each round ends with a memcpy of the same size
-//! by every rank at once. That is the time of a collective that only reads and writes one array.
+//! by every rank at once. A collective that only reads and writes one array would take this time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) struct Settings {
     pub(super) in_flight: usize,
     /// Number of polls of a call while its rank computes; `None` if overlap is not measured.
     pub(super) overlap: Option<usize>,
-    /// True if links have a rate below that of memory.
+    /// True if the user gave the rate of links.
     pub(super) has_links: bool,
 }
 
@@ -168,7 +168,7 @@ pub(super) struct Benchmark<'a, C: AnyCommunicator, T> {
     pub(super) barrier: &'a mut Barrier<'a, C>,
     pub(super) implementations: Vec<Box<dyn Implementation<C, T> + 'a>>,
     pub(super) settings: &'a Settings,
-    /// True if a copy within memory is a fair comparison for calls.
+    /// True if frames move only through memory, so that a memcpy is a fair comparison for calls.
     pub(super) shares_memory: bool,
     pub(super) data: &'a Data<T>,
     pub(super) progress: &'a ProgressBar,
@@ -290,8 +290,8 @@ struct ImplementationRun<'p, 'a, C, T> {
 }
 
 impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
-    /// Tries a call during this work, and checks the result if `check` holds the data. Keeps the
-    /// work if the implementation supports it.
+    /// Runs one call while this rank computes `work`, and checks the result if `check` holds the
+    /// data. Keeps `work` for the rounds if the implementation supports such calls.
     fn set_work(
         &mut self,
         work: OverlapWork,
@@ -353,9 +353,9 @@ pub(super) fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
 pub(super) struct RankRecord {
     /// Seconds per call, one entry for each round.
     pub(super) times: Vec<f64>,
-    /// Seconds per call of the work alone, and of the call and the work together. Both are empty
-    /// unless overlap is measured.
+    /// Seconds per call of the work alone; empty unless overlap is measured.
     pub(super) works: Vec<f64>,
+    /// Seconds per call of the call and the work together; empty unless overlap is measured.
     pub(super) totals: Vec<f64>,
     /// Report of the last round.
     pub(super) report: Option<ReportSummary>,

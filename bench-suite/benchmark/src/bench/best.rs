@@ -19,13 +19,16 @@ use super::runner::{AnyCommunicator, Runner, gather_json};
 const DISCARD_FACTOR: f64 = 2.0;
 /// Number of candidates in the final rounds.
 const N_FINALISTS: usize = 3;
-/// Approximate seconds of the screening and of the final rounds, and least and most rounds of each.
+/// Approximate seconds of all screening rounds, and of all final rounds.
 const ROUNDS_TIME: f64 = 0.4;
+/// Least and largest number of screening rounds.
 const SCREENING_ROUNDS: (usize, usize) = (3, 50);
+/// Least and largest number of final rounds.
 const FINAL_ROUNDS: (usize, usize) = (9, 200);
 /// Least seconds of a long run, on which disturbances have little effect. Candidates with long runs
 /// are screened by their cold times, and have few final rounds.
 const LONG_RUN: f64 = 0.2;
+/// Least and largest number of final rounds of long runs.
 const LONG_RUN_ROUNDS: (usize, usize) = (3, 3);
 
 /// An implementation that is one of several algorithms.
@@ -48,6 +51,8 @@ pub(super) struct BestOf<A> {
 }
 
 impl<A> BestOf<A> {
+    /// An implementation that chooses among these candidates.
+    ///
     /// # Panics
     /// If there is no candidate.
     pub(super) fn new(name: &'static str, title: &'static str, candidates: Vec<A>) -> Self {
@@ -155,7 +160,7 @@ mod tests {
     use foldwire_arguments::OpArg;
     use foldwire_workbench::data::Data;
 
-    /// Sleeps for a number of milliseconds on each rank, or fails there.
+    /// Sleeps for `ms[r]` milliseconds on rank r, or fails on that rank if it is `None`.
     struct Sleeper {
         name: &'static str,
         ms: [Option<u64>; 2],

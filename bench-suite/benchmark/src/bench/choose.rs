@@ -3,9 +3,9 @@
 //!
 //! For each link, collective and size, the automatic plan and all fixed plans alternate. Their
 //! order matters: the first plan of a round finds all ranks awake, and a plan after a compute-heavy
-//! codec finds cold caches. So the order changes. Each round begins with another plan, and the
-//! step from one plan to the next, from 1 to n − 1, changes after n rounds. If the number n of
-//! plans is prime, each plan comes after each other plan equally often.
+//! codec finds cold caches. So the order changes. With n plans, round r begins with plan r mod n,
+//! and continues with every s-th plan. The step s is 1 in the first n rounds, then 2, and so on to
+//! n − 1. If n is prime, each plan comes after each other plan equally often.
 //!
 //! If a result exceeds half the tolerance, up to three more sets of rounds follow, and all rounds
 //! count. On a shared machine, disturbances are more frequent than wrong choices.
@@ -41,7 +41,7 @@ const MOST_SETS: usize = 4;
 const TOLERANCE_OF_RAW: f64 = 0.05;
 
 /// Time for which ranks keep their cores busy before each call.
-const COMPUTED: Duration = Duration::from_micros(300);
+const SPIN_TIME: Duration = Duration::from_micros(300);
 
 /// Results of a collective at one size over one link.
 #[derive(Debug, Clone, Serialize)]
@@ -84,8 +84,9 @@ struct ChoiceTimes {
     fixed_s: Vec<(&'static str, f64)>,
     /// Codec of the fastest fixed plan.
     best: &'static str,
-    /// The automatic plan's time / time of the fastest fixed plan, and of the raw plan.
+    /// The automatic plan's time / time of the fastest fixed plan.
     times_best: f64,
+    /// The automatic plan's time / time of the raw plan.
     times_raw: f64,
 }
 
@@ -136,8 +137,8 @@ impl PlanComparison {
         let names =
             self.implementations.iter().map(|implementation| implementation.plan.codec.name());
         let fixed_s: Vec<_> = names.zip(medians).collect();
-        let soonest = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
-        let (best, best_s) = soonest.unwrap_or_default();
+        let fastest = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+        let (best, best_s) = fastest.unwrap_or_default();
         let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
         let [times_best, times_raw] = [best_s, raw_s].map(|other| time_s / other.max(1e-9));
         Ok(ChoiceTimes { time_s, fixed_s, best, times_best, times_raw })
@@ -258,7 +259,7 @@ impl<'a> ChooseTask<'a> {
         Ok(rows)
     }
 
-    /// Returns the numbers of values that a link of this rate transfers within `--longest`.
+    /// Returns the requested counts whose arrays a link of this rate transfers within `--longest`.
     fn counts_over(&self, link: &LinkRate) -> impl Iterator<Item = usize> {
         let rate = link.bytes_per_s().unwrap_or(f64::INFINITY);
         let is_bearable =
@@ -391,7 +392,7 @@ impl LinkMeasurement<'_> {
 /// call, and 0.85 ms after other calls.
 fn spin() {
     let began = Instant::now();
-    while began.elapsed() < COMPUTED {
+    while began.elapsed() < SPIN_TIME {
         std::hint::spin_loop();
     }
 }

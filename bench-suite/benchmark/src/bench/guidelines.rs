@@ -134,11 +134,15 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
 }
 
 /// Prints comparisons. Only rank 0 calls it.
-pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> anyhow::Result<()> {
+pub(super) fn show(
+    args: &GuidelinesArgs,
+    about: &str,
+    rows: &[GuidelineRow],
+) -> anyhow::Result<()> {
     if args.json {
         return Ok(streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?);
     }
-    Ok(streams::write(&text(args, whom, rows))?)
+    Ok(streams::write(&text(args, about, rows))?)
 }
 
 /// Makes the implementation for a collective.
@@ -265,7 +269,7 @@ fn judge(
     rows
 }
 
-fn text(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> String {
+fn text(args: &GuidelinesArgs, about: &str, rows: &[GuidelineRow]) -> String {
     let mut table = Table::new(&[
         ("of", "", Align::Left),
         ("size", "bytes", Align::Right),
@@ -290,7 +294,7 @@ fn text(args: &GuidelinesArgs, whom: &str, rows: &[GuidelineRow]) -> String {
     let percent = args.tolerance * 100.0;
     let summary = format!(
         "{} of {} comparisons are off by more than {percent:.0} %: \
-         {whom}, medians of {} rounds\n",
+         {about}, medians of {} rounds\n",
         violated.len(),
         rows.len(),
         args.repeat

@@ -163,7 +163,7 @@ impl PlanImplementation {
         plan
     }
 
-    /// Returns a plan that is not a preset as an implementation.
+    /// Makes an implementation of a plan that is not a preset.
     pub(super) fn row(plan: Plan) -> Self {
         let schedule = plan.schedule.map_or("chosen", |schedule| schedule.name());
         let mut title = format!("{schedule} × {} × {}", plan.pipeline.name, plan.codec.name());

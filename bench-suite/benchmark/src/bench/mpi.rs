@@ -117,8 +117,8 @@ pub(super) fn guidelines(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let world = universe.world();
     match measure_guidelines(args, &world, &counts) {
         Ok(rows) if world.rank() == 0 => {
-            let whom = format!("{} ranks over MPI ({})", world.size(), native::library());
-            guidelines::show(args, &whom, &rows)
+            let about = format!("{} ranks over MPI ({})", world.size(), native::library());
+            guidelines::show(args, &about, &rows)
         }
         Ok(_) => Ok(()),
         Err(error) => {
@@ -152,8 +152,8 @@ fn measure_guidelines(
         .measure(args, &mut comm, &mut wait)
 }
 
-/// Collects every algorithm that the library offers for the requested arrays, which may divide
-/// evenly among the ranks or not.
+/// Collects every algorithm that the library offers for the requested arrays. It offers other
+/// algorithms for arrays that divide evenly among the ranks than for the rest.
 fn best(
     world: &SimpleCommunicator,
     settings: &Settings,

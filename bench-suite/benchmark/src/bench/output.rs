@@ -124,12 +124,13 @@ impl BenchHead {
         }
     }
 
-    /// Returns whether a copy within memory is a fair comparison for calls.
+    /// Returns whether frames move only through memory, at its speed. A memcpy is then a fair
+    /// comparison for calls.
     pub(super) fn shares_memory(&self, settings: &Settings) -> bool {
         !self.checksums && !settings.has_links
     }
 
-    /// Returns lines that begin with `#`.
+    /// Describes the benchmark and its columns in lines that begin with `#`.
     fn text(&self, memcpy_gbps: f64) -> String {
         let mut what = format!(
             "# foldwire {}, {} ranks over {}, {}",
@@ -259,20 +260,20 @@ impl BenchResults {
     /// Returns header and table.
     pub(super) fn text(&self) -> String {
         let BenchmarkOutcome { rows, memcpy_gbps, .. } = &self.outcome;
-        let by_all = if rows.iter().any(|row| row.times_memcpy.is_some()) {
+        let memcpy_note = if rows.iter().any(|row| row.times_memcpy.is_some()) {
             "# x memcpy: time / that of a memcpy of as many bytes by all ranks at once, in the \
             same rounds\n"
         } else {
             ""
         };
-        let swept = if rows.iter().any(|row| row.schedule.is_some()) {
+        let best_note = if rows.iter().any(|row| row.schedule.is_some()) {
             "# x best: time / that of the best schedule; \
              *: the schedule that a call takes by itself\n"
         } else {
             ""
         };
         let head = self.head.text(*memcpy_gbps);
-        format!("{head}{by_all}{swept}\n{}{}", table(rows), sweep::choices(rows))
+        format!("{head}{memcpy_note}{best_note}\n{}{}", table(rows), sweep::choices(rows))
     }
 }
 

@@ -39,9 +39,9 @@ impl OverlapWork {
         Self { n_units: FIRST_TRIAL, n_polls }
     }
 
-    /// Returns work that should take `last` seconds, given that this work took `took` seconds.
-    pub(super) fn lasting(self, last: f64, took: f64) -> Self {
-        let n_units = self.n_units as f64 * last / took.max(1e-9);
+    /// Returns work that should take `wanted` seconds, given that this work took `took` seconds.
+    pub(super) fn lasting(self, wanted: f64, took: f64) -> Self {
+        let n_units = self.n_units as f64 * wanted / took.max(1e-9);
         Self { n_units: (n_units.round() as usize).max(1), ..self }
     }
 

@@ -208,7 +208,7 @@ impl Problem {
         let largest = match self.op {
             OpArg::Sum => n * magnitude,
             OpArg::Avg | OpArg::Min | OpArg::Max => magnitude,
-            // No partial product is larger.
+            // No partial product exceeds this.
             OpArg::Prod => magnitude.max(1.0).powf(n),
         };
         let underflow = match self.op {

@@ -22,42 +22,45 @@ pub(super) const MPI_BEST: &str = "mpi-best";
 pub(crate) struct CollectiveRow {
     /// Size of the array.
     pub(crate) n_bytes: usize,
-    /// Name of the implementation.
+    /// Name of the implementation in JSON and CSV.
     pub(crate) contestant: String,
     /// Name of the implementation in tables and messages.
     #[serde(skip)]
     pub(crate) title: String,
     /// Median over rounds, in seconds.
     pub(crate) time_s: f64,
-    /// Seconds of the fastest round, and 99th percentile over rounds.
+    /// Seconds of the fastest round.
     #[serde(default)]
     pub(crate) min_s: f64,
+    /// 99th percentile over rounds, in seconds.
     #[serde(default)]
     pub(crate) p99_s: f64,
     /// Seconds of each round.
     pub(crate) times_s: Vec<f64>,
-    /// Median of each launch, if there are several; `time_s` is the median of these. The spread is
-    /// the difference between the greatest and the least, in percent of `time_s`.
+    /// Median of each launch, if there are several; `time_s` is the median of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) launches_s: Vec<f64>,
+    /// Difference between the greatest and the least of `launches_s`, in percent of `time_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spread_percent: Option<f64>,
-    /// If overlap is measured: seconds of the work alone, seconds of the call and the work
-    /// together, and the percentage of the call's time that the work hides.
+    /// Seconds of the work alone, if overlap is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) work_s: Option<f64>,
+    /// Seconds of the call and the work together, if overlap is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) total_s: Option<f64>,
+    /// Percentage of the call's time that the work hides, if overlap is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overlap_percent: Option<f64>,
     /// Size / time, in 1e9 bytes/s.
     pub(crate) algbw_gbps: f64,
     /// Bus bandwidth (rate of each link) in 1e9 bytes/s, as nccl-tests define it.
     pub(crate) busbw_gbps: f64,
-    /// Bytes that all ranks together sent, before and after compression, and their quotient; only
-    /// for Foldwire.
+    /// Bytes that all ranks together sent, before compression; only for Foldwire.
     pub(crate) raw_bytes: Option<u64>,
+    /// Bytes that all ranks together sent, after compression; only for Foldwire.
     pub(crate) wire_bytes: Option<u64>,
+    /// `raw_bytes` / `wire_bytes`.
     pub(crate) ratio: Option<f64>,
     /// Absolute bound on each operand.
     pub(crate) bound_abs: Option<f64>,
@@ -92,12 +95,13 @@ pub(crate) struct CollectiveRow {
     pub(crate) times_memcpy: Option<f64>,
     /// The chosen algorithm, if there was a choice.
     pub(crate) algorithm: Option<String>,
-    /// If schedules are compared: the schedule, whether a call chooses it by default, and this time
-    /// / time of the fastest schedule.
+    /// The schedule, if schedules are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
+    /// True if a call chooses this schedule by default, if schedules are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) is_chosen: Option<bool>,
+    /// This time / time of the fastest schedule, if schedules are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) times_best: Option<f64>,
 }
@@ -265,8 +269,8 @@ impl CollectiveRow {
         self.is_chosen = swept.map(|swept| swept.is_chosen);
     }
 
-    /// Sets what depends on other rows of the same size: speed-ups, and `times_best`. Also sets
-    /// `times_memcpy`, if `memcpy` holds the seconds of a copy by all ranks at once.
+    /// Sets the fields that depend on other rows of the same size: speed-ups, and `times_best`.
+    /// Also sets `times_memcpy`, if `memcpy` holds the seconds of a copy by all ranks at once.
     pub(super) fn compare(rows: &mut [Self], memcpy: Option<f64>) {
         let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
         let [raw, default, best] = [RAW, MPI_DEFAULT, MPI_BEST].map(time);
@@ -292,7 +296,7 @@ impl CollectiveRow {
         ))
     }
 
-    /// Returns a description of what is wrong with a checked result.
+    /// Returns a description of the first fault of a checked result, or `None` if it has none.
     pub(super) fn fault(&self) -> Option<String> {
         let (error, mismatched) = (self.max_err?, self.mismatched_nonfinite?);
         let fault = |what: String| format!("{}, {} bytes: {what}", self.title, self.n_bytes);
@@ -311,8 +315,8 @@ impl CollectiveRow {
     }
 }
 
-/// Returns the percentile by the nearest rank: the smallest of the values such that at least the
-/// fraction `part` of all values is not larger. Returns 0 for no values.
+/// Returns the percentile by the nearest-rank method: the smallest value that at least a fraction
+/// `part` of all values does not exceed. Returns 0 for no values.
 pub(crate) fn percentile(times: &[f64], part: f64) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);

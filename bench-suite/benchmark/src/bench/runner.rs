@@ -103,6 +103,8 @@ pub(super) struct Runner<'a, C: AnyCommunicator, T> {
 }
 
 impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
+    /// Makes a runner with buffers for the problem. The send buffer holds this rank's input.
+    ///
     /// # Errors
     /// Fails if there is no memory for the buffers.
     pub(super) fn new(
@@ -166,10 +168,10 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         implementation: &mut dyn Implementation<C, T>,
         n_polls: usize,
     ) -> anyhow::Result<OverlapWork> {
-        let last = self.slowest(|runner| Ok(runner.run(implementation)?.0))?;
+        let wanted = self.slowest(|runner| Ok(runner.run(implementation)?.0))?;
         let mut work = OverlapWork::trial(n_polls);
         for _ in 0..overlap::N_TRIALS {
-            work = work.lasting(last, self.slowest(|runner| runner.work(&work))?);
+            work = work.lasting(wanted, self.slowest(|runner| runner.work(&work))?);
         }
         Ok(work)
     }

@@ -50,7 +50,8 @@ struct CurveSetting {
     setting: Option<u16>,
 }
 
-/// Returns the points of a codec's curve, from coarse to fine for a codec that keeps a bound.
+/// Returns the parameters of the points of a codec's curve. They go from coarse to fine for a codec
+/// that keeps a bound.
 fn curve_settings<T: Float>(coding: CodecArg) -> Vec<CurveSetting> {
     let single = CurveSetting { coding, bound: None, setting: None };
     let with_setting = |setting| CurveSetting {

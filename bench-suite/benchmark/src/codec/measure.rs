@@ -68,7 +68,8 @@ pub(super) struct CodecMeasurements {
     pub(super) digest: u64,
 }
 
-/// Numbers of block pairs, by the way `combine` processed them.
+/// Numbers of block pairs, by which of the two blocks are constant. `left` and `right` count pairs
+/// in which only that block is not constant.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct CombinePaths {
     both_constant: u64,
@@ -178,7 +179,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         self.check(codec.as_dyn(), bound, &own, &other)
     }
 
-    /// Encodes both operands.
+    /// Returns the encodings of the field and of the other operand.
     fn encoded(&mut self, codec: &dyn Codec<T>) -> Result<[Vec<u8>; 2], CodecError> {
         let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
         let own = self.scratch[..n_bytes].to_vec();
@@ -186,7 +187,8 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         Ok([own, self.scratch[..n_bytes].to_vec()])
     }
 
-    /// Fills in the measurements except the speeds.
+    /// Checks the codec, and returns all measurements except the speeds. `own` and `other` are the
+    /// encodings of the field and of the other operand.
     fn check(
         &mut self,
         codec: &dyn Codec<T>,

@@ -30,7 +30,8 @@ const MAX_IN_A_ROW: usize = 1000;
 const SHORT: usize = 64 << 10;
 /// Number of different offsets in the data at which messages begin. Messages cycle through them.
 const N_PLACES: usize = 32;
-/// Values between two offsets. They fill a cache line, so that all offsets are aligned alike.
+/// Number of values from one offset to the next. They fill a cache line, so that all offsets are
+/// aligned alike.
 const STEP: usize = 16;
 
 /// The benchmark on one rank.
@@ -118,8 +119,9 @@ struct MessageRunner<'a, X: Transport> {
     /// Values at all offsets.
     send: Vec<f32>,
     recv: Vec<f32>,
-    /// Ranks that receive from and send to this rank.
+    /// Rank that receives this rank's messages.
     to: usize,
+    /// Rank whose messages this rank receives.
     from: usize,
     data: &'a Data<f32>,
 }
@@ -184,8 +186,9 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         Ok(reports)
     }
 
-    /// Returns this rank's seconds per message, over one message from each of these places. A
-    /// ping-pong is two messages. Only rank 0 sees both ends of it, so the other ranks return 0.
+    /// Runs [`exchange`](Self::exchange) once for each of these places, and returns this rank's
+    /// seconds per message. A ping-pong is two messages. Only rank 0 sees its start and its end, so
+    /// the other ranks return 0.
     fn time(
         &mut self,
         implementation: &mut dyn MessageImplementation<X>,

@@ -76,7 +76,7 @@ impl P2pHead {
         }
     }
 
-    /// Returns lines that begin with `#`.
+    /// Describes the benchmark and its columns in lines that begin with `#`.
     fn text(&self) -> String {
         let link = self.link.as_ref().map_or_else(String::new, |link| format!(", links of {link}"));
         let checksums = if self.checksums { "with checksums" } else { "without checksums" };
@@ -101,22 +101,27 @@ pub(super) struct MessageRow {
     contestant: String,
     /// Number of messages in a measurement.
     in_a_row: usize,
-    /// Seconds per message: median over rounds, fastest round, 99th percentile over rounds, and all
-    /// rounds.
+    /// Seconds per message, median over rounds.
     time_s: f64,
+    /// Seconds per message in the fastest round.
     min_s: f64,
+    /// Seconds per message, 99th percentile over rounds.
     p99_s: f64,
+    /// Seconds per message in each round.
     times_s: Vec<f64>,
     /// Rate in 1e6 bytes/s.
     mb_per_s: Option<f64>,
-    /// Bytes of the checked messages over all ranks, before and after compression, and their
-    /// quotient; only for Foldwire.
+    /// Bytes of the checked messages over all ranks, before compression; only for Foldwire.
     raw_bytes: Option<u64>,
+    /// Bytes of the checked messages over all ranks, after compression; only for Foldwire.
     wire_bytes: Option<u64>,
+    /// `raw_bytes` / `wire_bytes`.
     ratio: Option<f64>,
-    /// Largest error of the received values, and the allowed error.
+    /// Largest error of the received values.
     max_err: Option<f64>,
+    /// Allowed error.
     bound_abs: Option<f64>,
+    /// Number of received values beyond the allowed error.
     n_wrong: Option<usize>,
     /// Time of another implementation / this time, if that implementation takes part.
     speedup_raw: Option<f64>,

@@ -191,7 +191,9 @@ struct PrimitiveTimes {
     recode: f64,
     copy: f64,
     checksum: f64,
+    /// Scan of all values for their value range.
     look: f64,
+    /// The same scan of a sample.
     sample: f64,
 }
 

@@ -107,6 +107,8 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
+    /// Predicts all combinations of ranks and presets.
+    ///
     /// # Errors
     /// Errors of the cost model ([`CostError`]).
     pub(super) fn run(setting: &SweepSetting, speeds: &ModelSpeeds) -> Result<Self, CostError> {

@@ -53,7 +53,7 @@ pub(super) fn section(args: &InfoArgs) -> ReportSection {
         .rows(COLUMNS, Collective::ALL.into_iter().flat_map(|collective| of(collective, &setting)))
 }
 
-/// Rows of a collective. A single row if all numbers of ranks have the same single choice.
+/// Rows of a collective. A single row if one schedule is chosen for all numbers of ranks and bytes.
 fn of(collective: Collective, setting: &SelectionContext<'_>) -> Vec<Vec<ReportCell>> {
     let of_size = RANKS.map(|size| ranges(collective, size, setting));
     let is_plain = of_size.iter().all(|ranges| ranges.len() == 1 && ranges[0] == of_size[0][0]);
@@ -71,7 +71,8 @@ fn of(collective: Collective, setting: &SelectionContext<'_>) -> Vec<Vec<ReportC
     RANKS.into_iter().zip(&of_size).take(n_sizes).flat_map(cells).collect()
 }
 
-/// Finds the chosen schedules, each with the number of bytes from which on it is chosen.
+/// Finds the chosen schedules, each with the least number of bytes of its range. Assumes that the
+/// choice changes at most once between two powers of 2.
 fn ranges(
     collective: Collective,
     size: usize,

@@ -37,7 +37,7 @@ pub(super) fn forward(
             // Write whole lines in one call, so that lines of different ranks do not mix.
             let written = to.write_all(&out).and_then(|()| to.flush());
             let is_over = n_bytes == 0 || written.is_err();
-            // Without a receiver the program is about to end.
+            // Sending fails only without a receiver, when the program is about to end.
             if let Err(error) = written {
                 let _ = events.send(LaunchEvent::Unwritable(error.into()));
             }

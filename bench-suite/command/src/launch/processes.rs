@@ -28,8 +28,8 @@ const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 /// A port of this machine for rank 0.
 pub(super) struct ReservedRoot {
     root: Root,
-    /// Reserves the port on Linux. With SO_REUSEADDR, rank 0 can still listen at it. Other systems
-    /// would refuse that, so there the port is free again.
+    /// Reserves the port on Linux. With SO_REUSEADDR, rank 0 can still listen at it. On other
+    /// systems rank 0 could not, so the socket is closed and the port is not reserved.
     _socket: Option<Socket>,
 }
 
@@ -133,7 +133,7 @@ fn report_end(rank: usize, pid: Pid, events: Sender<LaunchEvent>) {
     thread::spawn(move || {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
-        // Without a receiver the program is about to end.
+        // Sending fails only without a receiver, when the program is about to end.
         let _ = events.send(LaunchEvent::RankEnded(rank));
     });
 }

@@ -9,9 +9,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::title;
 
-/// Pixels between two ranks, between two units of time, and at the margins.
+/// Pixels between two ranks.
 const ACROSS: u32 = 56;
+/// Pixels between two units of time.
 const DOWN: u32 = 44;
+/// Pixels at each margin.
 const MARGIN: u32 = 48;
 /// Longest side in pixels. Larger pictures are scaled down to it.
 const MAX_SIDE: u32 = 4000;

@@ -6,7 +6,8 @@ use plotters::prelude::*;
 use super::{COLOURS, FONT, Plot, lines};
 
 const SIZE: (u32, u32) = (760, 460);
-/// Least value on the logarithmic axis. Smaller values are drawn here, since the axis has no 0.
+/// Least value on the logarithmic axis. Smaller values are drawn as this one, because the axis has
+/// no 0.
 const LEAST: f64 = 1e-300;
 
 /// Lines over an axis that begins at 0, with a logarithmic vertical axis.

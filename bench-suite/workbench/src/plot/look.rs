@@ -7,8 +7,9 @@ use plotters::prelude::*;
 
 use super::{COLOURS, FONT};
 
-/// Pixels of a line of the legend, and length of the sample of a curve in it.
+/// Height in pixels of a line of the legend.
 const LINE: u32 = 18;
+/// Length in pixels of a curve's sample in the legend.
 const SAMPLE: i32 = 26;
 
 /// Mark at the points of a curve.
@@ -36,8 +37,8 @@ pub struct CurveStyle {
 }
 
 impl CurveStyle {
-    /// Style of the curve number `at`. Styles differ as long as there are colours, solid and
-    /// dashed.
+    /// Style of curve number `at`. Curves use each colour solid, then each colour dashed, then the
+    /// same styles again.
     pub fn nth(at: usize) -> Self {
         let is_dashed = (at / COLOURS.len()) % 2 == 1;
         let mark = if is_dashed { Mark::Ring } else { Mark::Dot };

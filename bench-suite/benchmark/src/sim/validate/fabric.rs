@@ -42,13 +42,13 @@ pub(super) fn compare(
     let cores = args.cores.unwrap_or(ranks_per_node);
     let host = HostModel { ranks_per_node, cores, ..HostModel::default() };
     let mut machine = LocalMachine { source, host, known: Vec::new() };
-    let (all, exchanges) = (read(files)?, read(&args.fabric)?);
+    let (all, of_fabric) = (read(files)?, read(&args.fabric)?);
     let (latency, eager) = (args.latency, args.eager);
     let given = FabricModel { latency, eager, overhead: 0.0, per_byte: 0.0, wake: 0.0 };
-    let fabric = if exchanges.is_empty() {
+    let fabric = if of_fabric.is_empty() {
         FabricModel { overhead: args.overhead, ..given }
     } else {
-        given.measured(&exchanges, &mut machine)?
+        given.measured(&of_fabric, &mut machine)?
     };
     let progress = progress::bar("validating", all.iter().map(|results| results.times.len()).sum());
     let mut rows = Vec::new();
@@ -108,7 +108,8 @@ struct FabricModel {
 }
 
 impl FabricModel {
-    /// Returns these parameters, with the three above determined from the results in the files.
+    /// Returns these parameters, with `overhead`, `per_byte` and `wake` determined from the results
+    /// in the files.
     fn measured(
         self,
         files: &[FabricResults],

@@ -46,6 +46,8 @@ pub(super) struct PresetTimes {
 const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
 
 impl FabricResults {
+    /// Reads the results in a file.
+    ///
     /// # Errors
     /// Fails if the file is missing, is not a result of the benchmark, or holds calls that the
     /// model does not cover, such as minima.
