@@ -31,8 +31,6 @@ struct RankState {
     events: Vec<Event<HeapFrame>>,
     /// Matched sends that wait for their receive: receiver, tag, buffer.
     unmatched: Vec<(Rank, Tag, HeapFrame)>,
-    n_unexpected_bytes: usize,
-    most_unexpected_bytes: usize,
     /// Ranks passed to `forget`.
     forgotten: Vec<Rank>,
     abandoned: bool,
@@ -71,7 +69,6 @@ impl FakeNetwork {
                 continue;
             };
             let (from, tag, bytes) = state.unexpected.remove(at).unwrap();
-            state.n_unexpected_bytes -= bytes.len();
             let (_, _, mut buffer) = state.posted.remove(i);
             buffer.as_mut()[..bytes.len()].copy_from_slice(&bytes);
             state.events.push(Event::Received { from, tag, buffer, n_bytes: bytes.len() });
@@ -138,8 +135,6 @@ impl Net for FakeNet {
         }
         let state = &mut network.ranks[to.index()];
         state.unexpected.push_back((self.rank, on_wire(tag), buffer.as_ref()[..n_bytes].to_vec()));
-        state.n_unexpected_bytes += n_bytes;
-        state.most_unexpected_bytes = state.most_unexpected_bytes.max(state.n_unexpected_bytes);
         let me = &mut network.ranks[self.rank.index()];
         me.has_sent_control |= tag.is_control();
         if matched {
