@@ -4,8 +4,8 @@
 //! the way. A [`Homomorphic`] codec also combines two payloads without decoding them. Codecs see
 //! plain slices; they know nothing about ranks or transports.
 //!
-//! To add a codec, add a file in `codec/` and a line in `codecs!` (`list.rs`). ARCHITECTURE.md lists
-//! what else belongs to it.
+//! To add a codec, add a file in `codec/` and a line in `codecs!` (`list.rs`). ARCHITECTURE.md
+//! lists the other steps.
 
 mod bits;
 mod chunked;
@@ -207,8 +207,8 @@ pub trait Codec<T: Element>: Sync {
     /// gives. A rank uses this when it needs a finished sum and also sends it on. After an error,
     /// part of the output may have been written.
     ///
-    /// If `src` is valid but was not written by this library's encoders, the frame may have other
-    /// bytes with an output than without. They decode to the same values.
+    /// If `src` is valid but was not written by this library's encoders, the bytes of the new frame
+    /// may depend on whether there is an output. The values to which they decode do not.
     ///
     /// # Errors
     /// If `src` is invalid, `dst` is too small, or the operands do not match;
@@ -222,14 +222,14 @@ pub trait Codec<T: Element>: Sync {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let own = Some((op, values.local()));
-        let written = self.recode_paced(src, values.local().len(), own, dst, pace)?;
+        let local = Some((op, values.local()));
+        let written = self.recode_paced(src, values.local().len(), local, dst, pace)?;
         store_folded(self, written, values, divisor, dst, pace)
     }
 
     /// Decodes `n_values` values and encodes them again, chunk by chunk, for pipelines that
-    /// compress at each hop. If `own` is given, reduces each decoded chunk with these local values
-    /// before it is encoded.
+    /// compress at each hop. If `local` is given, reduces each decoded chunk with these local
+    /// values before it is encoded.
     ///
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
@@ -237,15 +237,15 @@ pub trait Codec<T: Element>: Sync {
         &self,
         src: &[u8],
         n_values: usize,
-        own: Option<(&Op<'_, T>, &[T])>,
+        local: Option<(&Op<'_, T>, &[T])>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         self.expect_values(src, n_values)?;
         let give = |start: usize, out: &mut [T]| {
             self.decode_from(src, start, 1, out)?;
-            if let Some((op, own)) = own {
-                operate_own(op, out, &own[start..start + out.len()], self.weight());
+            if let Some((op, local)) = local {
+                operate_own(op, out, &local[start..start + out.len()], self.weight());
             }
             Ok(())
         };
@@ -325,12 +325,12 @@ pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
     });
 }
 
-/// Reduces with weighted local values, value by value: acc ← acc ⊕ own · weight.
-pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], own: &[T], weight: T) {
+/// Reduces with weighted local values, value by value: acc ← acc ⊕ local · weight.
+pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], local: &[T], weight: T) {
     if weight == T::ONE {
-        return operate(op, acc, own);
+        return operate(op, acc, local);
     }
-    with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(own) {
+    with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(local) {
         *a = f(*a, b.weighted(weight));
     });
 }

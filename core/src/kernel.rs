@@ -73,7 +73,7 @@ const STORE_SLACK: usize = 64;
 /// Type of the lattice codes of `T`.
 type CodeOf<T> = <T as OnLattice>::Code;
 
-/// Instruction set with kernels.
+/// Instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
@@ -133,8 +133,8 @@ impl fmt::Display for Level {
 
 /// Integer codes on a lattice: `i64` for `f64`, `i32` for the other types.
 ///
-/// All arithmetic wraps. Codes leave headroom, so sums of valid frames stay in range. A hostile
-/// frame may exceed it but must not cause a panic.
+/// All arithmetic wraps. Codes leave headroom, so sums of valid frames stay in range. Sums of
+/// hostile frames may leave the range but must not cause a panic.
 pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
     /// Number of bits, and so the largest width of a zig-zag residual.
     const BITS: u32;

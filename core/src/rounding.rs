@@ -1,7 +1,8 @@
 //! Unbiased rounding and error feedback: a pass over this rank's input before a call sends it.
 //!
 //! Codecs round to the nearest point of the lattice. That is deterministic: a value that is always
-//! a third of a lattice step comes back as 0 in every step of a training, and its sum never grows.
+//! a third of a lattice step comes back as 0 in every iteration of a training, and its sum never
+//! grows.
 //! There are two remedies. Both need a pass over the input, after the ranks have agreed on the
 //! lattice and before the first value is encoded:
 //!
@@ -13,11 +14,11 @@
 //!   value in the next call.
 //!
 //! The results are points of the lattice, which every codec with a lattice encodes exactly. The
-//! rest of the engine is therefore unchanged. Values that are on no lattice (NaN, infinities,
-//! values far too large) stay as they are.
+//! rest of the library is therefore unchanged. Values off the lattice (NaN, infinities, values far
+//! too large) stay as they are.
 //!
 //! Kernels quantize in many places (encode, fold, refold). A separate pass keeps the random numbers
-//! and the rounding errors out of all of them, and out of the wire format. But it needs memory for
+//! and the rounding errors out of the kernels and out of the wire format. But it needs memory for
 //! the rounded values. A reduce-scatter from a read-only input into a share has none, and fails.
 //!
 //! Random numbers are a function of seed, rank and position. They are the same at any level, for
@@ -278,7 +279,8 @@ impl<T: Float> RoundingLattice<T> {
     }
 }
 
-/// Task that rounds a chunk of values in place. `FEEDBACK`: with residues.
+/// Task that rounds a chunk of values in place: to random neighbours if `UNBIASED`, and with
+/// residues if `FEEDBACK`.
 struct RoundedChunk<'a, T: Float, const UNBIASED: bool, const FEEDBACK: bool> {
     lattice: RoundingLattice<T>,
     key: u64,
@@ -310,23 +312,23 @@ impl<T: Float<Wide: Unit>, const UNBIASED: bool, const FEEDBACK: bool> at_level:
         if FEEDBACK {
             let zero = T::ZERO.widen();
             for at in 0..self.values.len().min(self.residues.len()) {
-                let (own, kept) = (self.values[at], self.residues[at]);
-                let x = own.widen() + kept;
+                let (value, residue) = (self.values[at], self.residues[at]);
+                let x = value.widen() + residue;
                 let sent = T::narrow(self.round(x, at));
                 let lost = x - sent.widen();
                 // NaN and values beyond the largest one have no rounding error: they stay as they
                 // are.
                 let is_finite = lost.abs() <= T::Wide::MAX;
-                self.values[at] = if is_finite { sent } else { own };
-                let kept = if kept.abs() <= T::Wide::MAX { kept } else { zero };
-                self.residues[at] = if is_finite { lost } else { kept };
+                self.values[at] = if is_finite { sent } else { value };
+                let residue = if residue.abs() <= T::Wide::MAX { residue } else { zero };
+                self.residues[at] = if is_finite { lost } else { residue };
             }
         } else {
             for at in 0..self.values.len() {
-                let own = self.values[at];
-                let sent = self.round(own.widen(), at);
+                let value = self.values[at];
+                let sent = self.round(value.widen(), at);
                 // A NaN keeps its bits.
-                self.values[at] = if sent.abs() <= T::Wide::MAX { T::narrow(sent) } else { own };
+                self.values[at] = if sent.abs() <= T::Wide::MAX { T::narrow(sent) } else { value };
             }
         }
     }

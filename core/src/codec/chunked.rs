@@ -6,9 +6,8 @@
 //! [threads](crate::threads) can write and read independent chunks. This module checks the lengths;
 //! the codec checks the contents of chunks.
 //!
-//! Functions that write and read chunks are passed as `dyn Fn` and called once per 4096 values.
-//! When they were type parameters, they made a quarter of the code that core's compilation
-//! processed.
+//! Functions that write and read chunks are passed as `dyn Fn` and called once per 4096 values. As
+//! type parameters, they would make a quarter of the code that the compiler processes for core.
 
 #[cfg(feature = "std")]
 mod parallel;
@@ -176,7 +175,7 @@ pub(super) type SharedChunkWriteFn<'a, P> =
 pub(super) type RunReadFn<'a, T> =
     dyn Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync + 'a;
 
-/// Input of a segment's encoding, which is divided into the pieces of its chunks in order.
+/// Input of an encoder, which is divided in order into one piece for each chunk.
 pub(super) trait Pieces: Sized {
     /// Splits off the piece with the first `n_values` values, or with all if there are fewer.
     /// Returns the piece and the rest.

@@ -115,15 +115,15 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
     /// Writes one chunk.
     fn write_chunk(&self, values: &[T], dst: &mut [u8]) -> Written {
         let n_bytes = size_of_val(values);
-        let (tag, rest) = dst.split_at_mut(1);
+        let (form, rest) = dst.split_at_mut(1);
         let body = &mut rest[..n_bytes];
         match run(self.level, ChunkEncoder { coder: &self.coder, values, dst: &mut *body }) {
             Some(n_coded) if n_coded < n_bytes => {
-                tag[0] = CODED;
+                form[0] = CODED;
                 Written { n_bytes: 1 + n_coded, ..Written::default() }
             }
             _ => {
-                tag[0] = VERBATIM;
+                form[0] = VERBATIM;
                 body.copy_from_slice(bytemuck::cast_slice(values));
                 let mut written = Written { n_bytes: 1 + n_bytes, ..Written::default() };
                 written.blocks.verbatim = values.len().div_ceil(BLOCK) as u64;

@@ -13,7 +13,7 @@
 //!
 //! The payload records every choice, so ranks need not agree on predictors, nor on the array's
 //! shape. Each chunk depends on earlier chunks: they contain the previous row and plane, and
-//! `dense` derives its Huffman code from them, so that no table travels. One thread
+//! `dense` derives its Huffman code from them, so that payloads need no code table. One thread
 //! therefore has to write or read all chunks in order.
 //!
 //! Reductions operate on codes, not on residuals, because residuals of different predictors cannot
@@ -65,7 +65,8 @@ pub struct Dense<T: Float> {
 }
 
 /// fZ-light in n dimensions: the predictors of [`Dense`] with the blocks of [`FzLight`]. Its output
-/// is shorter than fZ-light's if other rows predict a value well, and it is faster than `Dense`.
+/// is shorter than fZ-light's if values in other rows predict a value well. It is faster than
+/// `Dense`.
 pub type FzNd<T> = Dense<T>;
 
 /// Makes the codes and exceptions of the chunk with this index.
@@ -109,9 +110,9 @@ impl<T: Float> Dense<T> {
         fill: &mut CodeSource<'_, T, T::Bits>,
         done: &mut CodeVisitor<'_, T, T::Bits>,
     ) -> Result<Written, CodecError> {
-        let by = (self.fz.kernel, self.level);
-        let form = (self.packing, self.prediction);
-        let mut writer = Writer::new(form, self.strides, by, n_values);
+        let format = (self.packing, self.prediction);
+        let kernel = (self.fz.kernel, self.level);
+        let mut writer = Writer::new(format, self.strides, kernel, n_values);
         let mut exceptions = Exceptions::NONE;
         self.container(operands).write(n_values, (), dst, pace, &mut |index, (), dst| {
             exceptions.clear();
@@ -408,8 +409,8 @@ impl<T: Float> Codec<T> for Dense<T> {
             stream.expect_values(values.output().len())?;
         }
         let Some(lattice_op) = op.on_lattice() else {
-            let own = Some((op, values.local()));
-            let written = self.recode_paced(src, stream.n_values, own, dst, pace)?;
+            let local = Some((op, values.local()));
+            let written = self.recode_paced(src, stream.n_values, local, dst, pace)?;
             return store_folded(self, written, values, divisor, dst, pace);
         };
         let scale = Scale::new(self.fz.quantum().step(), divisor, self.fz.lattice.weight);
@@ -420,7 +421,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         &self,
         src: &[u8],
         n_values: usize,
-        own: Option<(&Op<'_, T>, &[T])>,
+        local: Option<(&Op<'_, T>, &[T])>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
@@ -430,8 +431,8 @@ impl<T: Float> Codec<T> for Dense<T> {
         let mut reader = self.reader(stream);
         let mut fill = |start: usize, out: &mut [T]| {
             self.next(&mut reader, &scale, out)?;
-            if let Some((op, own)) = own {
-                operate_own(op, out, &own[start..start + out.len()], self.weight());
+            if let Some((op, local)) = local {
+                operate_own(op, out, &local[start..start + out.len()], self.weight());
             }
             Ok(())
         };

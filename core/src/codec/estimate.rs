@@ -90,15 +90,15 @@ fn of_floats<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> Option<Est
     let n = n_samples.max(1) as f64;
     let bits = (T::BYTES * 8) as f64;
     let off = f64::from(n_off) / (n * BLOCK as f64) * bits;
-    let is_there = [true, true, row > 0, plane > 0, true, row > 0];
+    let is_usable = [true, true, row > 0, plane > 0, true, row > 0];
     let least = |of: &[f64; N_PREDICTORS], noise: f64| {
-        let bits = |at: usize| if is_there[at] { of[at] / n } else { f64::INFINITY };
+        let bits = |at: usize| if is_usable[at] { of[at] / n } else { f64::INFINITY };
         let once = (0..4).map(bits).fold(f64::INFINITY, f64::min);
         // Like the codecs, take second differences only if first ones leave more than noise.
         if once > noise { (4..N_PREDICTORS).map(bits).fold(once, f64::min) } else { once }
     };
-    // Header bits per block: fz-light marks occupied blocks, fz-nd stores widths, and dense rounds
-    // its low bits up.
+    // More bits per block: fz-light takes one to mark occupied blocks, fz-nd two for the width, and
+    // dense one because it rounds its low bits up.
     let fz_light = widths / n + 1.0 / BLOCK as f64 + off;
     let fz_nd = least(&narrowest, 3.0) + 2.0 / BLOCK as f64 + off;
     let dense = least(&entropies, geometric_entropy(2.0)) + 1.0 / BLOCK as f64 + off;
@@ -128,7 +128,8 @@ fn block_start(nth: usize, n_samples: usize, n_blocks: usize) -> usize {
     (nth * n_blocks / n_samples.max(1) + hash as usize % share.max(1)) * BLOCK
 }
 
-/// Returns the block's codes after `n` times taking differences to the previous code.
+/// Returns the block's codes if `n` is 0, their differences to the previous codes if it is 1, and
+/// the differences of those differences if it is 2.
 fn differences(line: &CodeLine, n: u32) -> [i64; BLOCK] {
     core::array::from_fn(|at| {
         let [two_before, before, code] = [line[at], line[at + 1], line[at + 2]];

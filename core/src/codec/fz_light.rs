@@ -305,8 +305,8 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
             stream.expect_values(values.output().len())?;
         }
         let Some(lattice_op) = op.on_lattice() else {
-            let own = Some((op, values.local()));
-            let written = self.recode_paced(src, stream.n_values, own, dst, pace)?;
+            let local = Some((op, values.local()));
+            let written = self.recode_paced(src, stream.n_values, local, dst, pace)?;
             return store_folded(self, written, values, divisor, dst, pace);
         };
         let operands = self.headroom(stream.operands, 1)?;

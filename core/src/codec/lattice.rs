@@ -31,8 +31,8 @@ impl<T: Float> Points<T> {
     /// Makes the points with these parameters; `None` if these give no usable step.
     pub(super) fn new(params: &CoderParams) -> Option<Self> {
         let bound = params.limit_of_errors::<T>();
-        // If the step is a power of two, differences are exact, so errors of exactly step/2 may
-        // pass.
+        // A step of exactly twice the bound is a power of two (`Spacing::PowerOfTwo`). Differences
+        // are then exact, so errors of exactly step/2 may pass.
         let is_power_of_two = params.step == 2.0 * params.bound;
         let bound = if is_power_of_two { bound.next_up() } else { bound };
         Some(Self { bound, ..Self::of_step(params.step)? })

@@ -248,7 +248,7 @@ pub struct AnyCodec<T: Element> {
 }
 
 impl<T: Element> AnyCodec<T> {
-    /// The raw codec, not for averages.
+    /// Returns the raw codec for all operations but averages.
     pub(crate) const fn raw() -> Self {
         Self { codec: ErasedCodec::raw(T::DTYPE), of: PhantomData }
     }
@@ -280,7 +280,7 @@ impl ErasedCodec {
         Self { id: if id.is_for(dtype) { id } else { CodecId::Raw }, dtype, codec }
     }
 
-    /// The raw codec, not for averages.
+    /// Returns the raw codec for all operations but averages.
     pub(crate) const fn raw(dtype: DType) -> Self {
         Self { id: CodecId::Raw, dtype, codec: TypedCodec::raw(dtype) }
     }
@@ -293,7 +293,7 @@ impl ErasedCodec {
         self.dtype
     }
 
-    /// Returns the codec as a trait object for its own type. Panics for any other type.
+    /// Returns the codec as a trait object for its element type. Panics for any other type.
     pub(crate) fn of<T: Element>(&self) -> &dyn Codec<T> {
         let Some(as_dyn) = TypedCodec::as_dyn(T::DTYPE).downcast_ref::<AsDyn<T>>() else {
             unreachable!()
@@ -301,7 +301,8 @@ impl ErasedCodec {
         as_dyn(&self.codec)
     }
 
-    /// Returns [`Codec::n_values`] of a payload that this codec or the raw codec encoded.
+    /// Returns [`Codec::n_values`] of a payload that this codec or the raw codec encoded, as `id`
+    /// says.
     pub(crate) fn n_values(&self, id: CodecId, src: &[u8]) -> Result<usize, DecodeError> {
         if id == self.id {
             self.codec.n_values(src)

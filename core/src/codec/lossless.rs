@@ -3,8 +3,8 @@
 //!
 //! One candidate is the XOR with the previous value ([`XorLz`](super::XorLz)). The others are bit
 //! planes of residuals ([`Mpc`](super::Mpc)) to the value 1 to 8 places before, for arrays that
-//! interleave that many quantities. A coded chunk begins with a byte that names its coder, so ranks
-//! need not agree on one, and the choice may vary within an array.
+//! interleave that many quantities. The output for a chunk begins with a byte that names the
+//! choice, so ranks need not agree on it, and it may vary within an array.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};

@@ -2,9 +2,9 @@
 //!
 //! It suits values that are differences which the caller has computed, such as CAM's differences to
 //! the previous time step ([`InterStep`](crate::InterStep)). Such differences are mostly leading
-//! zeros, and another XOR with the neighbour would only mix them. The words are written as by
-//! [`xor_lz`](super::xor_lz).
-//! Values that are not differences have no leading zeros and keep their size.
+//! zeros, and another XOR with the neighbour would only mix them. Words are written as in
+//! [`xor_lz`](super::xor_lz). Values that are not differences have no leading zeros and keep their
+//! size.
 //!
 //! Source: CAM's inter-step lossless compression (Kumar et al., Parallel Computing 2008).
 

@@ -1,5 +1,5 @@
-//! Codec `mpc`: residuals as bit planes, of which only words that differ from the previous word are
-//! kept.
+//! Codec `mpc`: stores residuals as bit planes, and only those words that differ from the previous
+//! word.
 //!
 //! Source: Yang, Mukka, Hesaaraki and Burtscher, IEEE Cluster 2015, who name the components LnVs
 //! BIT LVs ZE. Zhou et al. (IPDPS'21) compress messages with it. The steps for each section of 1024
@@ -39,7 +39,7 @@ const SECTION: usize = 1024;
 /// Largest `dim`.
 pub(super) const MAX_DIM: u16 = 64;
 
-/// Maximum groups in a section, which 16-bit values would have.
+/// Maximum number of groups in a section: the number for words of 16 bits.
 const MAX_GROUPS: usize = 64;
 
 impl<T: Float> Coder<T> for MpcCoder {

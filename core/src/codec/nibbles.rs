@@ -3,9 +3,12 @@
 //!
 //! All counts come first, four bits for each word, then the nibbles, low ones first. A reader thus
 //! knows the lengths of all words before it takes the first. To find a word, it only adds the
-//! length of the previous one. Words have `n_nibbles` ≤ 16 nibbles, but a count is at most 15. For
-//! words of 16 nibbles, the count 15 therefore means that the word is zero. A word with a single
-//! remaining nibble has the count 14 and stores two nibbles, because zero is more frequent.
+//! length of the previous one.
+//!
+//! Words have `n_nibbles` ≤ 16 nibbles, but a count is at most 15. For words of 16 nibbles, the
+//! count 15 therefore means that the word is zero, which is more frequent than a single remaining
+//! nibble. A word of 16 nibbles with a single remaining nibble has the count 14 and stores two
+//! nibbles.
 //!
 //! Source: CAM's lossless compression (Kumar et al., Parallel Computing 2008).
 

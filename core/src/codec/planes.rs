@@ -42,7 +42,7 @@ pub(super) fn unfold<T: Float>(numbers: &SignedMagnitudes<T>, codes: &mut Codes<
     }
 }
 
-/// Returns the bits of the largest magnitude.
+/// Returns the number of bits of the largest magnitude.
 #[inline(always)]
 pub(super) fn width<T: Float>(numbers: &[T::Bits]) -> u32 {
     let mut lanes = [T::Bits::ZERO; 8];

@@ -65,8 +65,8 @@ fn payload_space<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8
     dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
 }
 
-/// Passes the values in `bytes` to `body`, with the index of the first one. If the bytes are
-/// aligned, as in a frame's payload, that is one call. Otherwise it is one for each copied piece.
+/// Passes the values in `bytes` to `body`, with the index of the first one. Calls `body` once if
+/// the bytes are aligned, as in a frame's payload, and otherwise once for each copied piece.
 fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
     match bytemuck::try_cast_slice(bytes) {
         Ok(values) => body(0, values),

@@ -5,7 +5,7 @@ use crate::element::Element;
 use crate::op::weigh;
 
 /// Writes values `start..start + out.len()` of a segment to `out`. `start` is a multiple of
-/// [`CHUNK`](crate::kernel::CHUNK), and `out` is at most that long.
+/// [`CHUNK`](crate::kernel::CHUNK), and `out` has at most that many values.
 pub type SequentialReader<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
 
 /// Same as [`SequentialReader`], but several threads may call it, in any order.
@@ -33,8 +33,8 @@ impl<T: Element> Source<'_, T> {
         }
     }
 
-    /// Writes partial results `start..start + out.len()` to `out`, with the requirements of
-    /// [`SequentialReader`]. Local values are multiplied by `weight`.
+    /// Writes partial results `start..start + out.len()` to `out`. [`SequentialReader`] states the
+    /// requirements on both. Local values are multiplied by `weight`.
     ///
     /// # Errors
     /// Any error of the function.

@@ -66,7 +66,7 @@ impl<T: Float> Coder<T> for SzxCoder<T> {
             let (min, max) = value_range(&block);
             let radius = (max - min) / T::from_f64(2.0);
             let middle = min + radius;
-            if self.holds(&block, |x| (x, middle)) {
+            if self.keeps_bound(&block, |x| (x, middle)) {
                 let end = n_bytes + T::BYTES;
                 dst.get_mut(n_bytes..end)?.copy_from_slice(bytemuck::bytes_of(&middle));
                 n_bytes = end;
@@ -77,7 +77,7 @@ impl<T: Float> Coder<T> for SzxCoder<T> {
             let cut = T::Bits::BITS - n_kept.min(T::Bits::BITS);
             let rest = |x: T| (x - middle).bits() >> cut;
             let is_within = n_kept < T::Bits::BITS
-                && self.holds(&block, |x| (x, T::from_bits(rest(x) << cut) + middle));
+                && self.keeps_bound(&block, |x| (x, T::from_bits(rest(x) << cut) + middle));
             let mut numbers = [T::Bits::ZERO; BLOCK];
             if is_within {
                 numbers.iter_mut().zip(&block).for_each(|(number, x)| *number = rest(*x));
@@ -139,7 +139,7 @@ impl<T: Float> SzxCoder<T> {
     /// and the value to which it decodes. The comparison is strict because differences are rounded
     /// (docs/guarantees.md, "The check").
     #[inline(always)]
-    fn holds(&self, block: &[T; BLOCK], decoded: impl Fn(T) -> (T, T)) -> bool {
+    fn keeps_bound(&self, block: &[T; BLOCK], decoded: impl Fn(T) -> (T, T)) -> bool {
         let mut is_within = true;
         for x in block {
             let (x, decoded) = decoded(*x);
@@ -149,8 +149,8 @@ impl<T: Float> SzxCoder<T> {
     }
 
     /// Returns the number of leading bits that the bound requires of a difference of at most
-    /// `radius`: sign, exponent, and a part of the fraction. The dropped bits are less than half of
-    /// the bound's power of two.
+    /// `radius`: sign, exponent, and a part of the fraction. The dropped bits amount to less than
+    /// half of the largest power of two that does not exceed the bound.
     #[inline(always)]
     fn n_kept(&self, radius: T) -> u32 {
         let exponent = |x: T| (x.bits() >> T::FRACTION_BITS).to_u64() as u32;
@@ -201,7 +201,7 @@ const fn n_bytes_of(n_kept: u32) -> usize {
 }
 
 /// Writes the counts of repeated bytes, 2 bits each, then the other bytes of numbers of `n_kept`
-/// bits, low ones first. Returns the number of bytes written.
+/// bits, low bytes first. Returns the number of bytes written.
 #[inline(always)]
 fn put<T: Float>(
     numbers: &[BitsOf<T>; BLOCK],

@@ -2,8 +2,8 @@
 //!
 //! Source: CAM's intra-step lossless compression (Kumar et al., Parallel Computing 2008).
 //! Neighbours in a smooth field share sign, exponent and the first digits. Counts and nibbles are
-//! stored separately (`nibbles`), so a reader need not decode the length of a value before it finds
-//! the next.
+//! stored separately (`nibbles`), so a reader knows the lengths of all values before it reads the
+//! first.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};

@@ -8,14 +8,15 @@
 //! 1. Multiply all values by a power of two that depends on the largest exponent, and convert them
 //!    to integers.
 //! 2. Transform: compute the mean, and differences that are small for smooth values.
-//! 3. Convert the integers to base −2, so that small ones have high zeros whatever their sign.
+//! 3. Convert the integers to base −2, so that the high bits of small ones are 0, whatever their
+//!    sign.
 //! 4. Code the bits of these coefficients plane by plane, from the highest. Each coefficient that
 //!    had a 1 in a higher plane writes its bit. The other bits of the plane are likely to be 0, so
 //!    one bit first says whether any of them is 1.
 //! 5. Drop the bits that exceed the rate.
 //!
-//! A plane is a nibble, so a table gives its code. A word holds 16 planes. Steps 1 to 3, and the
-//! conversion from integers to planes, process many blocks side by side in vectors. In the
+//! A plane has four bits, so a table gives its code. A 64-bit word holds 16 planes. Steps 1 to 3,
+//! and the conversion from integers to planes, process many blocks side by side in vectors. In the
 //! remaining steps, a processor overlaps blocks because they do not depend on each other.
 
 mod planes;
@@ -223,7 +224,7 @@ impl<T: Float> BlockBatch<T> {
         }
         let [xs, ys, zs, ws] = &mut self.digits;
         for i in 0..BATCH {
-            // Values below 2^(e − bias) become integers below 2^(W − 2).
+            // Values of W bits below 2^(e − bias) become integers below 2^(W − 2).
             let power = word::<T>(3 * bias::<T>() + T::Bits::BITS - 2).minus(self.exponents[i]);
             let halves = halves_of_power::<T>(power);
             let integer = |row: &[T; BATCH]| {

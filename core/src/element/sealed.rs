@@ -9,8 +9,8 @@ pub trait Value: Copy {
     const ZERO: Self;
     const ONE: Self;
 
-    /// The operations are defined in [`Op`](crate::Op). Each gives the same bits in either order of
-    /// operands.
+    // `Op` defines the next four operations. Each gives the same bits in either order of operands.
+
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
     fn minimum(self, other: Self) -> Self;

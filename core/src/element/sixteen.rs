@@ -13,7 +13,7 @@ use crate::kernel::{Kernels, Level};
 
 const F32_FRACTION: u32 = 23;
 const F16_FRACTION: u32 = 10;
-/// Distance between the fractions of `f16` and `f32`.
+/// Number of fraction bits that `f32` has more than `f16`.
 const SHIFT: u32 = F32_FRACTION - F16_FRACTION;
 /// Bits of the `f32` 2^`exponent`.
 const fn power(exponent: i32) -> u32 {

@@ -1,4 +1,5 @@
-//! Format of a chunk of codec `fz-light`, and the check after which access to a chunk cannot fail.
+//! Format of a chunk of codec `fz-light`, and a check of its structure. Access to a checked chunk
+//! cannot fail.
 //!
 //! ```text
 //! tag            1 byte        DENSE | SPECIAL | CONSTANT; bits 4, 5: log₂ of first code's bytes

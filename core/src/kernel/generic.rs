@@ -1,9 +1,9 @@
 //! Chunk loops, written once over the traits [`Isa`] and [`Convert`].
 //!
 //! An encoding loop reads blocks of 32 values, converts them to residuals of lattice codes and
-//! passes these to a [`ChunkWriter`]. A decoding loop walks a [`ChunkView`] in the other direction.
-//! Only the operations on one block in registers depend on the instruction set: quantization,
-//! differences, prefix sum and bit packing.
+//! passes these to a [`ChunkWriter`]. A decoding loop reads the blocks of a [`ChunkView`] and
+//! converts their residuals to values. Only the operations on one block in registers depend on
+//! the instruction set: quantization, differences, prefix sum and bit packing.
 //!
 //! `fold` and `combine` have a fast loop for sums without [exceptions](mixed). It adds residuals,
 //! because the sum of two differences is the difference of the sums. It needs no prefix sum, and a
@@ -412,10 +412,10 @@ pub(super) fn value_range<T: Float>(src: &[T]) -> (T, T) {
 /// Returns the smallest and largest value, ignoring NaN; (+MAX, −MAX) if there is none.
 ///
 /// The loop keeps `LANES` running extremes, so that only memory limits its speed and not the
-/// latency of comparisons. It prefetches the values that lie `before` places earlier, which are
+/// latency of comparisons. It prefetches the values that lie `distance` places earlier, which are
 /// scanned next.
 #[inline(always)]
-fn extremes<T: Float>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
+fn extremes<T: Float>(src: &[T], distance: usize) -> (T::Wide, T::Wide) {
     const LANES: usize = 2 * BLOCK;
     let mut low = [T::MAX.widen(); LANES];
     let mut high = [T::MIN.widen(); LANES];
@@ -423,7 +423,7 @@ fn extremes<T: Float>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
     let higher = |x: T::Wide, high: T::Wide| if x > high { x } else { high };
     let mut rows = src.chunks_exact(LANES);
     for row in &mut rows {
-        let earlier = row.as_ptr().wrapping_sub(before);
+        let earlier = row.as_ptr().wrapping_sub(distance);
         prefetch::block(earlier);
         prefetch::block(earlier.wrapping_add(BLOCK));
         for i in 0..LANES {

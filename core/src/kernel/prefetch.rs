@@ -4,8 +4,7 @@
 //! streams, but stop at the end of each 4 KiB page, so that the kernel waits there. Lines that a
 //! kernel overwrites are not fetched before its first store to them. On processors with a high
 //! memory latency (many cores, a mesh, a virtual machine), these waits take half of the time of an
-//! encoder.
-//! On architectures other than x86-64, the functions here do nothing.
+//! encoder. On architectures other than x86-64, the functions here do nothing.
 
 use super::BLOCK;
 

@@ -51,7 +51,8 @@ const N_POWERS: usize = 2098;
 /// Number of values that are processed side by side in vectors.
 const LANES: usize = 8;
 
-/// Returns two grids of a sample: that of all values, and that of most differences of neighbours.
+/// Returns two grids of a sample: the grid of all values, and the grid of most differences between
+/// neighbours.
 ///
 /// The grid of numbers is the largest power of two that divides the finite ones. It is the largest
 /// value of `T` if they are all 0 or there are none. The second grid divides all differences in at
@@ -66,7 +67,7 @@ const LANES: usize = 8;
 pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     let mut all = T::MAX.widen();
     let (mut n_blocks, mut n_of_power) = (0, [0_u32; N_POWERS]);
-    let (mut n_fine, mut finest, mut coded) = (0, N_POWERS, f64::INFINITY);
+    let (mut n_fine, mut finest, mut useful) = (0, N_POWERS, f64::INFINITY);
     let (blocks, rest) = src.as_chunks::<BLOCK>();
     let per_group = (blocks.len() / GRID_BLOCKS).clamp(1, GROUP);
     // Pad with the last value: repeated values do not change the result.
@@ -89,9 +90,10 @@ pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
             finest = finest.min(power);
         }
         let largest = largest_magnitude(block).to_f64();
-        coded = if largest > 0.0 { coded.min(largest / T::MAX_CODE) } else { coded };
-        n_fine += usize::from(of_differences.to_f64() < coded);
-        if all.to_f64() < coded && coded.is_finite() && n_fine > n_sampled / BLOCKS_PER_FINER {
+        // A grid finer than `useful` is useless.
+        useful = if largest > 0.0 { useful.min(largest / T::MAX_CODE) } else { useful };
+        n_fine += usize::from(of_differences.to_f64() < useful);
+        if all.to_f64() < useful && useful.is_finite() && n_fine > n_sampled / BLOCKS_PER_FINER {
             break;
         }
     }

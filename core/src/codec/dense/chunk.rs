@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! lengths    4 × u16            bytes of each of the four streams
-//! classes    bits               one for each block of 32: 0 if all numbers are 0, else 1 + k
+//! classes    1, 3 or 8 bits     the class of each block of 32: 0 if all numbers are 0, else 1 + k
 //! low bits   4·k bytes a block  the k low bits of each number
-//! streams                       pairs of h, coded by `huffman`: of each block with a class above
-//!                               0, the first eight numbers in the first stream, …
+//! streams                       pairs of h, coded by `huffman`. The first eight numbers of each
+//!                               block are in the first stream, the next eight in the second, …
+//!                               Blocks of class 0 are in no stream.
 //! escapes                       for each |h| of 7 or more: its excess over 7, 7 bits a byte
 //! ```
 //!
 //! A number is h·2^k + low − 2^(k−1). With this offset, h is number / 2^k rounded to nearest, so
-//! that a small number has h = 0. k follows the block's mean. Thus h is small, the same few pairs
-//! are frequent at all magnitudes, and smooth and rough regions share one code. A reader finds the
-//! start of a code only when it has read the previous one, so it reads four streams side by side.
+//! that a small number has h = 0. k grows with the mean magnitude of the block. Thus h is small,
+//! the same few pairs are frequent at all magnitudes, and smooth and rough regions share one code.
+//! A reader finds the start of a code only when it has read the previous one. With four streams, it
+//! reads four codes side by side.
 
 use super::huffman::{Decoder, ESCAPE, Encoder, PAIRS, SIGN};
 use super::window::magnitude;
@@ -23,13 +25,13 @@ use crate::kernel::{BLOCK, BLOCKS, CHUNK};
 pub(super) type PairCounts = [u32; PAIRS];
 
 const STREAMS: usize = 4;
-/// Bytes of the lengths of streams.
+/// Size of the four stream lengths in bytes.
 const LENGTHS: usize = 2 * STREAMS;
-/// Numbers of a block in each stream.
+/// Count of a block's numbers that are in one stream.
 const SHARE: usize = BLOCK / STREAMS;
 /// Maximum bytes of a stream, and 8 more that the last write may reach past it.
 const STREAM_BYTES: usize = BLOCKS * SHARE / 2 * super::huffman::MAX_BITS as usize / 8 + 8;
-/// Largest k: a 64-bit word holds this many bits after those of a partial byte.
+/// Largest k. A 64-bit word has space for this many bits after the bits of a partial byte.
 const MAX_SHIFT: u32 = 56;
 /// Largest class that the format can represent.
 const MAX_CLASS: u8 = 63;
@@ -99,9 +101,10 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
     1 + shift.min(MAX_SHIFT) as u8
 }
 
-/// Writes the classes of blocks to `dst` from byte `at` on, and returns where they end. An equal
-/// class and one step up or down are short. The class before the first one counts as 1. `None` if
-/// there is no space or a class is above [`MAX_CLASS`].
+/// Writes the classes of blocks to `dst` from byte `at` on, and returns where they end. A class
+/// takes 1 bit if it equals the previous one, 3 bits if it is one above or below, and 8 bits
+/// otherwise. The class before the first one counts as 1. `None` if there is no space or a class is
+/// above [`MAX_CLASS`].
 pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
     let mut writer = LowBitWriter::new(dst, at);
     let mut before = 1;
@@ -161,9 +164,9 @@ pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize)
 
 /// Shifts a number right by `shift` bits and keeps its sign.
 #[inline(always)]
-pub(super) fn above<B: Word>(sum: B, shift: u32) -> B {
+pub(super) fn above<B: Word>(number: B, shift: u32) -> B {
     let sign = B::from_u64(1) << (B::BITS - 1);
-    ((sum ^ sign) >> shift).minus(sign >> shift)
+    ((number ^ sign) >> shift).minus(sign >> shift)
 }
 
 /// Returns runs of adjacent blocks of one class: the class, the first block, and the end.
@@ -214,11 +217,11 @@ pub(super) fn write<B: Word>(
     let mut streams = [[0; STREAM_BYTES]; STREAMS];
     let [a, b, c, d] = &mut streams;
     let mut writers = [a, b, c, d].map(|stream| LowBitWriter::new(stream, 0));
-    let coded = |nibbles: &[u8; CHUNK], block: usize| -> [u8; BLOCK] {
+    let nibbles_of = |nibbles: &[u8; CHUNK], block: usize| -> [u8; BLOCK] {
         core::array::from_fn(|i| nibbles[block * BLOCK + i])
     };
     for block in (0..classes.len()).filter(|block| classes[*block] > 0) {
-        let block = coded(&nibbles, block);
+        let block = nibbles_of(&nibbles, block);
         for (writer, share) in writers.iter_mut().zip(block.as_chunks::<SHARE>().0) {
             let (mut bits, mut n_bits) = (0, 0);
             for pair in share.as_chunks::<2>().0 {
@@ -245,7 +248,7 @@ pub(super) fn write<B: Word>(
     }
     if let Some(counts) = counts {
         for block in (0..classes.len()).filter(|block| classes[*block] > 0) {
-            count(coded(&nibbles, block), counts);
+            count(nibbles_of(&nibbles, block), counts);
         }
     }
     Some(at)

@@ -110,8 +110,9 @@ impl<T: Float> Exceptions<T> {
     /// the number of bytes. `None` if there is no space.
     ///
     /// Three bitmaps mark the blocks with exceptions, the blocks of nothing but exceptions, and the
-    /// blocks with *fresh* exceptions, which differ from the exception before them. The masks of
-    /// partial blocks follow, then for each block the mask and the values of its fresh exceptions.
+    /// blocks with *fresh* exceptions, which differ from the exception before them. The exception
+    /// masks of blocks with both exceptions and codes follow. Then each block with fresh exceptions
+    /// has a mask of them, and their values.
     pub(super) fn write(&self, n_values: usize, dst: &mut [u8]) -> Option<usize> {
         let masks = &self.masks[..n_values.div_ceil(BLOCK)];
         let n_bitmap = masks.len().div_ceil(8);

@@ -2,9 +2,10 @@
 //! gives no shape.
 //!
 //! If rows are `lag` values apart, the difference between neighbouring values resembles the
-//! difference `lag` places before. The search therefore compares some differences, spread over the
-//! array, with those at all lags of a window. It tries the few most similar lags, alone and in
-//! pairs, as the codec would use them.
+//! difference `lag` places before. The search therefore picks some values (*anchors*), spread over
+//! the array. It compares the difference at each anchor with the differences before it, at all lags
+//! up to [`MAX_STRIDE`]. Then it tries the few best lags as strides, alone and in pairs, as the
+//! codec would use them.
 
 use super::window::{MAX_STRIDE, Strides};
 use crate::element::Float;
@@ -17,7 +18,7 @@ use core::cmp::Ordering;
 /// the array, and each needs a whole window of values before it.
 const LEAST: usize = 1 << 16;
 
-/// Number of values whose differences are compared at all lags.
+/// Number of anchors.
 const ANCHORS: usize = 48;
 /// Number of lags with the smallest difference that are tried as rows and planes. For the best lag,
 /// its two neighbours are tried as rows too, because a few values cannot tell them apart.
@@ -53,8 +54,8 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
 }
 
 /// Compares, for all lags, the difference between an anchor and its previous value with the same
-/// difference one lag earlier. `differences[i]` receives the sum over all anchors for lag `MOST -
-/// i`. Returns a limit: only lags with smaller sums are worth a try.
+/// difference one lag earlier. `differences[i]` receives the sum over all anchors for lag
+/// `MAX_STRIDE - i`. Returns a limit: only lags with smaller sums are worth a try.
 struct LagComparison<'a, T: Float> {
     values: &'a [T],
     differences: &'a mut [T::Wide; MAX_STRIDE + 1],
@@ -89,12 +90,12 @@ impl<T: Float> Task for LagComparison<'_, T> {
         let limited = |x: T::Wide| if x < most { x } else { most };
         let mut total = zero;
         for at in anchors() {
-            let own = difference(at);
-            total = total + limited(own.abs());
+            let at_anchor = difference(at);
+            total = total + limited(at_anchor.abs());
             let before = &values[at - 1 - MAX_STRIDE..at];
             let of = &before[1..];
             for (sum, (x, y)) in differences.iter_mut().zip(of.iter().zip(before)) {
-                *sum = *sum + limited((own - (x.widen() - y.widen())).abs());
+                *sum = *sum + limited((at_anchor - (x.widen() - y.widen())).abs());
             }
         }
         total * T::Wide::nearest(WORTH)
@@ -147,9 +148,9 @@ impl<T: Float> StrideSearch<'_, T> {
         let room = self.values.len() - MAX_STRIDE - 2 - BLOCK;
         for block in 0..BLOCKS {
             let start = MAX_STRIDE + 2 + block * room / BLOCKS;
-            // `bits` is the set of differences to take: 1 to the previous value, 2 to the row
-            // before, 4 to the plane before (see `Predictor`). Odd sets are computed with the even
-            // ones.
+            // `bits` is the set of differences to take: 1 to the previous value, 2 to the previous
+            // row, 4 to the previous plane (see `Predictor`). Each pass computes `bits` and
+            // `bits | 1`.
             for bits in (0..8).step_by(2) {
                 if bits & 2 > 0 && row == 0 || bits & 4 > 0 && plane == 0 {
                     continue;
@@ -174,9 +175,9 @@ impl<T: Float> StrideSearch<'_, T> {
                 }
             }
         }
-        let is_there = |bits: &usize| (bits & 2 == 0 || row > 0) && (bits & 4 == 0 || plane > 0);
+        let is_usable = |bits: &usize| (bits & 2 == 0 || row > 0) && (bits & 4 == 0 || plane > 0);
         // The codec has no predictor of set 6: rows and planes without the previous value.
-        let all = [0, 1, 2, 3, 4, 5, 7].into_iter().filter(is_there);
+        let all = [0, 1, 2, 3, 4, 5, 7].into_iter().filter(is_usable);
         all.map(|bits| costs[bits]).fold(f64::MAX, f64::min)
     }
 }

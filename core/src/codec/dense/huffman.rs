@@ -3,7 +3,7 @@
 //! A number's magnitude is 0 … 6, or 7 for all larger ones. The 64 pairs of magnitudes have a
 //! Huffman code of at most ten bits. A sign bit follows for each magnitude that is not 0. A number
 //! can take a fraction of a bit in a code of pairs, but not in a code of single numbers. Signs are
-//! not part of the code, because both are equally likely.
+//! not part of the code, because plus and minus are equally likely.
 //!
 //! The code is not sent. Writer and reader derive it from the frequencies of pairs in earlier
 //! chunks. They start with a code for data in which two in five numbers are 0.
@@ -85,7 +85,8 @@ fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     lengths
 }
 
-/// Codes of all pairs of four-bit numbers, each a magnitude and [`SIGN`].
+/// Codes of all pairs of four-bit numbers. A number is a magnitude, plus [`SIGN`] if it is
+/// negative.
 ///
 /// The index holds the first number in its low nibble and the second above it. An entry holds the
 /// code in its low 16 bits, lowest bit first, and the code's length above them. An entry of 0 means
@@ -141,7 +142,7 @@ impl Encoder {
 }
 
 /// Table of the pair at the start of every sequence of [`MAX_BITS`] bits. An entry holds the number
-/// of bits taken and two signed bytes.
+/// of bits taken, and the pair as two signed bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder([u32; 1 << MAX_BITS]);
 

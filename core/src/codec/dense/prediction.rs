@@ -21,9 +21,9 @@ pub enum Prediction {
     First,
     /// The line through the two previous values. Residuals are second differences.
     Second,
-    /// The plane through neighbours in this row and the row before: the 2-D Lorenzo predictor.
+    /// The plane through neighbours in this row and the previous row: the 2-D Lorenzo predictor.
     Lorenzo2,
-    /// The 3-D Lorenzo predictor, which also uses neighbours in the plane before.
+    /// The 3-D Lorenzo predictor, which also uses neighbours in the previous plane.
     Lorenzo3,
 }
 

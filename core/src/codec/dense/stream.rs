@@ -42,7 +42,7 @@ impl Packing {
         match self {
             Self::Entropy => plain,
             Self::Fixed => |n_values| {
-                // Includes the count of left-out zeros.
+                // One byte for the number of left-out zero bits.
                 let fixed = 1 + widths::room::<T>(n_values.div_ceil(BLOCK));
                 head_len::<T>(0) + fixed.max(plain_len::<T>(n_values, true))
             },
@@ -183,8 +183,8 @@ impl<T: Float> Writer<T> {
     }
 }
 
-/// Writes the number of left-out low bits, if any. Returns the tag bit and the number of
-/// bytes.
+/// Writes the number of left-out low bits, if any. Returns the tag bit and the number of bytes
+/// written.
 #[inline(always)]
 fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
     if zeros == 0 {
@@ -210,8 +210,8 @@ struct Residuals<B> {
     zeros: u32,
 }
 
-/// Computes a chunk's residuals up to the last difference to the previous place. If the predictor
-/// takes that difference, the packing does so later.
+/// Computes a chunk's residuals, but without the predictor's last difference to the previous place.
+/// The packing takes that difference later.
 struct RowResidualsTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<B>,

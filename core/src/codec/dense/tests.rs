@@ -103,7 +103,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
         &[70, 70],
         &mut (0..4900).map(|i| random.unit() * libm::exp2(f64::from(i as u32 / 64 % 40) - 20.0)),
     );
-    // Fields that only the row before predicts, or only the plane before.
+    // Fields that only the previous row predicts, or only the previous plane.
     let mut near = |of: f64| of + 0.05 * random.unit();
     put(
         "rows alike",
@@ -241,8 +241,8 @@ fn larger<T: Float>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// Folds three arrays. Compares the values of each step with fz-light, and its bytes with
-/// combining.
+/// Folds three arrays. After each fold, compares the values with those of fz-light, and the bytes
+/// with those of `combine`.
 fn reductions_are_those_of_fz_light<T: Float>(id: CodecId) {
     let operands = [arrays::<T>(0), arrays::<T>(1), arrays::<T>(2)];
     let larger = larger::<T>;
@@ -578,7 +578,7 @@ fn what_cannot_be_compressed_takes_no_more_than_is_said() {
                 assert!(n_bytes <= most && encode(codec, &values) == long[..n_bytes]);
                 // At worst, values are stored unchanged, with a bit for each that marks exceptions.
                 // Each chunk has an index entry and a tag, and the first one also a code and the
-                // strides. `PAD` is the slack for wide stores.
+                // strides. The payload ends with `PAD` zero bytes.
                 let n_chunks = n.div_ceil(CHUNK);
                 let heads = HEADER_BYTES + n_chunks * (INDEX_ENTRY + 1) + T::BYTES + 4 + PAD;
                 let n_most = n * T::BYTES + n.div_ceil(8) + heads;

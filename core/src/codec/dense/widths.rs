@@ -2,7 +2,7 @@
 //! largest number.
 //!
 //! ```text
-//! widths   bits                 one for each block of 32, written like the classes of `chunk`
+//! widths   1, 3 or 8 bits each  one for each block of 32, written like the classes of `chunk`
 //! blocks   4·width bytes each   zig-zag numbers, packed like those of fz-light
 //! ```
 
@@ -13,14 +13,14 @@ use crate::kernel::{BLOCK, BLOCKS, Code, Kernel, packed_room};
 
 type DifferenceBlock<T> = [<T as OnLattice>::Code; BLOCK];
 
-/// Returns the maximum bytes that [`write`] may write to for `n_blocks` blocks, some only
-/// temporarily.
+/// Returns the number of bytes that [`write`] needs for `n_blocks` blocks. It writes to some of
+/// them only temporarily.
 pub(super) const fn room<T: Float>(n_blocks: usize) -> usize {
     MAX_CLASS_BYTES + packed_room::<T>(n_blocks)
 }
 
-/// Returns the numbers as blocks. `None` for types whose codes are longer than the type, because
-/// `fz-nd` and `dense` do not support them.
+/// Returns the numbers as blocks. `None` for types whose codes are longer than the type; `fz-nd`
+/// and `dense` do not support these types.
 fn blocks<T: Float>(numbers: &[T::Bits]) -> Option<&[DifferenceBlock<T>]> {
     bytemuck::try_cast_slice(numbers).ok()
 }

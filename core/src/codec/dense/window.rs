@@ -9,8 +9,8 @@
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, CHUNK};
 
-/// Codes in a window. It holds one chunk more than a chunk and its neighbours span, so that codes
-/// move to the front of the window at most every other chunk.
+/// Codes in a window. It holds one chunk more than a chunk and its farthest neighbours need, so
+/// that codes move to the front of the window at most every other chunk.
 const WINDOW: usize = 5 * CHUNK;
 /// Largest distance from a value to a neighbour in another row or plane. The window also holds the
 /// two codes before that neighbour.
@@ -63,8 +63,8 @@ impl Predictor {
     pub(super) const TWICE: u8 = 128;
     /// All bits.
     pub(super) const BITS: u8 = Self::NEXT | Self::ROW | Self::PLANE | Self::TWICE;
-    /// All predictors without [`TWICE`](Self::TWICE). Of those with equal costs, a writer takes the
-    /// first.
+    /// All predictors without [`TWICE`](Self::TWICE). If several have equal costs, a writer takes
+    /// the first.
     const ALL: [Self; 7] = [Self(1), Self(3), Self(7), Self(5), Self(0), Self(2), Self(4)];
 
     /// Returns the bits.
@@ -74,17 +74,17 @@ impl Predictor {
 
     /// Makes the predictor with these bits, if the strides provide its neighbours.
     pub(super) fn of_bits(bits: u8, strides: Strides) -> Option<Self> {
-        let is_there = bits & Self::ROW == 0 || strides.row > 0;
-        let is_there = is_there && (bits & Self::PLANE == 0 || strides.plane > 0);
+        let is_valid = bits & Self::ROW == 0 || strides.row > 0;
+        let is_valid = is_valid && (bits & Self::PLANE == 0 || strides.plane > 0);
         let once = bits & (Self::NEXT | Self::ROW | Self::PLANE);
-        let is_there = is_there
+        let is_valid = is_valid
             && match bits & !once {
                 0 => true,
                 Self::TWICE if once & Self::ROW > 0 => once < 4 && strides.has_two_rows(),
                 Self::TWICE => once == Self::NEXT,
                 _ => false,
             };
-        is_there.then_some(Self(bits))
+        is_valid.then_some(Self(bits))
     }
 
     /// Returns whether it takes the difference to the previous place.
@@ -213,7 +213,8 @@ impl<B: Word> CodeWindow<B> {
         }
         let cost = |predictor: &Predictor| costs[usize::from(predictor.0)];
         let best = Predictor::ALL.into_iter().min_by_key(cost).unwrap_or(Predictor::ALL[0]);
-        // Rounding alone leaves second differences of magnitude 2. `more` is one bit a value above.
+        // Rounding alone leaves second differences of magnitude 2: `noise` is their cost. `more` is
+        // the cost of one bit more per value.
         let n_blocks = self.len.div_ceil(step) as u64;
         let [noise, more] = [2, 4].map(|number| n_blocks * weigh(&[B::from_u64(number); BLOCK]));
         if cost(&best) <= noise {
@@ -233,7 +234,7 @@ impl<B: Word> CodeWindow<B> {
                 cost_twice += weigh(residuals);
             }
         }
-        // Require a gain of an eighth of a bit a value, because estimates are no more exact.
+        // Require a gain of an eighth of a bit per value, because the estimates are not more exact.
         if cost_twice + (more - noise) / 8 < cost(&best) { twice } else { best }
     }
 
@@ -410,7 +411,8 @@ pub(super) fn entropy<B: Word>(residuals: &[B]) -> u64 {
     u64::from((sum as f32).to_bits())
 }
 
-/// Returns the bits of the largest residual, which a block of fixed width spends on each.
+/// Returns the number of bits of the largest residual. A block of fixed width spends as many bits
+/// on each residual.
 #[inline(always)]
 pub(super) fn width<B: Word>(residuals: &[B]) -> u64 {
     // Zig-zag numbers.

@@ -106,7 +106,7 @@ fn truncate_xor() {
         of([0x3f80_0000, 0x3f8c_0000, 0x3f99_0000, 0xc37a_0000, 0xc37a_0000, 0x7f80_0000]);
     let hex = "300204 803f5c31 ceafcf0b";
     check(CodecId::TruncateXor, 16, &values, hex, &decoded);
-    // 25 bits are left: the seventh nibble has one.
+    // 25 bits are left: the seventh nibble has one bit.
     let decoded =
         of([0x3f80_0000, 0x3f8c_cc80, 0x3f99_9980, 0xc37a_8000, 0xc37a_8000, 0x7f80_0000]);
     let hex = "310307 00007f99 19aa2a33 c6f90150 9f17";

@@ -2,14 +2,15 @@
 //! block have codes.
 //!
 //! The encoding of a value does not depend on other values: an exception keeps its bits, and other
-//! values have the same codes as in a block without exceptions. So NaN in some places do not turn
-//! the values between them into exceptions, and these are still added as integers, in any order.
-//! Residuals skip exceptions: each is the difference of a code to the previous code.
+//! values have the same codes as in a block without exceptions. So a few NaN do not turn the values
+//! between them into exceptions, and codes are still added as integers, in any order. Residuals
+//! skip exceptions: each is the difference of a code to the previous code.
 //!
 //! In most data, most blocks have no exceptions. So this code is out of line ([`OutOfLine`]), and
-//! the loops over codes keep their registers. But if 5 % of the values are NaN at random places,
-//! 80 % of the blocks have exceptions. Cost: 5 bytes for each block with exceptions, and the
-//! exceptions' own bytes. Those at the end of a block that repeat the one before are not stored.
+//! the loops over codes keep their registers. Its speed still matters: if 5 % of the values are NaN
+//! at random places, 80 % of the blocks have exceptions. Cost: 5 bytes for each block with
+//! exceptions, and the exceptions' own bytes. Exceptions at the end of a block are not stored if
+//! they repeat the exception before them.
 
 use super::super::chunk::{AGAIN, MASK_BYTES, MIXED, MIXED_HEAD, REPEAT, VERBATIM};
 use super::super::chunk::{every, residuals_len};
@@ -32,7 +33,7 @@ pub(in super::super) struct MixedBlock<T: Float> {
     codes: [T::Code; BLOCK],
 }
 
-/// Last code and last exception in the chunk before a block. The block's first residual and its
+/// Last code and last exception of a chunk that precede a block. The block's first residual and its
 /// repeated exceptions refer to them.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PrecedingCodes<T: Float> {
@@ -327,8 +328,9 @@ impl<T: Float> MixedBlock<T> {
         values
     }
 
-    /// Writes the block, of `n` values, of which at least one must be an exception. `code` and
-    /// `exception` are the last code and the last exception before the block.
+    /// Writes the block, of `n` values. At least one of them must be an exception. `code` and
+    /// `exception` are the last code and the last exception before the block; `code` is `None` if
+    /// there is no code before it.
     ///
     /// # Safety
     /// Requires the level's instruction set. `dst` must be valid for the bytes that
@@ -352,7 +354,7 @@ impl<T: Float> MixedBlock<T> {
                 false => (VERBATIM, n),
             };
             let n_bytes = n_stored * T::BYTES;
-            // SAFETY: no type is wider than its codes, so the values fit.
+            // SAFETY: `dst` has space for 32 codes, and no type is wider than its codes.
             unsafe { dst.copy_from_nonoverlapping(self.values.as_ptr().cast(), n_bytes) };
             return StoredBlock { width, n_bytes, n_exceptions, codes: None, last_exception: last };
         }
@@ -360,13 +362,14 @@ impl<T: Float> MixedBlock<T> {
         // SAFETY: the caller guarantees the instruction set. Packing writes the head, 32 residuals
         // and at most STORE_SLACK bytes. As asserted, these fit the bytes that `max_chunk_len`
         // counts from a block to the end, even for a chunk of one block. Everything before the
-        // block takes no more bytes than counted for it.
+        // block takes no more bytes than `max_chunk_len` counts for it.
         unsafe {
             const {
                 let last = max_chunk_len::<T>(1) - 1;
                 assert!(MIXED_HEAD + BLOCK * size_of::<T::Code>() + STORE_SLACK <= last);
             }
-            // There are fewer than 32 codes. The last one fills the rest, so its residuals are 0.
+            // There are fewer than 32 codes. The last one fills the rest, so that the residuals
+            // there are 0.
             let dense = S::dense(&self.codes, is_code);
             let (first, last) = (dense[0], dense[BLOCK - 1]);
             let before = S::splat(code.unwrap_or(first));
@@ -412,8 +415,8 @@ fn set_bits(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Unpacks 32 codes from residuals of `width` bits, of which the block has `n_bytes`. The codes
-/// after these residuals are unspecified.
+/// Unpacks a block's residuals, of `width` bits each and `n_bytes` in all, to codes. The block has
+/// fewer than 32 residuals; the codes after them are unspecified.
 ///
 /// # Safety
 /// Requires the level's instruction set; `src` must be readable for `n_bytes` and [`PAD`] more.

@@ -29,8 +29,8 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         }
     }
 
-    /// Returns the width byte of `block`; 0 if it is not occupied. Call once for each block, in
-    /// order.
+    /// Returns the width byte of `block`; 0 if it is not occupied. Must be called once for each
+    /// occupied block, in order.
     #[inline(always)]
     pub(super) fn width(&mut self, block: usize) -> u8 {
         if self.occupied[(block / 64) & 1] & (1 << (block % 64)) == 0 {
@@ -130,7 +130,7 @@ impl<T: Float, S: Convert<T>> DecodedBlock<T, S> {
 /// Destination of decoded blocks.
 pub(super) struct BlockOutput<T> {
     at: *mut T,
-    /// Whether full blocks are stored past the caches.
+    /// True if full blocks are stored past the caches.
     streams: bool,
 }
 

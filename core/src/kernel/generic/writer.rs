@@ -160,7 +160,7 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// Writes the tag and the trailer.
     ///
     /// # Safety
-    /// The chunk must have `n_blocks` blocks. Those that were not written count as constant.
+    /// The chunk must have `n_blocks` blocks. Blocks that were not written count as constant.
     #[inline(always)]
     pub(super) unsafe fn finish(self, n_blocks: usize) -> Encoded {
         let dense = self.n_widths == n_blocks;

@@ -141,7 +141,8 @@ fn the_widest_residuals_stand_beside_exceptions() {
                     (0..n).map(|i| if i % period == 1 { nan } else { far(i) }).collect();
                 for level in Level::available() {
                     let codec = FzLight::<T>::with_level(quantum, 512, level);
-                    // Nine doublings multiply by 512: codes of 2²¹ (2⁵⁰) become 2³⁰ (2⁵⁹).
+                    // Nine doublings multiply by 512: codes of 2²¹ become 2³⁰ (`f64`: 2⁵⁰ become
+                    // 2⁵⁹).
                     let mut frame = encoded(&codec, &x);
                     for _ in 0..9 {
                         frame = combined(&codec, &Op::Sum, &frame, &frame);

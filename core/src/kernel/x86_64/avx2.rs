@@ -107,8 +107,9 @@ unsafe fn words(v: __m256i) -> [u64; 4] {
     words
 }
 
-// SAFETY: a block is its codes in order. Loads and stores cover the bytes that the trait allows:
-// packing and unpacking reach at most 16 bytes past the block, and STORE_SLACK and PAD are 64.
+// SAFETY: a block in memory is its 32 codes in order. Loads and stores cover the bytes that the
+// trait allows: packing and unpacking reach at most 16 bytes past the block, and STORE_SLACK and
+// PAD are 64.
 unsafe impl Isa<i32> for I32 {
     type Block = [__m256i; 4];
     /// The code in all lanes.
@@ -352,7 +353,7 @@ unsafe impl Isa<i64> for I64 {
         // SAFETY: the caller upholds the contract of this function.
         unsafe {
             if width <= 32 {
-                // Join the low halves of the codes in two registers of four to one of eight.
+                // Join the low halves of the eight codes in two registers to one register.
                 let even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
                 let narrow = unroll!(4, |i| {
                     let low = _mm256_permutevar8x32_epi32(zigzags[2 * i], even);

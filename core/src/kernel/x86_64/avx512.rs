@@ -68,11 +68,12 @@ static UNPACK_TABLES: [UnpackTable; 33] = {
 struct PackTable {
     /// Index of the input byte for each packed byte. Each 128-bit lane holds eight values.
     bytes: [u8; 64],
-    /// Left shifts of fours, after each even 64-bit lane was swapped with the odd one after it.
-    /// They move the odd four up to join the even one. A shift by 64 clears a lane.
+    /// Left shifts, applied after the two fours of each 128-bit lane were swapped. In an even
+    /// 64-bit lane, the shift moves the odd four up next to the even one. In an odd lane, a shift
+    /// by 64 clears the lane.
     up: [i64; 8],
-    /// Right shifts of fours. They move the bits of the odd four that did not fit the even lane
-    /// down in the odd lane.
+    /// Right shifts, applied to the fours in their own lanes. In an odd 64-bit lane, the shift
+    /// moves down those bits of the odd four that do not fit the even lane.
     down: [i64; 8],
     /// Right shift that joins odd values to even ones.
     value: i64,
@@ -157,7 +158,8 @@ unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
     }
 }
 
-/// Packs 32 zig-zag residuals of c ≤ 16 bits: joins neighbours three times, then closes the gaps.
+/// Packs 32 zig-zag residuals of c = `width` ≤ 16 bits: joins neighbours three times, then closes
+/// the gaps.
 ///
 /// # Safety
 /// Requires AVX-512 with VBMI; `dst` must be valid for 64 bytes.
@@ -168,8 +170,8 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
     // to 64 bytes, and each array that is loaded has 64 bytes.
     unsafe {
         let low = _mm512_set1_epi64(0xffff_ffff);
-        // Pairs: 2c bits in each 64-bit lane. Shifting the odd value down drops the even one, which
-        // has at most c ≤ 32 − c bits.
+        // Pairs: 2c bits in each 64-bit lane. The shift of the odd value by 32 − c drops the even
+        // value, because that has only c ≤ 32 − c bits.
         let pairs = unroll!(2, |i| {
             let odd = _mm512_srlv_epi64(z[i], _mm512_set1_epi64(join.value));
             _mm512_ternarylogic_epi64::<OR_AND>(odd, z[i], low)
@@ -214,9 +216,9 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
                 _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64::<1>(words)),
             ]
         } else if width <= 29 || width == 32 {
-            // A lane starts at a whole byte, so its two values may start after an even number of
-            // other bits, at most 6. With values of up to 29 bits, that is at most 64 bits. Values
-            // of 32 bits start at whole bytes.
+            // A lane is loaded from a whole byte on. Its two values start 0, 2, 4 or 6 bits later,
+            // so they end within the lane's 64 bits if they have at most 29 bits each. Values of 32
+            // bits start at a whole byte and fill the lane.
             let mask = _mm512_set1_epi32((u32::MAX >> (32 - width)) as i32);
             let order = _mm512_load_si512(spread.bytes.as_ptr().cast());
             let from = _mm512_load_si512(spread.bits.as_ptr().cast());
@@ -232,8 +234,9 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     }
 }
 
-// SAFETY: a block is its codes in order. Loads and stores cover the bytes that the trait allows:
-// packing and unpacking reach at most 64 bytes past the block, and STORE_SLACK and PAD are 64.
+// SAFETY: a block in memory is its 32 codes in order. Loads and stores cover the bytes that the
+// trait allows: packing and unpacking reach at most 64 bytes past the block, and STORE_SLACK and
+// PAD are 64.
 unsafe impl Isa<i32> for I32 {
     type Block = [__m512i; 2];
     /// The code is in the last lane. The other lanes are unspecified.

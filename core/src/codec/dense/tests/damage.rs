@@ -57,11 +57,14 @@ fn any_bytes_are_harmless<T: Float>(id: CodecId) {
     let codec = id.instance::<T>(&params);
     let codec = codec.as_dyn();
     let payloads = payloads(codec);
+    // All tags of fz-nd have the bit of fixed-width packing, except those of chunks stored
+    // unchanged.
     let fixed = if id == CodecId::FzNd { 32 } else { 0 };
     let found: Vec<_> = payloads.iter().map(|(_, bytes)| tags(bytes)).collect();
     let once = |tag: &u8| tag & !TWICE ^ fixed;
     assert!(found[0].iter().all(|tag| (1..8).contains(&once(tag))), "{found:?}");
     assert!(found[1].iter().all(|tag| (9..16).contains(&once(tag))), "{found:?}");
+    // Stored unchanged (16), with exceptions (8).
     assert_eq!(found[2], [24, 24]);
     let mut random = Random(11);
     for (values, bytes) in &payloads {

@@ -1,8 +1,8 @@
 //! Conversion between values and codes with AVX2.
 //!
-//! AVX2 cannot convert between `f64` and 64-bit integers. To quantize, a block adds the same magic
-//! number as the scalar level; the low mantissa bits of the sum *are* the code. To dequantize, it
-//! splits a code into 32-bit halves, which are exact in `f64`, and adds them with one rounding.
+//! AVX2 cannot convert between `f64` and 64-bit integers. Quantization adds the same magic number
+//! as the scalar level; the low mantissa bits of the sum *are* the code. Dequantization splits a
+//! code into 32-bit halves, which are exact in `f64`, and adds them with one rounding.
 
 use super::super::super::generic::Convert;
 use super::super::super::generic::mixed::{
