@@ -85,7 +85,7 @@ const ROUNDINGS: [Rounding; 2] = [Rounding::Nearest, Rounding::unbiased(7)];
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
 /// Every collective with every schedule that supports it. Two levels are left out, because they
-/// equal a ring if the node layout is unknown.
+/// equal the default schedules if the node layout is unknown.
 pub const ROUTES: [(Collective, &dyn Schedule); 31] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
@@ -244,7 +244,7 @@ fn coding(codec: CodecId, dtype: DType) -> CodecId {
 }
 
 /// Returns for each axis whether its choice has an effect.
-fn meanings(i: &Indices) -> [bool; AXES.len()] {
+fn effective_axes(i: &Indices) -> [bool; AXES.len()] {
     let collective = ROUTES[i[axis::ROUTE]].0;
     let of_all = needs_all(collective);
     let codec = coding(CODECS[i[axis::CODEC]], DType::FLOATS[i[axis::TYPE]]);
@@ -258,30 +258,31 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let is_narrow = matches!(DType::FLOATS[i[axis::TYPE]], DType::F16 | DType::Bf16);
     let has_bound = !collective.reduces() || !amplifies && !is_narrow && i[axis::ROUGH] == 0;
     let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;
-    let mut means = [true; AXES.len()];
+    let mut has_effect = [true; AXES.len()];
     // Scans have no average.
-    means[axis::OP] = collective.reduces() && !(collective.is_scan() && op == Operation::Avg);
-    means[axis::ROOT] = !of_all && !collective.is_scan();
-    means[axis::IN_PLACE] = of_all || collective.is_scan() || collective == Collective::Reduce;
-    means[axis::BOUND] = is_lossy;
-    means[axis::SCOPE] = is_lossy && has_bound;
-    means[axis::DIVISION] = collective == Collective::AllReduce;
+    has_effect[axis::OP] = collective.reduces() && !(collective.is_scan() && op == Operation::Avg);
+    has_effect[axis::ROOT] = !of_all && !collective.is_scan();
+    has_effect[axis::IN_PLACE] = of_all || collective.is_scan() || collective == Collective::Reduce;
+    has_effect[axis::BOUND] = is_lossy;
+    has_effect[axis::SCOPE] = is_lossy && has_bound;
+    has_effect[axis::DIVISION] = collective == Collective::AllReduce;
     // A sample is taken only to find a value range.
-    means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_value_range() && !on_result;
+    has_effect[axis::SAMPLING] =
+        is_lossy && BOUNDS[i[axis::BOUND]].needs_value_range() && !on_result;
     // A rank rounds its input in the memory of the result, which must be large enough for it.
     let can_round = match collective {
         Collective::AllReduce | Collective::AllGather => true,
         Collective::ReduceScatter => i[axis::IN_PLACE] == 1,
         _ => false,
     };
-    means[axis::ROUNDING] = is_lossy && codec.has_lattice() && can_round;
-    means
+    has_effect[axis::ROUNDING] = is_lossy && codec.has_lattice() && can_round;
+    has_effect
 }
 
 /// The same case with the first choice on every axis without effect.
 fn normalised(i: Indices) -> Indices {
-    let means = meanings(&i);
-    std::array::from_fn(|axis| if means[axis] { i[axis] } else { 0 })
+    let has_effect = effective_axes(&i);
+    std::array::from_fn(|axis| if has_effect[axis] { i[axis] } else { 0 })
 }
 
 impl Case {
@@ -372,8 +373,8 @@ impl Case {
         self.in_place && (self.collective != Collective::AllToAll || has_equal)
     }
 
-    /// Range of the logical array that `rank` ends with, if any. In an all-to-all, the range of its
-    /// result.
+    /// Range of the logical array that `rank` ends with; empty if the rank has no result. In an
+    /// all-to-all, the range of its result.
     fn result_range(&self, rank: usize) -> Range<usize> {
         match self.collective {
             Collective::AllToAll => 0..self.n_received(rank),
@@ -398,8 +399,8 @@ impl Choice {
         Self { indices: AXES.map(|n| random.below(n)), deal: Deal::Even }
     }
 
-    /// The same choices with values divided by `deal`, if the collective has a call with counts and
-    /// the schedule supports it.
+    /// The same choices with values divided by `deal`. Returns them unchanged if the collective has
+    /// no call with counts, or if the schedule does not support it.
     #[must_use]
     pub fn dealt(self, deal: Deal) -> Self {
         let (collective, schedule) = ROUTES[self.indices[axis::ROUTE]];
@@ -419,7 +420,7 @@ impl Choice {
             indices[axis] = self.indices[axis];
         }
         indices[axis::IN_PLACE] = 1;
-        // Arrays of a group have bounds, and a codec whose loss is a setting keeps none.
+        // Arrays of a group have bounds, and a codec whose loss is a setting keeps no bound.
         if CODECS[indices[axis::CODEC]].loss() == Loss::Setting {
             indices[axis::CODEC] = 0;
         }

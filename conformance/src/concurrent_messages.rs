@@ -17,7 +17,8 @@ const PER_TAG: usize = 3;
 const TAGS: [u32; 2] = [9, u32::MAX];
 const BOUND: f64 = 1e-3;
 
-/// Runs these checks with small and with default frames. Skips transports with few channels.
+/// Runs the checks of this file with small and with default frames. Skips transports with few
+/// channels.
 pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (seed, n_bytes) in [Some(20_000), None].into_iter().enumerate() {
         let backend = make(n_bytes);
@@ -88,9 +89,9 @@ fn in_any_order<'a, X: Transport + 'a>(
                 StartedWork::Recv(from, tag) => {
                     let want = message(from, rank, tag, nth(false, from, tag), round);
                     let room = vec![f32::NAN; want.len()];
-                    let came = world.start_recv(room, Rank::new(from), tag)?;
+                    let received = world.start_recv(room, Rank::new(from), tag)?;
                     Box::pin(async move {
-                        let (got, report) = came.await.into_result()?;
+                        let (got, report) = received.await.into_result()?;
                         let most = if from == rank { 0.0 } else { report.bound };
                         assert!(most <= 1.001 * BOUND, "{report:?}");
                         for (got, want) in got.iter().zip(&want) {
@@ -156,8 +157,8 @@ fn long_before<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Resu
         }
         let late = world.start_recv(vec![-1.0; n_values], before, 2)?;
         let last = world.start_send(own, after, 1, &Plan::raw())?;
-        for came in [late, early] {
-            let (got, report) = came.wait().into_result()?;
+        for received in [late, early] {
+            let (got, report) = received.wait().into_result()?;
             assert_eq!(report.bound, 0.0);
             assert!(got.iter().all(|&x| x == before.index() as f64), "{n_values} values");
         }
@@ -182,8 +183,8 @@ fn blocking<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<
             world.send_recv(send, recv, &Plan::raw())?;
         } else {
             let sent = world.start_send(own, after, tag, &Plan::raw())?;
-            let came = world.start_recv(room, before, tag)?;
-            room = came.wait().into_result()?.0;
+            let received = world.start_recv(room, before, tag)?;
+            room = received.wait().into_result()?.0;
             sent.wait().into_result()?;
         }
         assert_eq!(room, vec![before.index() as i64; n_values]);
@@ -200,14 +201,14 @@ fn apart<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(),
         let twin = world.duplicate(1)?;
         let both = [&twin, world];
         let value = |at: usize| (10 * round + 2 * rank + at) as i32;
-        let came = [0, 1].map(|at| both[at].start_recv([-1_i32; 3], before, 0));
+        let received = [0, 1].map(|at| both[at].start_recv([-1_i32; 3], before, 0));
         for at in if rank % 2 == 0 { [0, 1] } else { [1, 0] } {
             let sent = both[at].start_send([value(at); 3], after, 0, &Plan::raw())?;
             sent.wait().into_result()?;
         }
-        for (at, came) in came.into_iter().enumerate() {
+        for (at, received) in received.into_iter().enumerate() {
             let want = (10 * round + 2 * before.index() + at) as i32;
-            assert_eq!(came?.wait().into_result()?.0, [want; 3], "communicator {at}");
+            assert_eq!(received?.wait().into_result()?.0, [want; 3], "communicator {at}");
         }
         twin.start_send([-7_i32; 3], after, 0, &Plan::raw())?.wait().into_result()?;
         world.barrier()?;

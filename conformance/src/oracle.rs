@@ -67,7 +67,7 @@ pub fn encodings_of(case: &Case) -> u64 {
     if case.rounding == Rounding::Nearest { n_encodings } else { n_encodings.max(n) }
 }
 
-/// Returns the same number for a schedule on `n` ranks whose distribution over nodes is unknown.
+/// Returns the entry of table E for a schedule on `n` ranks, if the node layout is unknown.
 ///
 /// # Panics
 /// If the schedule is not in the table.
@@ -141,8 +141,8 @@ pub fn lost(codec: CodecId, dtype: DType) -> f64 {
         ("truncate" | "truncate-xor", DType::F32) => 2f64.powi(16 - 23),
         ("truncate" | "truncate-xor", _) => 2f64.powi(32 - 52),
         ("demote", _) => 2f64.powi(-24),
-        // The largest errors found are 0.27 for `f32` and 0.47 for `f64`. A block has 32 bits, and
-        // the exponent takes 9 or 12 of them.
+        // The largest errors found are 0.27 for `f32` and 0.47 for `f64`. A block of 4 values has
+        // 32 bits, and the exponent takes 9 or 12 of them.
         ("zfp-rate", DType::F32) => 0.3,
         ("zfp-rate", _) => 0.5,
         (name, _) => panic!("no {name} in the table"),

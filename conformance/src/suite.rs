@@ -1,5 +1,5 @@
-//! Requirements of every backend: checks that run on any [`Backend`], whose ranks are threads of
-//! one process or processes of their own.
+//! Requirements of every backend: checks that run on any [`Backend`]. Its ranks are threads of one
+//! process, or separate processes.
 //!
 //! `make` returns the backend with frames of the given size in bytes. For `None` it returns the
 //! backend's default; a backend with a fixed size always returns that. A check panics on the rank
@@ -108,7 +108,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             let part = |source: usize, to: usize| {
                 data::smooth::<f32>(source * size + to, matrix[source][to])
             };
-            let all = |got: &[f32], want: Vec<f32>, bound: f64, what: &str| {
+            let expect_near = |got: &[f32], want: Vec<f32>, bound: f64, what: &str| {
                 assert_eq!(got.len(), want.len());
                 for (got, want) in got.iter().zip(&want) {
                     let off = (f64::from(*got) - f64::from(*want)).abs();
@@ -122,7 +122,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             let plan = plan.with_schedule(gather);
             let report = comm.all_gather_v(&part(0, rank), &mut recv, counts, &plan)?;
             let want = (0..size).flat_map(|r| part(0, r)).collect();
-            all(&recv, want, report.bound, "gather");
+            expect_near(&recv, want, report.bound, "gather");
             let mut data = vec![-77.0; recv.len()];
             data[starts[rank]..][..counts[rank]].copy_from_slice(&part(0, rank));
             comm.all_gather_v_in_place(&mut data, counts, &plan)?;
@@ -134,13 +134,13 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             let report = comm.gather_v(counts, &part(0, rank), &mut gathered, root, &tree)?;
             if rank == root.index() {
                 let want = (0..size).flat_map(|r| part(0, r)).collect();
-                all(&gathered, want, report.bound, "gather to a root");
+                expect_near(&gathered, want, report.bound, "gather to a root");
             }
             let mut own = vec![-77.0; counts[rank]];
             let whole: Vec<f32> = (0..size).flat_map(|r| part(0, r)).collect();
             let send = if rank == root.index() { &whole[..] } else { &[] };
             let report = comm.scatter_v(counts, send, &mut own, root, &tree)?;
-            all(&own, part(0, rank), report.bound, "scatter");
+            expect_near(&own, part(0, rank), report.bound, "scatter");
 
             // Each rank's values differ by its number.
             let operand = |r: usize| whole.iter().map(|x| x + r as f32).collect::<Vec<f32>>();
@@ -153,7 +153,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             }
             let rounding = 1e-6 * (size * size) as f64;
             let allowed = report.worst_case.unwrap_or(f64::NAN) + rounding;
-            all(&sum, want, allowed, "sum");
+            expect_near(&sum, want, allowed, "sum");
             let mut data = operand(rank);
             comm.reduce_scatter_v_in_place(&mut data, counts, Op::Sum, &plan)?;
             let share = &data[starts[rank]..][..counts[rank]];
@@ -170,7 +170,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             let plan = plan.with_schedule(exchange);
             let counts = &matrix[rank];
             let report = comm.all_to_all_v(&send, counts, &mut exchanged, &recv_counts, &plan)?;
-            all(&exchanged, want, report.bound, "exchange");
+            expect_near(&exchanged, want, report.bound, "exchange");
             Ok(data::digest(&recv))
         });
         let digests: Result<Vec<u64>, Error> = digests.into_iter().collect();
@@ -265,6 +265,7 @@ const FRAME: u64 = 2;
 const STALLED: u64 = 5;
 const POISONED: u64 = 6;
 const CODEC: u64 = 7;
+/// The rank's call succeeded before the rank learned of an error, and its next call failed.
 const DONE_BEFORE: u64 = 8;
 const UNEXPECTED: u64 = 99;
 
@@ -301,8 +302,8 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
                 comm.config_mut().timeout = PATIENT;
                 let is_last = comm.rank().index() == size - 1;
                 let first = run_case(if is_last { &different } else { &agreed }, &mut comm);
-                // A rank that only sends may have finished before another rank saw its call. Its
-                // next call must fail.
+                // A rank that only sends may finish its call before another rank receives the
+                // call's header. Its next call must fail.
                 let next = comm.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw());
                 (first, next.is_err())
             });

@@ -6,16 +6,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Page size. A load and an earlier store at this distance look alike to the processor.
+/// Page size. A load and an earlier store look alike to the processor if their addresses differ by
+/// a multiple of it.
 ///
-/// Processors first compare only the low 12 bits of their addresses, and delay the load if the bits
-/// match (Intel's optimization manual: "4-KByte memory aliasing"). Allocators start all large
+/// Processors first compare only the low 12 bits of the two addresses, and delay the load if the
+/// bits match (Intel's optimization manual: "4-KByte memory aliasing"). Allocators start all large
 /// blocks at the same offset in a page. Without staggering, all operands of a fold would have
 /// matching addresses, and the fold would take twice as long.
 const PAGE: usize = 4096;
 /// Frames of at least this many bytes begin at staggered offsets in a page.
 const STAGGERED_FROM: usize = 4 * PAGE;
-/// Offsets in a page. They are not near its beginning, where large arrays of callers begin.
+/// Offsets in a page at which staggered frames begin. Large arrays of callers begin near the start
+/// of a page, so no offset is near it.
 const PAGE_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
 
 /// Approximate number of staggered frames so far. Threads may race: any offset is correct.

@@ -80,7 +80,7 @@ pub struct Plan {
 /// each rank's data, one block of 32 values out of every 64 blocks.
 ///
 /// A sample's range is at most the whole range. So the bound is at most the requested one, and it
-/// holds. [`Report::bound`](crate::Report::bound) has its value. If the two halves of the sample
+/// holds. [`Report::bound`](crate::Report::bound) reports it. If the two halves of the sample
 /// disagree, all data are scanned. With a bound on the result ([`Scope::Result`]) all data are
 /// always scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -114,7 +114,7 @@ impl PartialEq for Plan {
             same_bits,
             is_auto,
         } = *self;
-        // All schedules without data may have the same address.
+        // Zero-sized schedules may all have the same address, so compare names too.
         let same_schedule = match (schedule, other.schedule) {
             (None, None) => true,
             (Some(a), Some(b)) => ptr::addr_eq(a, b) && a.name() == b.name(),
@@ -420,7 +420,8 @@ impl Plan {
     /// range](Self::needs_value_range) takes it from a sample first.
     #[must_use]
     pub fn samples(&self, count: usize) -> bool {
-        // A bound on the result needs the largest magnitude for its rounding.
+        // A bound on the result must allow for rounding errors, whose limit depends on the largest
+        // magnitude. A sample may miss that.
         let may = self.scope == Scope::PerOperand;
         match self.sampling {
             Sampling::Auto => may && count >= LONG,

@@ -34,7 +34,8 @@ enum Schedules {
     Chosen,
 }
 
-/// ZCCL's algorithms with its codec on one thread. Other rows list only how they differ from a row.
+/// ZCCL's algorithms with its codec on one thread. All other presets are given as changes to
+/// another preset.
 const ZCCL: PresetRow = PresetRow {
     name: "zccl",
     title: "ZCCL",

@@ -11,7 +11,7 @@
 //! | α | seconds for a message, whatever its size |
 //! | β | share of α that a message of a pairwise exchange costs (below) |
 //! | k | number of messages one after the other |
-//! | C | bytes per second that a rank moves and reduces, with half of the time for each |
+//! | C | bytes per second that a rank both moves and reduces, where each takes half of the time |
 //! | u, v | how many times a rank moves and reduces the m bytes of the array |
 //! | R | rate of a link, if it has one |
 //! | ρ | ratio of raw to wire bytes |
@@ -71,15 +71,14 @@
 //!   and there must be at least as many rounds as nodes.
 //! - An all-reduce, whatever the rates, unless it would use recursive doubling.
 //!
-//! In an all-to-all it is short arrays that use two levels, because these save messages there, not
-//! bytes.
+//! In an all-to-all, two levels save messages and not bytes. So short arrays use them there.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter instead of n − 1. Each message that leaves the root costs at least α; messages of
 //! other ranks overlap. But packed parts wait until the last part of their run is encoded, and are
 //! copied where a run is divided. That takes about one pass at C bytes per second over the array,
-//! or over the m/ρ bytes that a lossy codec makes of it. So runs pay if these are fewer than
-//! α·C·(n − 1 − ⌈log₂ n⌉) bytes.
+//! or over the m/ρ bytes that a lossy codec makes of it. So runs pay if these bytes are fewer
+//! than α·C·(n − 1 − ⌈log₂ n⌉).
 
 pub(crate) mod automatic;
 mod model;

@@ -231,9 +231,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.next.set((self.next.get() + 1) % self.n_calls);
     }
 
-    /// Runs a call on the next slot. `call` runs its second argument when the call has begun, which
-    /// advances to the slot after it. A call whose arguments are rejected thus leaves its slot to
-    /// the next call.
+    /// Runs a call on the next slot. The closure `call` invokes its second argument once the call
+    /// has begun, which advances to the following slot. If the arguments are rejected, the next
+    /// call gets the same slot.
     fn call(
         &self,
         call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,

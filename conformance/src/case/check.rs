@@ -72,8 +72,8 @@ impl Case {
     #[must_use]
     pub fn word<T: Float>(result: &[T], report: &Report) -> u64 {
         // Errors are not negative, so −1 means none.
-        let promise = [report.bound, report.worst_case.unwrap_or(-1.0)];
-        data::digest(result) ^ data::digest(&promise)
+        let bounds = [report.bound, report.worst_case.unwrap_or(-1.0)];
+        data::digest(result) ^ data::digest(&bounds)
     }
 
     /// Returns whether all ranks end with the same bits.

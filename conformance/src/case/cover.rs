@@ -3,11 +3,11 @@
 //! The search is greedy and draws from a fixed seed, so every run gets the same cases. (After AETG:
 //! D. Cohen, S. Dalal, M. Fredman, G. Patton, IEEE TSE 23(7), 1997.)
 
-use super::{AXES, Case, Indices, SIZES, axis, meanings, normalised};
+use super::{AXES, Case, Indices, SIZES, axis, effective_axes, normalised};
 use crate::data::Random;
 use std::collections::BTreeSet;
 
-/// The whole product, each case once: 18 million. Run every n-th case of it, or all cases on
+/// All 18 million cases of the product, each once. Tests run every n-th case, or all cases on
 /// demand.
 pub fn all() -> impl Iterator<Item = Case> {
     let total: usize = AXES.iter().product();
@@ -44,14 +44,14 @@ type ChoicePair = [(usize, usize); 2];
 
 /// The pairs of choices that a case covers.
 fn covered_pairs<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
-    let means = meanings(i);
+    let has_effect = effective_axes(i);
     let has_one_rank = sizes[i[axis::SIZE]] == 1;
     let is_empty = i[axis::COUNT] == 0;
     let pairs = (0..AXES.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
     let pairs = pairs.filter(move |&(a, b)| {
         let is_of = |axis| a == axis || b == axis;
-        means[a]
-            && means[b]
+        has_effect[a]
+            && has_effect[b]
             && (!has_one_rank || is_of(axis::SIZE))
             && (!is_empty || is_of(axis::COUNT))
     });
@@ -126,13 +126,13 @@ mod tests {
                 index /= AXES[axis];
             }
             let indices = normalised(indices);
-            let means = meanings(&indices);
+            let has_effect = effective_axes(&indices);
             let choices = |axis: usize| match DECISIVE.contains(&axis) {
                 true => indices[axis]..indices[axis] + 1,
                 false => 0..n_choices[axis],
             };
-            for a in (0..AXES.len()).filter(|&a| means[a]) {
-                for b in (0..a).filter(|&b| means[b]) {
+            for a in (0..AXES.len()).filter(|&a| has_effect[a]) {
+                for b in (0..a).filter(|&b| has_effect[b]) {
                     let both = choices(a).flat_map(|x| choices(b).map(move |y| (x, y)));
                     pairs.extend(both.map(|(x, y)| [(a, x), (b, y)]));
                 }

@@ -5,15 +5,15 @@
 //! For one [`ProgramSpec`] it proves:
 //!
 //! 1. Every step is well-formed. Sends and receives match in order, in part, and in the length of
-//!    the run, which fits a message.
+//!    the run. Each run fits a message.
 //! 2. There is no deadlock, even if a link holds only one frame, and no frame is left in a link.
 //! 3. Every step that uses its rank's holding (see [`Step`]) finds the step's parts there, at the
 //!    places that the step names. No holding is left at the end. All parts of a message combine the
 //!    same number of ranks' values. So do all parts of a holding except the first.
 //! 4. No reduction counts a contribution twice. Every output combines exactly the contributions in
 //!    the table at [`Collective`]. Each output is stored once, and nothing else is stored.
-//! 5. A rank does not read its local part after it stored output over it, so input and output may
-//!    be the same memory. An all-to-all stores a part over the part that goes the other way.
+//! 5. A rank does not read a local part after it stored output over that part, so input and output
+//!    may be the same memory. An all-to-all stores a part over the part that goes the other way.
 //! 6. *Same bits*: ranks that store the same part store the same bits.
 //!
 //! **Links.** A link has one writer and one reader, and both block instead of polling. Such a
@@ -145,6 +145,7 @@ struct CheckedRank {
     next_step: usize,
     /// The next step's incoming frame, while the step waits for credit to send.
     received: Option<CheckedFrame>,
+    /// The rank's holding.
     held: Option<ValueRun>,
     /// Parts whose local value may still be used.
     local: BitSet,
@@ -330,7 +331,8 @@ impl<'a> CheckedGroup<'a> {
         let index = self.ranks[rank.index()].next_step;
         let received = self.state(rank).received.take().map(|frame| frame.run);
         let held = self.ranks[rank.index()].held.as_ref();
-        // In such a step, `keep` only says that a later step uses the local part again.
+        // If a step sends or stores a local part, `keep` does not put that part into the holding.
+        // It only says that a later step uses the local part again.
         let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
         if let Some(held) = held.filter(|_| step.uses_held()) {
             self.check_is_held(held, rank, step)?;
@@ -357,7 +359,9 @@ impl<'a> CheckedGroup<'a> {
                 received
             }
             (Some(run), None) | (None, Some(run)) => run,
-            (None, None) => unreachable!("a well-formed step receives or uses the own operand"),
+            (None, None) => {
+                unreachable!("a well-formed step receives a frame or uses its own operand")
+            }
         };
 
         if keep && !keeps_local {
@@ -384,8 +388,9 @@ impl<'a> CheckedGroup<'a> {
         Ok(())
     }
 
-    /// Takes the rank's own operand for a step: from the holding if the step uses it, else the
-    /// local parts. Later steps cannot use the operand, except local parts if `keeps_local`.
+    /// Takes the rank's own operand for a step: from the holding if the step uses the holding, else
+    /// from the local parts. Later steps cannot use the operand again, unless it is local and
+    /// `keeps_local` is set.
     fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<ValueRun, Fault> {
         let size = self.call.size;
         let parts: Vec<Part> = self.parts(step).collect();
@@ -574,7 +579,7 @@ impl<'a> CheckedGroup<'a> {
 }
 
 impl CheckedRank {
-    /// Takes the local value of `part`. It can be used again only if `keep`.
+    /// Takes the local value of `part`. A later step can use it again only if `keep` is set.
     fn local_value(
         &mut self,
         size: usize,

@@ -8,8 +8,8 @@
 //! ranks exist. After ⌈log₂ n⌉ rounds it has the sum of all ranks up to itself.
 //!
 //! *Exclusive scan.* All ranks except the last do the same, and then send their sum to the next
-//! rank. They do not shift their inputs by one rank first. A rank would then send its own input and
-//! another rank's in the same program, and nothing would tell the two messages apart.
+//! rank. They do not shift their inputs by one rank first. With such a shift, a rank would send its
+//! own input and another rank's in the same program, and nothing would tell the messages apart.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -65,9 +65,9 @@ impl Schedule for PrefixDoubling {
         let step = match scan.nth(index) {
             ScanMove::Send { round } => Step::own(WHOLE).to(after(1 << round)),
             ScanMove::Add { round } => Step::receive(WHOLE, before(1 << round)).reduce(),
-            ScanMove::Hand => return Step::own(WHOLE).to(after(1)),
-            ScanMove::Take => Step::receive(WHOLE, before(1)),
-            ScanMove::Nothing => Step::own(WHOLE),
+            ScanMove::SendToNext => return Step::own(WHOLE).to(after(1)),
+            ScanMove::StorePrevious => Step::receive(WHOLE, before(1)),
+            ScanMove::StoreOwn => Step::own(WHOLE),
         };
         if index + 1 < scan.n_moves() { step.keep() } else { step.store() }
     }
@@ -80,11 +80,11 @@ enum ScanMove {
     /// Add the received partial sum.
     Add { round: usize },
     /// Send the sum to the next rank (exclusive scan).
-    Hand,
-    /// Store the sum of the rank before (exclusive scan).
-    Take,
-    /// Store the own input: the only step of a single rank in a scan.
-    Nothing,
+    SendToNext,
+    /// Store the sum received from the rank before (exclusive scan).
+    StorePrevious,
+    /// Store this rank's input: the only step of a single rank in a scan.
+    StoreOwn,
 }
 
 /// A rank's moves in a scan.
@@ -93,10 +93,10 @@ struct ScanRank {
     n_sends: usize,
     /// Number of rounds in which the rank adds; these are the first rounds too.
     n_adds: usize,
-    /// See [`ScanMove::Hand`].
-    hands: bool,
-    /// See [`ScanMove::Take`].
-    takes: bool,
+    /// See [`ScanMove::SendToNext`].
+    sends_to_next: bool,
+    /// See [`ScanMove::StorePrevious`].
+    stores_previous: bool,
 }
 
 impl ScanRank {
@@ -104,18 +104,18 @@ impl ScanRank {
         let (size, rank) = (call.size, rank.index());
         let is_exclusive = call.collective == Collective::ExclusiveScan;
         let n_doubling = if is_exclusive { size - 1 } else { size };
-        let takes = is_exclusive && rank > 0;
+        let stores_previous = is_exclusive && rank > 0;
         if rank >= n_doubling {
-            return Self { n_sends: 0, n_adds: 0, hands: false, takes };
+            return Self { n_sends: 0, n_adds: 0, sends_to_next: false, stores_previous };
         }
         // Numbers of exponents k for which rank + 2ᵏ exists, and for which rank − 2ᵏ exists.
         let n_sends = (n_doubling - rank).next_power_of_two().ilog2() as usize;
         let n_adds = rank.checked_ilog2().map_or(0, |log| log as usize + 1);
-        Self { n_sends, n_adds, hands: is_exclusive, takes }
+        Self { n_sends, n_adds, sends_to_next: is_exclusive, stores_previous }
     }
 
     const fn n_moves(&self) -> usize {
-        self.n_sends + self.n_adds + self.hands as usize + self.takes as usize
+        self.n_sends + self.n_adds + self.sends_to_next as usize + self.stores_previous as usize
     }
 
     /// Move `index`: in each round the rank first sends and then adds.
@@ -132,9 +132,9 @@ impl ScanRank {
         match index - n_both {
             round if round < self.n_sends => ScanMove::Send { round },
             round if round < self.n_adds => ScanMove::Add { round },
-            round if round == n_rounds && self.hands => ScanMove::Hand,
-            _ if self.takes => ScanMove::Take,
-            _ => ScanMove::Nothing,
+            round if round == n_rounds && self.sends_to_next => ScanMove::SendToNext,
+            _ if self.stores_previous => ScanMove::StorePrevious,
+            _ => ScanMove::StoreOwn,
         }
     }
 }

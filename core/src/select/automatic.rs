@@ -16,8 +16,8 @@ use core::fmt;
 /// Candidates of an automatic plan. The first one is exact.
 ///
 /// Speeds were measured by `foldwire tune` with one core for each rank. The costs of a message and
-/// the minimum lengths are the values that made the fewest of 480 choices of `foldwire choose`
-/// wrong, between 2, 4 and 8 threads on machines of 2 and 16 cores.
+/// the minimum lengths were fitted to `foldwire choose`, between 2, 4 and 8 threads on machines of
+/// 2 and 16 cores: with these values, the fewest of its 480 choices were wrong.
 pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     Candidate {
         pace: RankSpeed { step_rate: 6e9, ..RankSpeed::of(CodecId::Raw) },
@@ -83,12 +83,12 @@ const MAX_ESTIMATE_SHARE: f64 = 0.06;
 /// Maximum share of a call's time that scan and estimate together may take, if only the estimate
 /// needs the scan.
 const MAX_SCAN_SHARE: f64 = 0.03;
-/// A codec that computes more than another candidate is chosen only if the call takes less than
-/// this share of the time with the other.
+/// A codec that computes more than another candidate is chosen only if it takes less than this
+/// share of the other candidate's time.
 const MARGIN: f64 = 0.93;
-/// The same share for codecs that compute more than fz-light, if the machine's speeds are not
-/// configured. With half a core for each rank, an all-reduce with dense took 1.5 times as long as
-/// with fz-nd.
+/// The same share ([`MARGIN`]) for codecs that compute more than fz-light, if the machine's speeds
+/// are not configured. With half a core for each rank, an all-reduce with dense took 1.5 times as
+/// long as with fz-nd.
 const MARGIN_DEFAULT_SPEEDS: f64 = 0.85;
 /// Bytes per second of links that were neither configured nor measured.
 const UNKNOWN_RATE: f64 = 1.25e9;
@@ -180,7 +180,7 @@ pub enum ChoiceReason {
     Alone,
     /// All ranks share a process, so fewer bytes save little.
     Near,
-    /// The array is so short that a codec takes longer than its bytes on a link.
+    /// The array is so short that any codec would add more time than it saves on links.
     Short,
     /// Expected to be fastest, with default compression ratios.
     Fastest,
@@ -206,7 +206,7 @@ pub struct CodecEstimate {
 
 impl CodecEstimate {
     /// Returns whether this takes less than `margin` times as long as `other`.
-    fn is_sooner(&self, other: &Self, margin: f64) -> bool {
+    fn is_faster(&self, other: &Self, margin: f64) -> bool {
         f64::from(self.seconds) < margin * f64::from(other.seconds)
     }
 }
@@ -232,8 +232,8 @@ impl Choice {
         }
     }
 
-    /// Returns whether the model expects an exact call and a compressed one to take about as long,
-    /// or neither to take long.
+    /// Returns whether the model expects an exact call and a compressed one to take similar times:
+    /// their ratio or their difference is within `TRIAL_LIMITS`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_close(&self) -> bool {
         let [exact, others @ ..] = &self.weighed;
@@ -267,25 +267,25 @@ impl Choice {
     /// than a share of their time: [`MARGIN`] for fz-light, `margin` for the codecs after it.
     fn fastest(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
-        let best = if fz_light.is_sooner(exact, MARGIN) { fz_light } else { exact };
-        Self::faster(best, others, margin)
+        let best = if fz_light.is_faster(exact, MARGIN) { fz_light } else { exact };
+        Self::fastest_of(best, others, margin)
     }
 
     /// Fastest candidate that compresses; the exact one if no other has a finite time.
-    fn soonest_compressed(&self, margin: f64) -> &CodecEstimate {
+    fn fastest_compressed(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
-        let best = Self::faster(fz_light, others, margin);
+        let best = Self::fastest_of(fz_light, others, margin);
         if best.seconds.is_finite() { best } else { exact }
     }
 
     /// Fastest of `first` and `others`, where each must take less than `margin` times as long as
     /// the best before it.
-    fn faster<'a>(
+    fn fastest_of<'a>(
         first: &'a CodecEstimate,
         others: &'a [CodecEstimate],
         margin: f64,
     ) -> &'a CodecEstimate {
-        others.iter().fold(first, |best, next| match next.is_sooner(best, margin) {
+        others.iter().fold(first, |best, next| match next.is_faster(best, margin) {
             true => next,
             false => best,
         })
@@ -363,9 +363,9 @@ pub(crate) struct ChosenCall {
 /// ⌈log₂ n⌉ messages. Each of these costs 0.6 of an exact message, and the time of 150 bytes on a
 /// link.
 ///
-/// *Short arrays.* A first test takes the time on links as that of ⌈log₂ n⌉ times the array. If no
-/// codec can save enough of it to pay for the scan, for what the codec adds to one message, and for
-/// the 7 %, the call is exact ([`ChoiceReason::Short`]). No candidate is estimated then.
+/// *Short arrays.* A first test assumes that links carry ⌈log₂ n⌉ times the array. If no codec can
+/// save enough of that time to pay for the scan, for what the codec adds to one message, and for
+/// the margin of 7 %, the call is exact ([`ChoiceReason::Short`]). No candidate is estimated then.
 ///
 /// *Links.* Calls between ranks of one process are exact, because these ranks hand frames over and
 /// gain little from fewer bytes. Links of unknown rate count as 10 Gbit/s, and memory that ranks of
@@ -427,19 +427,20 @@ pub(crate) fn choose(
     // Over a network an exact message costs at least the default. If the configured cost is lower,
     // the difference is added to the messages of all candidates.
     let exact_s = known.speeds.message_at(0);
-    let farther =
+    let surcharge =
         if known.farthest < Distance::Loopback { 0.0 } else { (MESSAGE_COST - exact_s).max(0.0) };
     let pace_of = |at: usize| {
         let step_rate = known.speeds.at(at);
-        let message = known.speeds.message_at(at) + farther;
+        let message = known.speeds.message_at(at) + surcharge;
         RankSpeed { step_rate, message, ..CANDIDATES[at].pace }
     };
-    let scan = SCAN_MESSAGE * (exact_s + farther) + SCAN_BYTES / link_rate;
+    let scan = SCAN_MESSAGE * (exact_s + surcharge) + SCAN_BYTES / link_rate;
     let scan = SCAN + scan * n_doublings(call.size) as f64;
     let needed_scan = if plan.needs_value_range() { scan } else { 0.0 };
-    // True if the time on links that the codec saves does not exceed what the codec adds (a scan
-    // and the higher cost of a message) plus the margin. Estimating candidates takes 0.3 µs, which
-    // for short arrays is a tenth of the possible gain. So this test comes first.
+    // True if the array is shorter than the codec's minimum, or if the time that the codec saves on
+    // links does not exceed the time that it adds (a scan and the higher cost of a message) plus
+    // the margin. Estimating candidates takes 0.3 µs, which for short arrays is a tenth of the
+    // possible gain. So this test comes first.
     let n_hops = n_doublings(call.size) as f64;
     let is_short = |at: usize| {
         let pace = pace_of(at);
@@ -470,11 +471,11 @@ pub(crate) fn choose(
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
-        let by = chosen(known.rules, call, op, &plan_of(codec), n_bytes, known.network);
+        let schedule = chosen(known.rules, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = RankSpeed { ratio, ..pace_of(at) };
         let model = Model { call, n_bytes, codec, pace, network, is_configured, are_copies };
         let needed_scan = if at > 0 { needed_scan } else { 0.0 };
-        needed_scan + model.least_seconds(by)
+        needed_scan + model.least_seconds(schedule)
     };
     let is_exact = is_near && known.mode.is_none();
     let reason = match known.bits {
@@ -507,7 +508,7 @@ pub(crate) fn choose(
     let margin = if is_configured { MARGIN } else { MARGIN_DEFAULT_SPEEDS };
     let best = *match known.mode {
         _ if is_exact => &choice.weighed[0],
-        Some(_) => choice.soonest_compressed(margin),
+        Some(_) => choice.fastest_compressed(margin),
         None => choice.fastest(margin),
     };
     let chosen = plan_of(best.codec);

@@ -19,7 +19,8 @@ use crate::schedule::{
 use crate::transport::FRAME_ALIGN;
 use heapless::Vec;
 
-/// Seconds for a message, whatever its size: with MPI on a fast fabric, or for the work of threads.
+/// Seconds for a message, whatever its size. The value suits MPI on a fast fabric, and the work
+/// that a message costs threads.
 pub(super) const MESSAGE_COST: f64 = 5e-6;
 /// Additional cost of a message for each second that the array is on a link. Ranks sleep while they
 /// wait for links, and wake up late.
@@ -49,8 +50,9 @@ pub(super) const STEP_RATE: f64 = 1e9;
 const SAVED: f64 = 0.03;
 /// Number of bytes that a part moves in one round: the default size of a backend's frames.
 const ROUND_BYTES: usize = 256 << 10;
-/// Maximum number of rounds into which a shorter part is cut: one for each default lane of a
-/// communicator. No round is shorter than [`Model::shortest_segment`].
+/// Maximum number of rounds into which a part is cut if it is shorter than this many rounds of
+/// [`ROUND_BYTES`]: one for each default lane of a communicator. No round is shorter than
+/// [`Model::shortest_segment`].
 const MAX_SHORT_ROUNDS: usize = 4;
 /// Bytes of a chunk of 4096 `f32` values.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -83,8 +85,8 @@ const LOSSY_HALVES_FACTOR: f64 = 3.2;
 /// Longest array for which a scan may use prefix doubling. With 8 threads on 2 cores, prefix
 /// doubling took 209 µs for 64 KiB and 747 µs for 256 KiB, and a chain 232 and 449 µs.
 const LONGEST_DOUBLED: usize = 64 << 10;
-/// Minimum bytes that a frame must hold for each segment of a message with several parts, if the
-/// codec is lossy and parts are not shorter. In shorter segments, headers take a large share.
+/// Minimum bytes for each segment of a message with several parts, if the codec is lossy. A part
+/// that is shorter needs less. In shorter segments of longer parts, headers take a large share.
 const MIN_SEGMENT: usize = 512;
 /// Maximum bytes of a lossy codec's segment beyond its values.
 const MAX_OVERHEAD: usize = 256;
@@ -133,7 +135,7 @@ pub(super) struct RankSpeed {
     pub(super) ratio: f64,
     /// Seconds for a message, whatever its size.
     pub(super) message: f64,
-    /// Bytes of a message beside its values.
+    /// Bytes of a message in addition to its values.
     pub(super) overhead: f64,
     /// Length in bytes of the shortest array for which this codec is considered.
     pub(super) from: usize,

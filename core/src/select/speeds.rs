@@ -10,8 +10,8 @@ use core::str::FromStr;
 /// the other ranks of its machine work as well.
 ///
 /// There are two numbers for each codec. The speed is the bytes of values per second that a rank
-/// moves and reduces, with half of the time for each (C of [the model](super)). The message cost is
-/// the seconds that a message between ranks of one machine takes, whatever its size (α).
+/// both moves and reduces, where each takes half of the time (C of [the model](super)). The message
+/// cost is the seconds that a message between ranks of one machine takes, whatever its size (α).
 ///
 /// All ranks of a communicator must have the same speeds: see
 /// [`Communicator::share_speeds`](crate::Communicator::share_speeds). The command `foldwire tune`

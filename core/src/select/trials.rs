@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 const FIRST: u32 = 3;
 /// Factor by which the number of calls grows until the next trial begins.
 const AGAIN: u32 = 32;
-/// Number of calls of each way in a trial.
+/// Number of exact calls in a trial, and of compressed calls.
 const N_TIMES: u8 = 4;
 /// Number of kinds of calls that a communicator remembers.
 const N_KINDS: usize = 16;
@@ -129,8 +129,8 @@ impl Trials {
             return Some(if record.n_begun % 2 == 1 { Mode::Exact } else { Mode::Compressed });
         }
         let [exact, compressed] = record.seconds;
-        let is_sooner = compressed < CLEARLY * exact;
-        record.found = Some(if is_sooner { Mode::Compressed } else { Mode::Exact });
+        let is_faster = compressed < CLEARLY * exact;
+        record.found = Some(if is_faster { Mode::Compressed } else { Mode::Exact });
         record.next = record.n_calls.saturating_mul(AGAIN);
         (record.n_begun, record.seconds) = (0, [f32::INFINITY; 2]);
         None

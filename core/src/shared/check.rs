@@ -1,5 +1,5 @@
-//! Checks of calls that do not run them. A caller can check several calls that belong together, and
-//! begin the first only if all are possible.
+//! Checks that validate calls without running them. A caller can check several calls that belong
+//! together, and begin the first only if all are possible.
 
 use super::SharedCommunicator;
 use crate::collective::Communicator;
@@ -33,8 +33,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Checks a call without running it.
     ///
     /// `start` must start the call: a collective, a group call, a message, or an
-    /// [`exchange`](Self::exchange). During a check these only validate their arguments. They send
-    /// nothing and write no array. They always return an error, which `start` must return.
+    /// [`exchange`](Self::exchange). During a check, these functions only validate their arguments,
+    /// send nothing and write no array. They always return an error, which `start` must return.
     ///
     /// A check ignores how many calls are in progress.
     ///

@@ -2,8 +2,8 @@
 //!
 //! Each array has its own bound. Relative bounds need scans of the data. A group exchanges the
 //! scans of all arrays in one exact all-reduce, with six numbers for each array. Then it runs as
-//! many calls at once as the communicator can hold. Each array gets the same bits as from a call of
-//! its own.
+//! many calls at once as the communicator can hold. Each array gets the same bits as from a
+//! separate call.
 //!
 //! *Progress.* The whole group is one task, from the scan to the last call. It advances when it is
 //! polled.
@@ -119,7 +119,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///
     /// # Errors
     /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage). After
-    /// any other error some arrays hold their results, and some hold a part of them.
+    /// any other error some arrays contain their results, and others may be partly overwritten.
     ///
     /// # Examples
     /// Average the gradients of layers, with an error of a thousandth of each layer's range:
@@ -326,8 +326,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// Drives the caller's other calls until one moves. The group waits for a slot that such a call
-    /// holds, while the other ranks have already begun the group.
+    /// Drives the caller's other calls until one moves. Use it if those calls hold all slots, so
+    /// that the group cannot go on. Other ranks may have begun the group already.
     async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
         // Ignore an error of the transport here: each call also gets and reports it.
         let advance = || Ok((!self.shared.pass().unwrap_or(false)).then_some(REST));
@@ -335,7 +335,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Checks the call of each array, and finds the arrays that share a call: consecutive arrays
-    /// that are moved whole and surely fit a frame together.
+    /// that the schedule moves whole and that always fit a frame together.
     fn plan_calls<'s, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
@@ -351,8 +351,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();
         let capacity = capacity.min((n_bytes / self.n_calls()).max(MIN_SHARED_BYTES));
         let (mut spec, mut calls) = (Vec::<CallSpec<'_>>::new(), Vec::<Range<usize>>::new());
-        // Largest possible payload of each array in the last call. It has fewer entries than the
-        // call has arrays if that call's array is not moved whole.
+        // Largest possible payload of each array in the last call. The list is empty if the call's
+        // only array is not moved whole. No other array can join that call.
         let mut lens = Vec::new();
         let mut feedback = feedback.into_iter().flatten();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
@@ -389,8 +389,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok((spec, calls))
     }
 
-    /// Learns the value range of all ranks' data, for each array whose bound needs it: `None` for
-    /// the other arrays, `Some(None)` if no value is finite. Also returns the cost of the scan.
+    /// Scans each array whose bound needs a value range. Returns the range of all ranks' data for
+    /// each array: `None` if the array needs none, `Some(None)` if no value is finite. Also returns
+    /// the cost of the scan.
     #[allow(clippy::type_complexity, reason = "a list and a report")]
     async fn scan_values<T: Element>(
         &self,
@@ -530,8 +531,8 @@ struct GroupProgress {
 }
 
 impl GroupProgress {
-    /// Calls `advance` in each poll until something moves, and returns in the poll after that one.
-    /// `advance` returns how long to rest if nothing moved.
+    /// Calls `advance` in each poll until something moves, and returns in the next poll. `advance`
+    /// returns how long to rest if nothing moved.
     async fn until_moved<X: Transport>(
         &self,
         shared: &SharedTransport<'_, X>,

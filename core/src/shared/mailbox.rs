@@ -1,6 +1,6 @@
 //! Messages in progress between this rank and its peers.
 //!
-//! Messages have a channel of their own. The first segment of a message is its *opening*. Openings
+//! Messages have a separate channel. The first segment of a message is its *opening*. Openings
 //! travel with the first tag, in the order in which the messages were started. They leave without
 //! waiting for a receive. A receive takes openings off that link until the opening that it waits
 //! for arrives. It holds the others in memory for later receives, so no message blocks another.
@@ -74,8 +74,8 @@ impl<'a, X: Transport> Mailbox<'a, X> {
     /// Copies the messages that a rank sends to itself in an exchange.
     ///
     /// If older sends or receives of the rank with itself wait for a match, they come first. This
-    /// function then copies nothing: like with `only_checks`, it only checks that each message and
-    /// receive will find a match.
+    /// function then copies nothing, as if `only_checks` were set: it only checks that each message
+    /// and receive will find a match.
     pub(super) fn copy_own<T: Element>(
         &self,
         own: Rank,

@@ -119,7 +119,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut running: Vec<Box<dyn PendingWork + '_>> = Vec::new();
         mailbox
             .with(|comm| {
-                // Reject a bad message before another one has begun.
+                // Check all messages before any of them starts.
                 comm.check_exchange(sends, recvs, plan)?;
                 for send in sends.iter_mut() {
                     let (data, message) = send.parts();

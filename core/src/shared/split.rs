@@ -92,7 +92,8 @@ impl SplitEntry {
         }
     }
 
-    /// Returns the kind of frames that a channel's links may hold; `None` if it is not free.
+    /// Returns the kind of frames that a channel's links may hold; `None` if the channel is not
+    /// free.
     fn leftover(&self, channel: usize) -> Option<LeftoverFrames> {
         match (is_in(&self.sound, channel), is_in(&self.clean_or_failed, channel)) {
             (true, true) => Some(LeftoverFrames::Nothing),

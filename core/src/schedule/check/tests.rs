@@ -154,6 +154,7 @@ fn recursive_halving_costs_what_its_documentation_says() {
                 if n.is_power_of_two() {
                     assert_eq!(n_parts, factor * (n - 1), "{call:?}: as few as a ring");
                 }
+                // The documented limits, in fifths of the array.
                 let fifths = match collective {
                     Collective::ReduceScatter => 5,
                     Collective::AllGather => 12,

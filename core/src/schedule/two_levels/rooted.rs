@@ -140,7 +140,7 @@ impl NodeTree {
         // The root's own node comes last, and the root's own part last of all.
         let NodePlace { per_node: k, n_nodes, .. } = self.place;
         if !self.is_home() {
-            return Step::receive(self.own_part(), self.gate()).store();
+            return Step::receive(self.own_part(), self.relay()).store();
         }
         let (nth, after) = if self.is_root() { (index / k, (index + 1) % k) } else { (index, 0) };
         let target = self.member((nth + 1) % n_nodes, after);
@@ -159,7 +159,7 @@ impl NodeTree {
         // The root's own node comes first, and the root's own part first of all.
         let NodePlace { per_node: k, .. } = self.place;
         if !self.is_home() {
-            return Step::own(self.own_part()).to(self.gate());
+            return Step::own(self.own_part()).to(self.relay());
         }
         let (nth, after) = if self.is_root() { (index / k, index % k) } else { (index, 0) };
         let source = self.member(nth, after);
@@ -208,8 +208,8 @@ impl NodeTree {
         Rank::new((node + nodes) % n_nodes * per_node + (place + places) % per_node)
     }
 
-    /// The rank at the same place in the root's node.
-    const fn gate(&self) -> Rank {
+    /// The rank at the same place in the root's node, which relays this rank's part.
+    const fn relay(&self) -> Rank {
         self.member(self.place.n_nodes - self.distance, 0)
     }
 }
