@@ -25,7 +25,7 @@ use foldwire::{Bound, Call, Collective, Communicator, DType, Error, Op, Plan, Ra
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Group sizes that cover every pair of choices: one rank, a pair, a third rank, and more ranks
+/// Group sizes of the suite, whose cases together cover every pair of choices. 5 ranks are more
 /// than many machines have cores.
 pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 

@@ -27,9 +27,9 @@
 //! | | circulant graph | 2⌈log₂ n⌉ | the same | the same |
 //! | | pairwise exchange | 2(1 + β·(n − 2)) | the same | the same |
 //! | | recursive doubling | log₂ n; else ⌊log₂ n⌋ + 2 | k | k |
-//! | | double tree | twice a broadcast's | the same | half |
-//! | reduce-scatter | those three | half of those | (n − 1)/n | (n − 1)/n |
-//! | all-gather | those three | half of those | (n − 1)/n | |
+//! | | double tree | twice a broadcast's | twice a broadcast's | half of u |
+//! | reduce-scatter | those three | half of the all-reduce's | (n − 1)/n | (n − 1)/n |
+//! | all-gather | those three | half of the all-reduce's | (n − 1)/n | |
 //! | broadcast, reduce | binomial tree | ⌈log₂ n⌉ | k | k, reduce |
 //! | | chain, r rounds | r + n − 2 | k/r | k/r, reduce |
 //! | | double tree, r/2 rounds | r + 3⌈log₂ n⌉ − 2 | k/r | k/r, reduce |

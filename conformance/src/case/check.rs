@@ -127,6 +127,7 @@ impl Case {
         inputs: &[Vec<T>],
         made_by: &dyn Fn(usize) -> Self,
     ) -> Result<(), String> {
+        // This case with the counts that the rank's own case has.
         let dealt_by = |rank| {
             let Self { deal, count, .. } = made_by(rank);
             Self { deal, count, ..*self }

@@ -116,6 +116,7 @@ impl Case {
     }
 
     /// Index in the rank's input of a value that has index `index` in the rank's block for `to`.
+    /// Uneven blocks begin 37 values apart, an arbitrary number, and wrap around the input.
     fn place_of(&self, to: usize, index: usize) -> usize {
         match self.deal {
             Deal::Even => foldwire::layout::share(self.count, self.size, to).start + index,

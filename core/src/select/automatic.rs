@@ -363,9 +363,10 @@ pub(crate) struct ChosenCall {
 /// ⌈log₂ n⌉ messages. Each of these costs 0.6 of an exact message, and the time of 150 bytes on a
 /// link.
 ///
-/// *Short arrays.* A first test assumes that links carry ⌈log₂ n⌉ times the array. If no codec can
-/// save enough of that time to pay for the scan, for what the codec adds to one message, and for
-/// the margin of 7 %, the call is exact ([`ChoiceReason::Short`]). No candidate is estimated then.
+/// *Short arrays.* A first test estimates the time in which links carry ⌈log₂ n⌉ times the array.
+/// If no codec can save enough of that time to pay for the scan, for what the codec adds to one
+/// message, and for the margin of 7 %, the call is exact ([`ChoiceReason::Short`]). No candidate is
+/// estimated then.
 ///
 /// *Links.* Calls between ranks of one process are exact, because these ranks hand frames over and
 /// gain little from fewer bytes. Links of unknown rate count as 10 Gbit/s, and memory that ranks of
@@ -518,6 +519,7 @@ pub(crate) fn choose(
         let may_win =
             |at: usize| choice.weighed[at].seconds.is_finite() && seconds(at, BEST_RATIO) < exact_s;
         let is_cheap = ESTIMATE + scan + reading <= MAX_SCAN_SHARE * f64::from(best.seconds);
+        // A call that scans its data anyway pays only for the estimate.
         match chosen.needs_value_range() {
             true => ESTIMATE <= MAX_ESTIMATE_SHARE * f64::from(best.seconds),
             false => is_cheap && (1..N_CANDIDATES).any(may_win),

@@ -7,8 +7,8 @@
 //!
 //! The communicator tries each [`CallKind`] separately. The trial of a kind begins with its call
 //! number [`FIRST`]. Calls are exact and compressed in turn, [`N_TIMES`] of each. Before each of
-//! them the ranks synchronize, so that no timed call waits for a late rank. Then they also exchange
-//! the time of the trial's previous call. The time of a call is that on the slowest rank, and of
+//! them the ranks synchronize, so that no timed call waits for a late rank. With that, they exchange the
+//! time of the trial's previous call. The time of a call is that on the slowest rank, and of
 //! several calls the shortest time counts. After [`AGAIN`] times as many calls, another trial
 //! checks whether the result still holds.
 

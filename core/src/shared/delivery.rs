@@ -30,7 +30,7 @@ pub(super) struct Delivery<'a, X: Transport, E> {
     /// True once the caller has waited for the message or polled it. Timeouts count only from then
     /// on.
     is_awaited: bool,
-    /// Time at which all of the message had left.
+    /// Time at which the endpoint had sent, or received, the whole message.
     left: Option<Duration>,
     outcome: Option<Result<Report, Error>>,
 }
@@ -84,8 +84,9 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
         let ours = comm.next_call_header::<E::Value>();
         if self.watchdog.lost().is_some() {
             let Communicator { transport, notices, .. } = comm;
-            let has_all = |_: &mut _, _: &mut _| Ok(true);
-            return self.watchdog.explain((transport, notices), &ours, self.limits, has_all);
+            // Receive no more segments from the lost rank. Only its abort notice matters.
+            let take_nothing = |_: &mut _, _: &mut _| Ok(true);
+            return self.watchdog.explain((transport, notices), &ours, self.limits, take_nothing);
         }
         comm.transport.progress().map_err(transport_error)?;
         let (rank, step) = (self.endpoint.peer(), self.endpoint.cursor().n_segments as usize);

@@ -41,6 +41,10 @@ impl NodeAllToAll {
         2 * (self.place.n_nodes - 1) + 1 + 2 * (self.place.per_node - 1) + 2
     }
 
+    /// Step `index` of the rank's program, in this order: store the rank's own part; send a row to
+    /// each other node; take the row for this node; receive the other nodes' rows; send to each
+    /// other rank of the node; store the parts that came from the other nodes; receive from each
+    /// other rank of the node.
     pub(super) fn step(&self, index: usize) -> Step {
         let NodePlace { n_nodes, per_node: k, .. } = self.place;
         let me = self.place.across(0);

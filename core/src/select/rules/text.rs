@@ -120,6 +120,7 @@ pub fn parse(text: &str) -> Result<Vec<SelectionRule>, ParseRulesError> {
     rules.map(rule).collect()
 }
 
+/// Reads one rule.
 fn rule(text: &str) -> Result<SelectionRule, ParseRulesError> {
     let fields: Vec<&str> = text.split(':').map(str::trim).collect();
     let [collective, ranks, n_bytes, conditions @ .., name] = &fields[..] else {
@@ -186,17 +187,18 @@ fn range<N: Copy + Default + PartialOrd>(
     number: fn(&str) -> Option<N>,
     most: N,
 ) -> Option<RangeInclusive<N>> {
-    let or = |text: &str, open: N| match text.trim() {
+    let end = |text: &str, open: N| match text.trim() {
         "" => Some(open),
         text => number(text),
     };
     let (first, last) = match text.split_once('-') {
-        Some((first, last)) => or(first, N::default()).zip(or(last, most))?,
+        Some((first, last)) => end(first, N::default()).zip(end(last, most))?,
         None => number(text).map(|one| (one, one))?,
     };
     (first <= last).then_some(first..=last)
 }
 
+/// A number without a suffix.
 fn plain(text: &str) -> Option<usize> {
     whole(text)
 }
