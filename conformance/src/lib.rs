@@ -34,7 +34,7 @@
 //! | [`oracle`] | the expected result of a reduction, in `f64`, and its allowed error |
 //! | [`data`] | inputs, the same on every machine |
 //! | [`integers`] | every call on integers of any type, with an oracle of its own |
-//! | [`wrapped`], [`tamper`] | a transport that changes a few properties of the one inside it; one that damages frames |
+//! | [`wrapped`], [`tamper`] | wrappers of a transport: one changes a few of its properties, the other damages frames |
 //!
 //! A [`Case`] [checks](Case::check) every rank's result against the oracle and against the other
 //! ranks' bits. The threads backend's results are checked that way. The results of any other

@@ -56,7 +56,7 @@ fn exchange_with_all<T: Float, X: Transport>(
             .into_iter()
             .map(|(from, nth)| (from, nth, vec![T::ZERO; lens[nth]]))
             .collect();
-        // List the receives in another order than that in which their peers list the sends.
+        // List the receives in a different order than their peers list the sends.
         got.reverse();
         let outgoing =
             sent.iter().map(|(to, nth, data)| Outgoing::new(Rank::new(*to), *nth as u32, data));

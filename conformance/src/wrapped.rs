@@ -1,4 +1,4 @@
-//! A transport that changes properties of the one inside it through a few [`Hooks`].
+//! A wrapper that changes a few properties of a transport through [`Hooks`].
 
 use foldwire::transport::{Distance, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use std::fmt;

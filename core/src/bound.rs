@@ -35,7 +35,7 @@ pub enum Bound {
     /// eb = range · 10^(−dB/20).
     ///
     /// The ratio is guaranteed because no mean square error exceeds eb². Errors of real fields are
-    /// about uniform, with a mean square of eb²/3, so their ratio is 4.8 dB better.
+    /// about uniform, with a mean square of eb²/3, so their actual ratio is 4.8 dB better.
     Psnr(f64),
 }
 
@@ -168,8 +168,8 @@ impl Bound {
 
     /// Returns a lattice that keeps the bound for values in this range.
     ///
-    /// It is the widest one. If the bound depends on the value range, it may instead be a lattice
-    /// that [suits the data](Quantum::suited).
+    /// It is the widest such lattice. If the bound depends on the value range, it may instead be a
+    /// lattice that [suits the data](Quantum::suited).
     ///
     /// # Errors
     /// As [`absolute`](Self::absolute).

@@ -10,8 +10,8 @@
 //!
 //! A run of one part has neither zeros nor an index: the payload is the segment. Because the index
 //! comes last, segments can be appended, and removed from the end, without moving the segments
-//! before them. The first segment begins where a single one would. Because the index holds ends and
-//! not lengths, a reader finds each segment at once.
+//! before them. The first segment begins where a single segment would. Because the index holds ends
+//! and not lengths, a reader finds each segment at once.
 //!
 //! A [`Placement`] gives the places of segments that are inserted or removed. It covers both ends
 //! of a bundle, so one function suffices to insert segments, and one to remove them. A rank that

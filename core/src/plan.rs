@@ -219,7 +219,7 @@ impl Plan {
     ///
     /// Methods that are called afterwards pin their part of the plan: a schedule, codec or pipeline
     /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)). If only one of
-    /// codec and pipeline is pinned, the other is that of [`foldwire`](Plan::foldwire).
+    /// codec and pipeline is pinned, the other is the one of [`foldwire`](Plan::foldwire).
     ///
     /// # Examples
     /// ```

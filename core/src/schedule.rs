@@ -193,8 +193,8 @@ impl Collective {
         }
     }
 
-    /// Number of parts if each rank has parts of its own: one for each rank, or in an all-to-all
-    /// one for each pair of ranks. A schedule that moves the array as a whole has fewer
+    /// Number of parts if parts belong to ranks: one for each rank, or in an all-to-all one for
+    /// each pair of ranks. A schedule that moves the array as a whole has fewer
     /// ([`Schedule::n_parts`]).
     #[must_use]
     pub const fn n_parts(self, size: usize) -> usize {
@@ -375,8 +375,8 @@ impl Part {
 ///
 /// `step` must be a pure function: the same arguments give the same answer on every rank. The
 /// programs of all ranks together must pass `check`, whose documentation lists the requirements.
-/// The engine relies on one of them where the output may overlap the input: a rank never reads its
-/// local part after it stored that part's output.
+/// The engine relies on one of these requirements where the output may overlap the input: a rank
+/// never reads a local part after it stored that part's output.
 ///
 /// The values of `n_parts`, `n_steps` and `step` are meaningful only for a supported collective and
 /// `rank < size`.

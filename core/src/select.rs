@@ -38,10 +38,10 @@
 //! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
 //! | all-to-all | linear | 1 + 0.3·(n − 2) | (n − 1)/n | |
 //! | | Bruck's exchange | ⌈log₂ n⌉ | ½·⌈log₂ n⌉, or less | |
-//! | | two levels | the sum for two linear ones | (2n − k − N)/n | |
+//! | | two levels | linear among N ranks, plus linear among p | (2n − p − N)/n | |
 //!
 //! "Those three" are the ring, the circulant graph and the pairwise exchange. "Two halves" are a
-//! scatter and an all-gather, or a reduce-scatter and a gather. For the all-to-all by two levels, k
+//! scatter and an all-gather, or a reduce-scatter and a gather. For the all-to-all by two levels, p
 //! and N are the numbers of ranks in a node and of nodes.
 //!
 //! D is 1, except for schedules that send messages with many parts or the same data to several

@@ -113,7 +113,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Creates a communicator of `members` on these free channels. The last channel is for
-    /// messages, if the configuration gives them one.
+    /// messages, if the configuration gives messages a channel.
     fn among(
         shared: Rc<SharedTransport<'a, X>>,
         channels: &[usize],
@@ -199,7 +199,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Advances all calls in progress over this transport by a bounded amount of work. Returns
-    /// whether one moved. A loop that has nothing else to do should rest if none moved.
+    /// whether any call moved. A loop that has nothing else to do should rest if none moved.
     pub fn progress(&self) -> bool {
         // Ignore an error of the transport here: each call also gets and reports it.
         self.shared.pass().unwrap_or(false)

@@ -34,10 +34,10 @@ pub trait Workers: Sync {
     fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync));
 }
 
-/// Number of threads, including the calling thread, that are started for each piece of work and
-/// end with it.
+/// Threads that are started for each piece of work and end with it. The number includes the calling
+/// thread.
 ///
-/// Starting them costs tens of microseconds each time; a pool costs less.
+/// Starting threads costs tens of microseconds each time; a pool costs less.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
 pub struct Scoped(pub usize);

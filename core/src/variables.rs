@@ -1,6 +1,6 @@
 //! Names of all environment variables that a part of Foldwire reads.
 //!
-//! A misspelled variable has no effect, and nothing would show it. Programs and bindings use this
+//! A misspelled variable has no effect, and no error reveals it. Programs and bindings use this
 //! list to warn about unknown names.
 
 use alloc::string::String;

@@ -56,7 +56,7 @@ impl Case {
         });
         let (words, n_bytes): (_, Vec<usize>) = outcomes.into_iter().unzip();
         let words = backend.gather(words);
-        // Every process has the words of all ranks, so only one compares them.
+        // Every process has the words of all ranks, so only one process compares them.
         if backend.ranks(self.size).start == 0 {
             let of_threads = self.check(&Threads { frame_bytes: n_bytes.first().copied() });
             assert!(words == of_threads, "{self:?}: {words:x?}, between threads {of_threads:x?}");
@@ -113,9 +113,9 @@ impl Case {
         self.verify_among(rank, result, report, inputs, &|_| *self)
     }
 
-    /// Like [`verify`](Self::verify), if ranks made cases of their own for the call: `made_by`
-    /// returns the case of a rank. Their counts may differ from this case's, if no rank can detect
-    /// the difference.
+    /// Like [`verify`](Self::verify), if each rank made a case of its own for the call: `made_by`
+    /// returns the case of a rank. The counts of these cases may differ from this case's, if no
+    /// rank can detect the difference.
     ///
     /// # Errors
     /// A description of the mistake.

@@ -116,7 +116,7 @@ fn portions_are_covered_and_ranks_agree() {
                     assert_eq!(a.segment(part, round).len, b.segment(part, round).len);
                     assert_eq!(a.skips(part, round), b.skips(part, round));
                 }
-                // A rank with more rounds sends nothing in the additional ones.
+                // A rank with more rounds sends nothing in the additional rounds.
                 for (short, long) in [(&a, &b), (&b, &a)] {
                     for round in short.n_rounds()..long.n_rounds() {
                         assert!(long.skips(part, round), "{call:?}, {part}");

@@ -4,9 +4,9 @@
 //! values nor bytes.
 //!
 //! Ranks are numbered from the root: *place* v = rank − root (mod n). The parent of place v > 0 is
-//! v with its lowest one bit cleared. The children of v are the places v + 2ᵏ below n, for every 2ᵏ
-//! below v's lowest one bit; the root has a child for every k. So the subtree of v > 0 is a range
-//! of consecutive places. It starts at v, its length is the value of v's lowest one bit, and it is
+//! v with its lowest set bit cleared. The children of v are the places v + 2ᵏ below n, for every 2ᵏ
+//! below v's lowest set bit; the root has a child for every k. So the subtree of v > 0 is a range
+//! of consecutive places. It starts at v, its length is the value of v's lowest set bit, and it is
 //! cut off at n.
 //!
 //! *Broadcast.* A rank forwards what it received, to its largest subtree first, because that
@@ -41,7 +41,7 @@
 //! | broadcast | ⌈log₂ n⌉·(α + m·β) | n − 1 |
 //! | reduce | ⌈log₂ n⌉·(α + m·β + m·γ) | n − 1 |
 //! | scatter, gather, B ≥ n/2 | ⌈log₂ n⌉·α + (n − 1)/n·m·β | n − 1 |
-//! | scatter, gather | (⌈n/B⌉ − 1 + log₂ B)·α + (n − 1)/n·m·β | number of one bits in all of 0..⌈n/B⌉, plus n − ⌈n/B⌉ |
+//! | scatter, gather | (⌈n/B⌉ − 1 + log₂ B)·α + (n − 1)/n·m·β | number of set bits in all of 0..⌈n/B⌉, plus n − ⌈n/B⌉ |
 //!
 //! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
 //! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. gZCCL's scatter packs
@@ -212,7 +212,7 @@ impl BinomialTree {
         }
     }
 
-    /// A step on the own operand for the parts of these places.
+    /// A step on the rank's own operand for the parts of these places.
     fn run(&self, places: Range<usize>) -> Step {
         Step::own(self.part(places.start)).run(places.len())
     }
@@ -282,7 +282,7 @@ impl BinomialTree {
     fn n_children(&self, place: usize) -> usize {
         // Children are place + 2^k below `size`, so count the k with 2^k < size - place …
         let n_fitting = ceil_log2(self.size - place);
-        // … and 2^k below the lowest one bit.
+        // … and 2^k below the lowest set bit.
         if place == 0 { n_fitting } else { n_fitting.min(place.trailing_zeros() as usize) }
     }
 

@@ -6,7 +6,7 @@
 //! The *distance* d of a part is the number of ranks from its source to its destination, below n.
 //! There is a round for each g = 2ᵏ, from the highest power of two below n down to 1. In the round
 //! of g, each rank sends all held parts whose distance has bit k to the rank g after it, and
-//! receives the same number from the rank g before it. So a part makes one hop for each one bit of
+//! receives the same number from the rank g before it. So a part makes one hop for each set bit of
 //! its distance, and a rank always holds one part of each distance. Let d = x + y, where x has
 //! those bits of d that belong to the rounds so far. The held part of distance d then has the rank
 //! x before this one as its source, and the rank y after this one as its destination. In the order
@@ -34,7 +34,7 @@ use crate::transport::Rank;
 pub struct Bruck;
 
 impl Bruck {
-    /// Number of parts that each of `size` ranks sends in all rounds: the number of one bits in all
+    /// Number of parts that each of `size` ranks sends in all rounds: the number of set bits in all
     /// distances.
     #[must_use]
     pub fn n_passed(size: usize) -> usize {

@@ -62,8 +62,8 @@ pub struct Summary {
     /// Number of frames that the root sends.
     pub n_root_messages: usize,
     /// Length of the critical path in messages: the factor of α in the cost formulas. A message
-    /// takes one unit of time, a rank can send one and receive one at the same time, links always
-    /// have space, and all other work is free.
+    /// takes one unit of time, a rank can send one message and receive another at the same time,
+    /// links always have space, and all other work is free.
     pub critical_path: usize,
 }
 

@@ -158,7 +158,7 @@ impl CirculantRank {
     }
 
     /// Step `index` of the reduce-scatter: a send and an addition in each round. If n is odd, the
-    /// first round takes the own part between the two, because nothing is added to it.
+    /// first round takes the rank's own part between the two, because nothing is added to it.
     fn reduce_scatter(&self, index: usize) -> Step {
         let is_odd = self.size % 2 == 1;
         if is_odd && index == 1 {
@@ -176,9 +176,9 @@ impl CirculantRank {
         if next == 1 { step.store() } else { step.keep() }
     }
 
-    /// Step `index` of the all-gather: take the own part, then a send and a store in each round. If
-    /// n is odd, the own part is stored at the end; otherwise it is stored as the first message
-    /// sends it.
+    /// Step `index` of the all-gather: take the rank's own part, then a send and a store in each
+    /// round. If n is odd, that part is stored at the end; otherwise it is stored as the first
+    /// message sends it.
     fn all_gather(&self, index: usize) -> Step {
         let own = Step::own(self.part(0));
         let Some(move_index) = index.checked_sub(1) else { return own.keep() };

@@ -8,13 +8,13 @@
 //! send nothing. So there are two trees, and a rank that has children in one tree is a leaf of the
 //! other. The root of the call is in neither tree: it is the parent of the top rank of each. The m
 //! other ranks have the numbers 1 to m. In the first tree, the parent of a number follows from its
-//! lowest one bit: clear that bit and set the next higher one. If the result is beyond m, only
+//! lowest set bit: clear that bit and set the next higher one. If the result is beyond m, only
 //! clear the bit. So odd numbers are leaves. The second tree has the same shape, but ranks with odd
-//! numbers get even ones and the reverse. If m is even, x becomes m + 1 − x. If m is odd, x becomes
-//! x − 1, and 1 becomes m.
+//! numbers in the first tree have even numbers in the second, and the reverse. If m is even, x
+//! becomes m + 1 − x. If m is odd, x becomes x − 1, and 1 becomes m.
 //!
-//! *Broadcast.* Part t comes down tree t. Each rank forwards it to its children before it decodes
-//! it for itself.
+//! *Broadcast.* Part t goes down tree t. Each rank forwards the part to its children before it
+//! decodes the part for itself.
 //!
 //! *Reduce.* Part t goes up tree t. Each rank combines the results of its children with its own
 //! operand.

@@ -139,8 +139,8 @@ struct CoreRank {
 }
 
 impl CoreRank {
-    /// The core rank that `rank` is, or its host if `rank` is a guest. The flag says whether it is
-    /// a guest.
+    /// Returns the core rank that `rank` is, or the host of `rank` if `rank` is a guest. The flag
+    /// says whether `rank` is a guest.
     fn of(call: ProgramSpec, rank: Rank) -> (Self, bool) {
         let group = CoreAndGuests::new(call.size);
         match group.role(rank) {
@@ -193,7 +193,8 @@ impl CoreRank {
         if index + 1 == n_moves && hosting == 0 { step.store() } else { step.keep() }
     }
 
-    /// Step `index` of the all-gather: take the own part, then a send and a store in each round.
+    /// Step `index` of the all-gather: take the rank's own part, then a send and a store in each
+    /// round.
     fn all_gather(&self, index: usize) -> Step {
         let n_rounds = self.group.n_rounds();
         let index = match self.guest {
@@ -244,8 +245,8 @@ impl CoreRank {
         if step.keep { step.keep_as_sent() } else { step }
     }
 
-    /// Returns whether the all-gather begins with a step that takes the own part into the holding.
-    /// It does unless the part is sent only once.
+    /// Returns whether the all-gather begins with a step that takes the rank's own part into the
+    /// holding. It does unless the part is sent only once.
     fn takes(&self) -> bool {
         self.group.n_rounds() > 1 || self.guest.is_some()
     }

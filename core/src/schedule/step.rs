@@ -18,11 +18,11 @@ use crate::transport::Rank;
 /// A step has at most one peer to receive from and one to send to. A rank that sends to several
 /// peers has a step for each peer. So a step receives at most one frame and sends at most one.
 ///
-/// *The own operand* is the lane's *holding*, if an earlier step of the lane kept one. Otherwise it
-/// is the rank's local part: its input. A lane has at most one holding. While a lane has a holding,
-/// a step with an own operand must concern the held part. There are two exceptions: a step marked
-/// `local` uses the local part whatever is held, and so does a `take`. A step uses up the holding
-/// unless it keeps the value again.
+/// *The rank's own operand* is the lane's *holding*, if an earlier step of the lane kept one.
+/// Otherwise it is the rank's local part: its input. A lane has at most one holding. While a lane
+/// has a holding, a step that uses the own operand must concern the held part. There are two
+/// exceptions: a step marked `local` uses the local part whatever is held, and so does a `take`. A
+/// step uses up the holding unless it keeps the value again.
 ///
 /// *Runs.* A step may concern a run of parts with consecutive numbers. Numbers wrap around: part 0
 /// follows the array's last part. The step's message then carries a segment of each part, and the
@@ -81,7 +81,7 @@ pub struct Step {
     pub rows: Option<SourceRows>,
     /// Rank to receive from.
     pub from: Option<Rank>,
-    /// Use the own operand. Set in every step that receives nothing.
+    /// Use the rank's own operand. Set in every step that receives nothing.
     pub own: bool,
     /// Use the local part as own operand even if there is a holding. If the step receives, the
     /// combined value may be kept.
@@ -95,8 +95,8 @@ pub struct Step {
     /// Put the value into the output. If the value is also sent, the output is what the receiver
     /// decodes.
     pub store: bool,
-    /// Store the received value before the own operand is combined with it. The step then stores
-    /// the received value and sends the combined one.
+    /// Store the received value before the rank's own operand is combined with it. The step then
+    /// stores the received value and sends the combined one.
     pub before: bool,
     /// Another rank received this same value over the wire. Store what that rank decodes, although
     /// nothing is sent here, so that all ranks store the same bits. With `keep`: the value is
@@ -151,7 +151,7 @@ impl SourceRows {
 }
 
 impl Step {
-    /// A step on the own operand.
+    /// A step on the rank's own operand.
     #[must_use]
     pub const fn own(part: Part) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Step {
         Self { from: Some(from), own: false, ..Self::own(part) }
     }
 
-    /// The same step, with the own operand combined with the received value.
+    /// The same step, with the rank's own operand combined with the received value.
     #[must_use]
     pub const fn reduce(self) -> Self {
         Self { own: true, ..self }
@@ -308,7 +308,7 @@ impl Step {
         self.own && !self.local && !self.takes()
     }
 
-    /// Returns whether the step combines the received value with the own operand.
+    /// Returns whether the step combines the received value with the rank's own operand.
     #[must_use]
     pub const fn reduces(&self) -> bool {
         self.from.is_some() && self.own

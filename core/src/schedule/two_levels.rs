@@ -154,8 +154,8 @@ impl NodePlace {
         if step.store { Step { store: false, ..step.to(self.across(1)).keep() } } else { step }
     }
 
-    /// Step `index` of the all-gather, not counting the first step, which sends the own part to the
-    /// next node.
+    /// Step `index` of the all-gather, not counting the first step, which sends the rank's own part
+    /// to the next node.
     const fn gather(&self, index: usize) -> Step {
         let (block, at) = self.block_of(index);
         let (k, is_last) = (self.per_node, block + 1 == self.n_nodes);

@@ -186,8 +186,8 @@ pub enum ChoiceReason {
     Fastest,
     /// Expected to be fastest, with compression ratios from a sample of all ranks' data.
     Sampled,
-    /// Similar calls were made both exactly and compressed, and this way was faster; or this is one
-    /// of those calls.
+    /// Similar calls were made both exactly and compressed, and the chosen way was faster. Or this
+    /// call is one of them.
     Tried,
 }
 
@@ -271,7 +271,7 @@ impl Choice {
         Self::fastest_of(best, others, margin)
     }
 
-    /// Fastest candidate that compresses; the exact one if no other has a finite time.
+    /// Fastest candidate that compresses; the exact candidate if no other has a finite time.
     fn fastest_compressed(&self, margin: f64) -> &CodecEstimate {
         let [exact, fz_light, others @ ..] = &self.weighed;
         let best = Self::fastest_of(fz_light, others, margin);

@@ -95,8 +95,8 @@ const MAX_OVERHEAD: usize = 256;
 /// encoding 0.8 of it with fz-light, or 0.7 with fz-nd.
 const ENCODED_FIRST: f64 = 0.75;
 /// Work and links overlap, but at least this share of the shorter time does not overlap the longer
-/// one. With it, the expected times of arrays of 4 MiB and more between 2 threads at 1 Gbit/s were
-/// 0.8 to 1.12 times the measured times with fz-light, fz-nd and dense.
+/// one. With this share, the expected times of arrays of 4 MiB and more between 2 threads at 1
+/// Gbit/s were 0.8 to 1.12 times the measured times with fz-light, fz-nd and dense.
 const NOT_OVERLAPPED: f64 = 0.1;
 /// The same share if the machine's speeds are not configured, because the machine may be busy.
 const NOT_OVERLAPPED_DEFAULT: f64 = 0.25;
@@ -223,8 +223,8 @@ impl Model {
         let n_rounds = self.n_bytes.div_ceil(ROUND_BYTES).max(1);
         let n_hops = (n_rounds + n).saturating_sub(2);
         let by_chain = n_hops as f64 / n_rounds as f64;
-        // Number of messages one after the other down or up both trees, each of which moves half
-        // of the array. A round has a message for each tree.
+        // Length of the path down or up both trees, in messages. Each tree moves half of the array.
+        // A round has a message for each tree.
         let half = self.n_bytes / 2;
         let n_pairs = half
             .div_ceil(ROUND_BYTES)

@@ -7,10 +7,10 @@
 //!
 //! The communicator tries each [`CallKind`] separately. The trial of a kind begins with its call
 //! number [`FIRST`]. Calls are exact and compressed in turn, [`N_TIMES`] of each. Before each of
-//! them the ranks synchronize, so that no timed call waits for a late rank. With that, they exchange the
-//! time of the trial's previous call. The time of a call is that on the slowest rank, and of
-//! several calls the shortest time counts. After [`AGAIN`] times as many calls, another trial
-//! checks whether the result still holds.
+//! them the ranks synchronize, so that no timed call waits for a late rank. With that, they
+//! exchange the time of the trial's previous call. The time of a call is that on the slowest rank,
+//! and of several calls the shortest time counts. After [`AGAIN`] times as many calls, another
+//! trial checks whether the result still holds.
 
 use super::automatic::Mode;
 use crate::bound::Bound;

@@ -91,7 +91,7 @@ struct RunningBatch<'s, 'a, 'b, X: Transport, T: Element> {
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
     call: CallState<'s>,
     work: Work<'b, 's, T>,
-    /// Error that aborts the group's calls, if one has failed.
+    /// Error that aborts the group's calls, if one of them has failed.
     error: Option<Error>,
 }
 
@@ -111,7 +111,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// The results have the same bits as separate calls of [`all_reduce`](Self::all_reduce), but
     /// take less time. One scan covers all data, up to [`n_calls`](Self::n_calls) calls run at
     /// once, and short arrays share frames. Returns a report for each array. Bytes, messages and
-    /// times of arrays that share frames are in the first one's report.
+    /// times of arrays that share frames are in the report of the first of them.
     ///
     /// All ranks must pass the same number of arrays, with the same lengths and bounds. If the plan
     /// rounds without bias, each array has its own seed

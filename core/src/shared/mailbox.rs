@@ -12,8 +12,8 @@
 //! Openings are short, so holding many needs little memory. A rank holds up to [`MAX_MESSAGES`]
 //! from each peer. Further openings wait in the network.
 //!
-//! Messages between two ranks are numbered. The numbers detect a frame that arrives twice, or one
-//! left by another communicator on this channel.
+//! Messages between two ranks are numbered. The numbers detect a frame that arrives twice, or
+//! that was left by another communicator on this channel.
 //!
 //! Source: eager and rendezvous protocols of MPI libraries; matching as in MPI 4.1, §3.5.
 
@@ -121,7 +121,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         Ok(())
     }
 
-    /// Counts one send or receive less.
+    /// Removes one send or receive from the count.
     pub(super) fn dismiss(&self, is_sent: bool) {
         let n_running = &self.n_running[usize::from(is_sent)];
         n_running.set(n_running.get().saturating_sub(1));

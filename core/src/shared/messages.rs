@@ -173,8 +173,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(report)
     }
 
-    /// Drives messages until all have finished, or until one has failed. A failure ends the others
-    /// too.
+    /// Drives messages until all have finished, or until one has failed. A failed message ends all
+    /// others.
     fn drive(&self, running: &mut [Box<dyn PendingWork + '_>]) -> Result<(), Error> {
         running.iter_mut().for_each(|one| one.note_wait());
         while running.iter().any(|one| !one.is_finished()) {
@@ -211,9 +211,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 ///
 /// *Memory.* A message that fits a frame and has at most 16384 values leaves as soon as it is
 /// started. A longer message first sends its opening, which is its first segment. The rest follows
-/// once its receive was started. A rank holds up to [`MAX_MESSAGES`](Self::MAX_MESSAGES) short
-/// messages and openings from each other rank that arrived before their receives. Further ones wait
-/// in the network, and so do all messages after them.
+/// once the receive has started. A rank holds up to [`MAX_MESSAGES`](Self::MAX_MESSAGES) short
+/// messages and openings from each other rank that arrived before their receives. Further messages
+/// wait in the network, and so do all messages after them.
 ///
 /// *Timeouts.* A receive without its message fails after the timeout. The error is
 /// [`Error::Mismatch`] of [`Field::Tag`](crate::error::Field::Tag) if another message arrived that

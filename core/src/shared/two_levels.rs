@@ -36,8 +36,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// must call this between the same two calls.
     ///
     /// If all ranks share a node, all-reduces are exact with any plan. If nodes have different
-    /// numbers of ranks, the result is a [`duplicate`](Self::duplicate). Communicators made from it
-    /// do not know the nodes.
+    /// numbers of ranks, the result is a [`duplicate`](Self::duplicate). Communicators made from
+    /// the result do not know the nodes.
     ///
     /// # Errors
     /// As [`split`](Self::split).
@@ -84,7 +84,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         first.and_then(|comm| comm.as_ref().map(|comm| comm.ranks_per_node)).unwrap_or(1)
     }
 
-    /// Returns whether a rank is this one, or shares its node.
+    /// Returns whether `rank` is this rank, or shares its node.
     fn is_near(&self, rank: Rank) -> bool {
         let outer = self.transport_rank(rank);
         rank == self.rank || outer.is_some_and(|outer| self.shared.is_near(outer))

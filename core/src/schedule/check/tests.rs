@@ -301,7 +301,7 @@ fn an_all_to_all_in_rounds_costs_what_its_documentation_says() {
         let n_rounds = ceil_log2(n);
         assert_eq!(summary.critical_path, n_rounds, "{n} ranks");
         assert_eq!(summary.n_messages, n * n_rounds, "{n} ranks");
-        // A part takes one hop for each one bit in the distance from source to destination.
+        // A part takes one hop for each set bit in the distance from source to destination.
         let n_hops: usize = (1..n).map(|distance| distance.count_ones() as usize).sum();
         let n_parts: usize = messages.iter().map(|message| message.n_parts).sum();
         assert_eq!(n_parts, n * n_hops, "{n} ranks");
