@@ -41,10 +41,14 @@ impl NodeAllToAll {
         2 * (self.place.n_nodes - 1) + 1 + 2 * (self.place.per_node - 1) + 2
     }
 
-    /// Step `index` of the rank's program, in this order: store the rank's own part; send a row to
-    /// each other node; take the row for this node; receive the other nodes' rows; send to each
-    /// other rank of the node; store the parts that came from the other nodes; receive from each
-    /// other rank of the node.
+    /// Step `index` of the rank's program:
+    ///
+    /// 1. Store the rank's own part.
+    /// 2. Send a row to each other node, then take the row for this node into the holding.
+    /// 3. Receive a row from each other node.
+    /// 4. Send to each other rank of the node, then store the parts that other nodes sent for this
+    ///    rank.
+    /// 5. Receive from each other rank of the node.
     pub(super) fn step(&self, index: usize) -> Step {
         let NodePlace { n_nodes, per_node: k, .. } = self.place;
         let me = self.place.across(0);
