@@ -16,7 +16,7 @@
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
 use super::lattice::{BLOCKS, GROUP, Points, Verbatim, add_up, max_width, put_verbatim, subtract};
-use super::planes::{PLANE, Planes, fold, unfold, width};
+use super::planes::{PLANE, Planes, to_codes, to_signed_magnitudes, width};
 use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, Code};
@@ -154,8 +154,8 @@ impl<T: Float> Coder<T> for CuSzpCoder<T> {
         for (lengths, values) in lengths.chunks_mut(BLOCKS).zip(values.chunks(GROUP)) {
             let are_points = points.codes(values, &mut codes);
             subtract::<T>(&codes, &mut differences);
-            fold::<T>(&differences, &mut numbers);
-            fold::<T>(&codes, &mut folded);
+            to_signed_magnitudes::<T>(&differences, &mut numbers);
+            to_signed_magnitudes::<T>(&codes, &mut folded);
             let mut forms = [BlockForm { mode: BlockMode::Plain, width: 0 }; BLOCKS];
             let mut most = 0;
             for (i, form) in forms.iter_mut().enumerate().filter(|(i, _)| are_points[*i]) {
@@ -224,7 +224,7 @@ impl<T: Float> Coder<T> for CuSzpCoder<T> {
                 src = &src[forms[i].n_bytes()..];
             }
             planes.numbers::<T>(most, &mut numbers);
-            unfold::<T>(&numbers, &mut codes);
+            to_codes::<T>(&numbers, &mut codes);
             for ((i, form), values) in forms.iter().enumerate().zip(values.chunks(BLOCK)) {
                 let block = &mut codes[i * BLOCK..][..values.len()];
                 if let BlockMode::Outlier(_) = form.mode {

@@ -10,7 +10,7 @@
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
 use super::lattice::{BLOCKS, GROUP, Points, Verbatim, add_up, max_width, put_verbatim, subtract};
-use super::planes::{PLANE, Planes, fold, unfold, width};
+use super::planes::{PLANE, Planes, to_codes, to_signed_magnitudes, width};
 use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, Code};
@@ -57,7 +57,7 @@ impl<T: Float> Coder<T> for OmpSzpCoder<T> {
         for (lengths, values) in lengths.chunks_mut(BLOCKS).zip(values.chunks(GROUP)) {
             let are_points = points.codes(values, &mut codes);
             subtract::<T>(&codes, &mut differences);
-            fold::<T>(&differences, &mut numbers);
+            to_signed_magnitudes::<T>(&differences, &mut numbers);
             planes.set::<T>(&numbers, n_planes(width::<T>(&numbers)));
             for ((i, length), values) in lengths.iter_mut().enumerate().zip(values.chunks(BLOCK)) {
                 let dst = dst.get_mut(n_bytes..)?;
@@ -109,7 +109,7 @@ impl<T: Float> Coder<T> for OmpSzpCoder<T> {
                 }
             }
             planes.numbers::<T>(n_planes(most), &mut numbers);
-            unfold::<T>(&numbers, &mut codes);
+            to_codes::<T>(&numbers, &mut codes);
             for ((i, &length), values) in lengths.iter().enumerate().zip(values.chunks(BLOCK)) {
                 codes[i * BLOCK] = firsts[i];
                 if are_codes(length) {

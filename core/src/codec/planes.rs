@@ -23,7 +23,7 @@ const OCTET: usize = 8 * PLANE;
 
 /// Converts codes to signs and magnitudes. The signs become the first plane.
 #[inline(always)]
-pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut SignedMagnitudes<T>) {
+pub(super) fn to_signed_magnitudes<T: Float>(codes: &Codes<T>, numbers: &mut SignedMagnitudes<T>) {
     let zero = <T::Code as Code>::ZERO;
     for (number, code) in numbers.iter_mut().zip(codes) {
         let is_negative = *code < zero;
@@ -32,9 +32,9 @@ pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut SignedMagnitudes<T>
     }
 }
 
-/// Inverse of [`fold`].
+/// Inverse of [`to_signed_magnitudes`].
 #[inline(always)]
-pub(super) fn unfold<T: Float>(numbers: &SignedMagnitudes<T>, codes: &mut Codes<T>) {
+pub(super) fn to_codes<T: Float>(numbers: &SignedMagnitudes<T>, codes: &mut Codes<T>) {
     for (code, number) in codes.iter_mut().zip(numbers) {
         // All ones if negative: then −m = !m + 1.
         let sign = T::Bits::ZERO.minus(*number & T::Bits::from_u64(1));
