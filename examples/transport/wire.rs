@@ -132,8 +132,8 @@ impl Transport for Wire {
         }
     }
 
-    /// Returns a rank with a waiting message. It moves only while this rank is polled, so the call
-    /// must not end before. Otherwise the receiver would wait for this rank's next call.
+    /// Returns a rank for which a message waits. The message moves only while this rank polls, so a
+    /// call must not end before. Otherwise the receiver would wait for this rank's next call.
     fn undelivered(&self) -> Option<Rank> {
         let waits = |links: &Vec<Link>| links.iter().any(|link| link.waiting.is_some());
         self.to.iter().position(waits).map(Rank::new)

@@ -7,8 +7,8 @@ use foldwire::transport::FRAME_ALIGN;
 /// Largest number of parts that is tried.
 const MAX_PARTS: u8 = 40;
 
-/// The target. The first two bytes give the expected number of parts, and the number of parts
-/// before the split. The rest is the bundle.
+/// Runs the target on an input. The first two bytes give the expected number of parts, and the
+/// number of parts before the split. The rest is the bundle.
 pub fn check(input: &[u8]) {
     let [n_parts, n_first, payload @ ..] = input else { return };
     let n_parts = usize::from(1 + n_parts % MAX_PARTS);
@@ -38,7 +38,7 @@ pub fn check(input: &[u8]) {
 fn split_and_join(payload: &[u8], n_parts: usize, n_first: usize) -> Option<Vec<u8>> {
     let last = Placement::last(n_parts - n_first, n_parts)?;
     let again = split_and_join_at(payload, n_parts, last)?;
-    // Rows have `n_first` parts. All but one of them leave, or only one.
+    // Rows have `n_first` parts. From each row, `len` parts are taken out: one, or all but one.
     let len = if n_first.is_multiple_of(2) { 1 } else { n_first - 1 };
     let n_ends = (1..=n_parts).filter(|place| place % n_first.max(1) >= n_first - len).count();
     match Placement::of_rows(n_ends, len, n_first) {

@@ -9,7 +9,7 @@ use foldwire_tests::with_type;
 use crate::setting::{FuzzSetting, PlacedBytes, n_values};
 use crate::values::{FuzzValue, MAX_VALUES, encode};
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {

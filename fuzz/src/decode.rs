@@ -1,7 +1,8 @@
 //! Any bytes as an encoding, in every function that only reads.
 //!
-//! Decoding the whole, from a chunk on, and a beginning must agree. Another number of values is
-//! refused. Encoding again gives values within the bound of the decoded ones.
+//! Decoding all values, the values from a chunk on, and the first values must agree. Decoding
+//! another number of values is an error. Encoding the decoded values again changes them by at most
+//! the bound.
 
 use foldwire::codec::{Codec, CodecExt};
 use foldwire::kernel::CHUNK;
@@ -10,7 +11,7 @@ use foldwire_tests::with_type;
 use crate::setting::{FuzzSetting, canonical, n_values};
 use crate::values::{FuzzValue, assert_within};
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {

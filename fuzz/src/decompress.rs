@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::values::FuzzValue;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else { return };
     let mut bytes = bytes.to_vec();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const NAMES: [&str; 6] = ["a.npy", "a.f32", "a.f64", "a_2x3.f32", "run-7x_4x1x2.f64", "a.dat"];
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let Some((&choice, content)) = input.split_first() else { return };
     let name = NAMES[usize::from(choice) % NAMES.len()];

@@ -1,8 +1,8 @@
 //! Any bytes as an encoding that values are folded into.
 //!
 //! Plain folding, folding in place, and folding with a stored result (in place or apart) fail alike
-//! or give the same values. The stored result is what the bytes decode to. Only for the output of
-//! encoders does folding with a stored result also give the same bytes: `roundtrip` asserts that.
+//! or give the same values. The stored result is what the bytes decode to. For encodings from an
+//! encoder, folding with a stored result also gives the same bytes: `roundtrip` asserts that.
 
 use foldwire::codec::{Codec, CodecError, CodecExt, Values, Written};
 use foldwire_tests::with_type;
@@ -10,7 +10,7 @@ use foldwire_tests::with_type;
 use crate::setting::{FuzzSetting, PlacedBytes, canonical, n_values};
 use crate::values::FuzzValue;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let Some(setting) = FuzzSetting::read(input) else { return };
     with_type!(setting.dtype, T => {

@@ -6,7 +6,7 @@ use foldwire::frame::{HEADER_BYTES, Header};
 /// Offset of the header's flags. Bit 0 means that there is a checksum (docs/format.md).
 const FLAGS_AT: usize = 8;
 
-/// The target. The last byte selects the bit that is flipped.
+/// Runs the target on an input. The last byte selects the bit that is flipped.
 pub fn check(message: &[u8]) {
     // The fuzzer cannot guess a checksum. So this mostly fails, and the next line covers both
     // results.

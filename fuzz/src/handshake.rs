@@ -3,10 +3,13 @@
 //!
 //! ```text
 //!   input:  end (1 byte)  size of the pieces in which bytes arrive (1 byte)  acts
+//!   end:    0 rank 0 and a stranger; 1 a joining rank and an impostor of rank 0;
+//!           2 rank 0 and a member; 3 a member and rank 0
 //!   act:    0 n bytes[n]        these bytes
 //!           1 rank size         an honest greeting of this rank; from 128 on, of a rank that does
 //!                               not know the token
-//!           2                   an honest proof for the last message
+//!           2                   an honest proof for the last message; with ends 2 and 3, an honest
+//!                               part of a member, or an honest share from rank 0
 //!           3 kind n bytes[n]   a message of this kind with this body
 //! ```
 
@@ -24,7 +27,7 @@ use std::convert::Infallible;
 
 const SIZE: usize = 4;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let [end, piece, script @ ..] = input else { return };
     let script = HandshakeScript { rest: script };
@@ -90,8 +93,8 @@ impl<'a> Iterator for HandshakeScript<'a> {
 }
 
 impl HandshakeAct<'_> {
-    /// Converts the act to bytes. `proof` returns an honest proof, if there is something to prove.
-    fn into_bytes(self, proof: impl FnOnce() -> Option<Message<'static>>) -> Vec<u8> {
+    /// Converts the act to bytes. `honest` returns the message of act 2, if there is one.
+    fn into_bytes(self, honest: impl FnOnce() -> Option<Message<'static>>) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
             Self::Bytes(given) => bytes.extend(given),
@@ -107,7 +110,7 @@ impl HandshakeAct<'_> {
                 hello.emit(&mut bytes);
             }
             Self::Prove => {
-                if let Some(message) = proof() {
+                if let Some(message) = honest() {
                     message.emit(&mut bytes);
                 }
             }

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 const MAX_RANKS: usize = 6;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let [end, script @ ..] = input else { return };
     match end % 5 {

@@ -7,7 +7,7 @@ use foldwire_bootstrap::{MAX_RANKS, Place, Root};
 use std::cell::RefCell;
 use std::ffi::OsString;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let set: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).collect();

@@ -13,7 +13,7 @@ use foldwire_tests::with_type;
 
 use crate::values::{FuzzValue, MAX_VALUES, assert_within, bound, encode, operate, values};
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let mut u = Unstructured::new(input);
     // An input that ends early is valid.

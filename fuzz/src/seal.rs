@@ -31,7 +31,7 @@ const MAX_BYTES: usize = 70_000;
 /// Largest number of pieces in which bytes arrive.
 const MAX_PIECES: usize = 100;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let [piece, n_read_bytes, script @ ..] = input else { return };
     let piece = usize::from(*piece) * 83 + 1;

@@ -11,10 +11,10 @@
 //!           1 to tag n bytes[n]              sends these bytes
 //!           2 to tag message[5]              sends a message
 //!           3 to tag message[5] n (at byte)[n]   sends a message with n bytes replaced
-//!           4 to tag how epoch round members     sends the last received message, changed
-//!                    (at first an empty message): a view becomes a fence or the reverse (bit 0
-//!                    of how), of the other part (bit 1); epoch and round are added, and these
-//!                    members are toggled
+//!           4 to tag how epoch round members     sends the last received message with changes, or
+//!                    an empty message if none was received. Bit 0 of how: a view becomes a fence,
+//!                    and a fence a view; bit 1: part 0 becomes 1, and 1 becomes 0. Adds epoch
+//!                    and round to those of the message, and toggles these members
 //!   message: kind  epoch (2 bytes)  members  round: bits 0–3; part: bit 4; checksum: bit 5
 //! ```
 //!
@@ -39,8 +39,8 @@ use std::time::Duration;
 
 /// Time that survivors wait for each other.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Time from the last lie within which a shrink must end. In each of three attempts, each rank runs
-/// out of patience with each other rank at most once, and the other ranks follow.
+/// Time from the last lie within which a shrink must end. In each of three attempts, each of six
+/// ranks runs out of patience with each of five others at most once, and the other ranks follow.
 const LIMIT: Duration = PATIENCE.saturating_mul(100);
 /// Number of lanes of each rank.
 const LANES: usize = 2;
@@ -78,7 +78,7 @@ struct GroupRecord {
     members: Vec<usize>,
 }
 
-/// The target.
+/// Runs the target on an input.
 ///
 /// # Panics
 /// If a claim does not hold.
@@ -88,7 +88,7 @@ pub fn check(input: &[u8]) {
     let seed = u64::from(u16::from_le_bytes([*low, *high]));
     let liar = usize::from(ranks / 16) % size;
     let scenario = LiarScenario { size, liar, manner: *manner, seed, script };
-    let witness = SurvivorLog {
+    let log = SurvivorLog {
         last_lie: Cell::default(),
         n_running: Cell::new(size - 1),
         groups: RefCell::default(),
@@ -96,17 +96,17 @@ pub fn check(input: &[u8]) {
     let world = World::new(size, scenario.seed).net(scenario.net());
     let run = world.run(async |endpoint| {
         if endpoint.rank().index() == scenario.liar {
-            scenario.lie(endpoint, &witness).await;
+            scenario.lie(endpoint, &log).await;
         } else {
-            scenario.survive(endpoint, &witness).await;
-            witness.n_running.set(witness.n_running.get() - 1);
+            scenario.survive(endpoint, &log).await;
+            log.n_running.set(log.n_running.get() - 1);
         }
     });
     for (rank, end) in run.ends.iter().enumerate() {
         assert_eq!(*end, End::Returned(()), "rank {rank} of {scenario:?}");
     }
     assert_eq!(run.n_leaked(), 0, "{scenario:?}");
-    compare(&witness.groups.borrow(), &scenario);
+    compare(&log.groups.borrow(), &scenario);
 }
 
 /// Asserts that ranks that count each other as members are in the same group.
@@ -142,7 +142,7 @@ impl LiarScenario<'_> {
     }
 
     /// Runs an honest rank.
-    async fn survive(&self, endpoint: Endpoint, witness: &SurvivorLog) {
+    async fn survive(&self, endpoint: Endpoint, log: &SurvivorLog) {
         let (clock, own) = (endpoint.clock(), endpoint.rank().index());
         let config = Config::default()
             .with_lanes(LANES)
@@ -157,7 +157,7 @@ impl LiarScenario<'_> {
             let before = members(&comm);
             let here = comm.rank();
             let formed = match comm.start_shrink(PATIENCE) {
-                Ok(shrink) => end_of(shrink, &clock, witness).await,
+                Ok(shrink) => end_of(shrink, &clock, log).await,
                 Err(error) => Err(error),
             };
             comm = match formed {
@@ -167,7 +167,7 @@ impl LiarScenario<'_> {
             let members = members(&comm);
             assert!(members.contains(&own) && members.iter().all(|rank| before.contains(rank)));
             let group = GroupRecord { rank: own, epoch: comm.epoch(), members: members.clone() };
-            witness.groups.borrow_mut().push(group);
+            log.groups.borrow_mut().push(group);
             match self.count(&mut comm, own).await {
                 // The liar may contribute anything.
                 Ok(_) if members.contains(&self.liar) => return,
@@ -193,9 +193,9 @@ impl LiarScenario<'_> {
     }
 
     /// Runs the liar's script.
-    async fn lie(&self, mut endpoint: Endpoint, witness: &SurvivorLog) {
+    async fn lie(&self, mut endpoint: Endpoint, log: &SurvivorLog) {
         let clock = endpoint.clock();
-        let mut heard = None;
+        let mut received = None;
         let script = LiarScript { rest: self.script, size: self.size, liar: self.liar };
         for act in script.take(MAX_ACTS) {
             match act {
@@ -205,32 +205,32 @@ impl LiarScenario<'_> {
                     let message = match lie {
                         LiarMessage::New(message) => message,
                         LiarMessage::Answer(changes) => {
-                            changes.of(self.liar, heard.as_deref()).unwrap_or_default()
+                            changes.of(self.liar, received.as_deref()).unwrap_or_default()
                         }
                     };
                     for to in (first..=last).filter(|&to| to != self.liar) {
                         say(&mut endpoint, &clock, Rank::new(to), tag, &message).await;
                     }
-                    witness.last_lie.set(clock.now());
+                    log.last_lie.set(clock.now());
                 }
             }
-            self.attend(&mut endpoint, &mut heard);
+            self.attend(&mut endpoint, &mut received);
         }
-        while self.has(1) && witness.n_running.get() > 0 {
-            self.attend(&mut endpoint, &mut heard);
+        while self.has(1) && log.n_running.get() > 0 {
+            self.attend(&mut endpoint, &mut received);
             clock.sleep(PATIENCE / 8).await;
         }
     }
 
     /// Lets the liar's messages leave, and receives messages if the scenario says so. Keeps the
     /// last one.
-    fn attend(&self, endpoint: &mut Endpoint, heard: &mut Option<Vec<u8>>) {
+    fn attend(&self, endpoint: &mut Endpoint, received: &mut Option<Vec<u8>>) {
         endpoint.progress().expect("no rank dies here");
         let links = (0..self.size).flat_map(|from| (0..Tag::COUNT).map(move |tag| (from, tag)));
         for (from, tag) in links.filter(|&(from, _)| self.has(0) && from != self.liar) {
             let (from, tag) = (Rank::new(from), Tag(tag as u16));
             while let Poll::Ready(Ok((frame, n_bytes))) = endpoint.poll_recv(from, tag) {
-                *heard = Some(frame.as_ref()[..n_bytes].to_vec());
+                *received = Some(frame.as_ref()[..n_bytes].to_vec());
                 endpoint.recycle(frame);
             }
         }
@@ -255,11 +255,11 @@ async fn say(endpoint: &mut Endpoint, clock: &Clock, to: Rank, tag: Tag, message
 async fn end_of(
     mut shrink: Shrink<Endpoint>,
     clock: &Clock,
-    witness: &SurvivorLog,
+    log: &SurvivorLog,
 ) -> Result<Communicator<Endpoint>, Error> {
     let start = clock.now();
     poll_fn(|_| {
-        let quiet = clock.now().saturating_sub(start.max(witness.last_lie.get()));
+        let quiet = clock.now().saturating_sub(start.max(log.last_lie.get()));
         assert!(quiet < LIMIT, "the shrink does not end: {shrink:?}");
         shrink.poll()
     })
@@ -363,7 +363,7 @@ impl<'a> LiarScript<'a> {
             kind => [MessageKind::Data, MessageKind::Abort, MessageKind::View, MessageKind::Fence]
                 [usize::from(kind % 4)],
         };
-        let is_ballot = matches!(kind, MessageKind::View | MessageKind::Fence);
+        let is_of_shrink = matches!(kind, MessageKind::View | MessageKind::Fence);
         // The payload is a set of ranks, a contribution to a sum, an abort notice, or nothing.
         let payload = match kind {
             MessageKind::Data | MessageKind::Message => vec![members; self.size * size_of::<f64>()],
@@ -392,11 +392,11 @@ impl<'a> LiarScript<'a> {
         let header = Header {
             as_floats: false,
             kind,
-            call: if is_ballot { of_no_call } else { of_a_sum },
+            call: if is_of_shrink { of_no_call } else { of_a_sum },
             from: Rank::new(self.liar),
             part: u32::from(flags >> 4 & 1),
             round: u32::from(flags % 16),
-            n_values: if is_ballot { members.count_ones() } else { self.size as u32 },
+            n_values: if is_of_shrink { members.count_ones() } else { self.size as u32 },
             n_bytes: payload.len() as u32,
             operands: u32::from(matches!(kind, MessageKind::Data | MessageKind::Message)),
         };

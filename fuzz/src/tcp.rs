@@ -34,7 +34,7 @@ const FRAME_BYTES: usize = 5000;
 /// Credit of a link, in frames.
 const LINK_DEPTH: usize = 2;
 
-/// The target.
+/// Runs the target on an input.
 pub fn check(input: &[u8]) {
     match input {
         [0, rest @ ..] => handshake(rest, true, false),

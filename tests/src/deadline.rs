@@ -13,7 +13,7 @@ pub type Comm = Communicator<Endpoint>;
 
 /// A run that takes longer counts as hung.
 pub const DEADLINE: Duration = Duration::from_secs(20);
-/// A timeout that only a rank that waits for a missing call reaches.
+/// A timeout that passes only on a rank that waits for a call that never comes.
 pub const PATIENT: Duration = Duration::from_secs(10);
 
 /// Runs `body` on every rank. Ranks that return wait for the others before they leave.

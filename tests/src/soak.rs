@@ -3,8 +3,8 @@
 //! A seed draws a [`Scenario`]: a group, a network, calls, messages, and troubles (what goes
 //! wrong). The calls come from the suite's tables. They divide arrays evenly, or by counts that
 //! are often 0. They run one after the other, at once, or as arrays of one group call. The first
-//! call is often made four times. Messages between neighbors come before the calls or run beside
-//! them. The scenario runs on the simulator, and a judge checks every rank against the library's
+//! call is often made four times. Neighbors exchange messages before the calls or at the same
+//! time. The scenario runs on the simulator, and a judge checks every rank against the library's
 //! guarantees:
 //!
 //! - A rank returns a result that the oracle accepts, or a typed error that names another rank. The

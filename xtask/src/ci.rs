@@ -23,7 +23,7 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
     steps.run("lints, fuzz", &mut steps.cargo(lints))?;
     // Check each crate alone: in the whole workspace, the features of all members add up. `deep`
-    // runs the tests of the first.
+    // also runs core's tests without features.
     let core = "check -p foldwire --no-default-features";
     for (name, words) in [
         ("core, no features", format!("{core} --tests")),

@@ -41,14 +41,14 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // Ranks in processes wait for each other most of the time. Fuzzing and sanitizers use that
     // time.
     let mut aside = steps.aside();
-    let beside = &mut aside;
+    let concurrent = &mut aside;
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
-            if beside.has_time_for("fuzzing") {
-                fuzz::run_briefly(beside)?;
+            if concurrent.has_time_for("fuzzing") {
+                fuzz::run_briefly(concurrent)?;
             }
-            if beside.has_time_for("AddressSanitizer") {
-                sanitize::run_briefly(beside)
+            if concurrent.has_time_for("AddressSanitizer") {
+                sanitize::run_briefly(concurrent)
             } else {
                 Ok(())
             }
@@ -66,7 +66,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
 /// Runs the other parts, which take as long as fuzzing and the sanitizer. The parts that users
 /// call come first.
 fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> {
-    // All other tests build the command with all of its features.
+    // With its default features. All other tests build the command with all of its features.
     if steps.has_time_for("command, as first built") {
         let words = "test -p foldwire-command --test command_line";
         steps.run("command, as first built", &mut steps.cargo(words))?;

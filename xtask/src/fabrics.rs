@@ -46,13 +46,14 @@ const BINDINGS: OptionalPart = OptionalPart {
 const BASE_FEATURES: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
      foldwire-command/applications,foldwire-command/plots";
 
-/// Part of the workspace that a command is for, as far as it can be built here.
+/// Members of the workspace that a command covers. Members that this machine cannot build are left
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuildScope {
     All,
     /// The part that must pass in minutes: everything except [`BINDINGS`].
     Fabrics,
-    /// The rest, with the workspace built without fabrics.
+    /// Everything except the members that need a fabric.
     Bindings,
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn cargo_on(
     command
 }
 
-/// Records the parts that the workspace is built without here.
+/// Records the libraries that this machine lacks as skipped steps.
 pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: MachineParts) {
     for (name, is_here) in
         [("Open MPI", here.openmpi), ("MPICH", here.mpich), ("libfabric", here.libfabric)]
@@ -182,7 +183,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
         let mut tests = cargo_on(steps, here, BuildScope::Bindings, words);
         steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
     }
-    // A second MPI library runs two and five processes too.
+    // If there is a second MPI library, its suites below run with two and five processes.
     let is_only_one = libraries(here).count() == 1;
     let suites = [("mpi", is_only_one), ("libfabric", here.libfabric)];
     let name = "suites of two and five";

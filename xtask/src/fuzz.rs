@@ -46,8 +46,8 @@ const MAX_INPUT_BYTES: u32 = 70_000;
 /// Time for each target in `cargo xtask deep`.
 const BRIEFLY: Duration = Duration::from_secs(6);
 
-/// The profile of `cargo xtask deep`. Its programs take two thirds of the time to build, and 1.5
-/// times as long to run.
+/// The profile of `cargo xtask deep`. Compared with `release`, its programs take two thirds of the
+/// time to build, and 1.5 times as long to run.
 const BRIEF: &str = "brief";
 
 /// Options of `cargo xtask fuzz`.

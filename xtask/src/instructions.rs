@@ -29,8 +29,9 @@ const CASES: [CountedCall; 6] = [
     case(2, 1024, "auto", 22_998),
 ];
 
-/// Subtract this many calls, so that the first calls' preparations do not count.
+/// Number of first calls that are not counted, because they also make preparations.
 const FIRST: u64 = 100;
+/// Number of calls that are counted.
 const COUNTED: u64 = 1000;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! `cargo xtask packages`: the Debian packages that optional parts need.
 //!
-//! The library, its threads backend and the main job need none of them.
+//! The library, its threads backend and `foldwire stack` need none of them.
 
 use crate::{current_mpi, machine};
 use anyhow::bail;

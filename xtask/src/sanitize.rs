@@ -2,9 +2,9 @@
 //! checkers.
 //!
 //! AddressSanitizer runs with nightly's precompiled standard library. So it sees accesses in our
-//! code and in generic code, but not those inside the library's own compiled functions.
-//! ThreadSanitizer does not work in this way: it does not see the library's locks, and reports
-//! everything that they guard. loom and `cargo xtask stress` are used instead.
+//! code and in generic code, but not in the standard library's compiled functions. ThreadSanitizer
+//! does not work in this way: it does not see the standard library's locks, and reports all
+//! accesses that they guard. loom and `cargo xtask stress` are used instead.
 //!
 //! Valgrind supports AVX2 but not AVX-512, and reports that to programs. So its run covers the
 //! levels up to AVX2.

@@ -12,8 +12,8 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Part of the names of long tests, after their file's name. Only `deep` runs them; core's run
-/// under the sanitizer. They take longest, and seldom fail alone.
+/// Part of the names of long tests, after their file's name. Only `deep` runs them; those of core
+/// run under the sanitizer. They take longest, and when one fails, a short test usually fails too.
 const LONG: &str = "::long::";
 
 /// Patterns that match the names of all test programs except `all` of foldwire-tests.
@@ -48,20 +48,20 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     // the target folder: at the first output of a test.
     let (begun, first_test) = channel();
     let mut aside = steps.aside();
-    let beside = &mut aside;
-    let (ran, rested) = thread::scope(|scope| {
+    let concurrent = &mut aside;
+    let (main_result, rest_result) = thread::scope(|scope| {
         let rest = scope.spawn(move || {
             // Without any test, this starts when the channel is closed.
             let _ = first_test.recv();
-            rest(beside, here)
+            rest(concurrent, here)
         });
-        let ran =
+        let main_result =
             steps.run_into("workspace", &mut tests, &mut FirstWriteNotifier { begun: Some(begun) });
-        (ran, rest.join())
+        (main_result, rest.join())
     });
     steps.append(aside);
-    ran?;
-    rested.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    main_result?;
+    rest_result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Returns a command for the short tests of these targets.

@@ -2,9 +2,9 @@
 //! executor that waits for several requests at once.
 //!
 //! The calls of one communicator are one future, and one thread polls all these futures. So a
-//! thread can run several ranks. If the calls of a communicator are all-reduces that differ only in
-//! arrays and bounds, they become one group call of core, which scans all arrays at once and packs
-//! short arrays into shared frames. All ranks decide alike, because they make the same calls.
+//! thread can run several ranks. All-reduces of one communicator that differ only in arrays and
+//! bounds become one group call of core. It scans all arrays together and packs short arrays into
+//! shared frames. All ranks decide alike, because they make the same calls.
 //!
 //! A group is started as a whole or not at all. A call with invalid arguments invalidates its
 //! group, and `check` checks all calls before the first one starts.
@@ -224,6 +224,7 @@ pub(crate) fn submit(submitted: Submission) -> Result<(), ApiError> {
 struct BatchOutcome {
     endpoint: usize,
     comm: usize,
+    /// Running calls, and the pointers for their requests.
     kept: Vec<(Box<dyn DynCall>, RequestOut)>,
     result: Result<Report, ApiError>,
 }
@@ -239,8 +240,8 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
             endpoints.push(endpoint);
             endpoints.len() - 1
         });
-        match batches.iter_mut().find(|run_batch| run_batch.1 == comm) {
-            Some(run_batch) => run_batch.2.push(call),
+        match batches.iter_mut().find(|batch| batch.1 == comm) {
+            Some(batch) => batch.2.push(call),
             None => batches.push((at, comm, vec![call])),
         }
     }
@@ -248,7 +249,7 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
     let mut guards = guards.collect::<Result<Vec<EndpointGuard<'_>>, ApiError>>()?;
     check::all(&batches, &mut guards).map_err(refuse_group)?;
     let is_message = |call: &SubmittedCall| !matches!(call, SubmittedCall::Collective(..));
-    if batches.iter().any(|run_batch| run_batch.2.iter().any(is_message)) {
+    if batches.iter().any(|batch| batch.2.iter().any(is_message)) {
         return exchange(&endpoints, &mut guards, batches);
     }
     let futures = batches.into_iter().map(|(endpoint, comm, calls)| {
@@ -259,10 +260,10 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
         let entry = guards[endpoint].comms.get(&comm).map(|entry| &entry.comm);
         Box::pin(run_batch(endpoint, comm, entry, calls.collect()))
     });
-    // Also advance calls with requests on ranks that have finished their other calls. Other ranks
-    // of this thread may wait for them.
-    let beside = || guards.iter().filter(|guard| guard.progress()).count() > 0;
-    let outcomes = block_on(futures.collect(), beside);
+    // A rank's future may be ready while its calls with requests still run. Advance these too,
+    // because other ranks of this thread may wait for them.
+    let progress = || guards.iter().filter(|guard| guard.progress()).count() > 0;
+    let outcomes = block_on(futures.collect(), progress);
     let mut result = Ok(());
     for BatchOutcome { endpoint, comm, kept, result: of_batch } in outcomes {
         for (running, mut place) in kept {
@@ -334,6 +335,7 @@ fn group_key(calls: &[GroupedCollective]) -> Option<GroupKey> {
     calls.iter().all(is_alike).then_some((first.0, first.1))
 }
 
+/// Makes all-reduces as one group call of core.
 async fn all_reduce(
     comm: &CoreCommunicator,
     calls: Vec<GroupedCollective>,
@@ -446,11 +448,11 @@ impl Wake for ParkWaker {
     }
 }
 
-/// Polls all futures until they are ready, and returns their outputs in order. Also calls `beside`
-/// in each round, which returns whether other calls made progress.
+/// Polls all futures until they are ready, and returns their outputs in order. Each round also
+/// calls `progress`, which advances other calls and returns whether one of them made progress.
 pub(crate) fn block_on<F: Future>(
     mut futures: Vec<Pin<Box<F>>>,
-    beside: impl Fn() -> bool,
+    progress: impl Fn() -> bool,
 ) -> Vec<F::Output> {
     let unpark = ParkWaker { thread: thread::current(), is_woken: AtomicBool::new(false) };
     let unpark = Arc::new(unpark);
@@ -469,7 +471,7 @@ pub(crate) fn block_on<F: Future>(
         if outputs.iter().all(Option::is_some) {
             return outputs.into_iter().flatten().collect();
         }
-        if !beside() && !unpark.is_woken.load(Ordering::Acquire) {
+        if !progress() && !unpark.is_woken.load(Ordering::Acquire) {
             thread::park_timeout(POLL_INTERVAL);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `unique_id` | the format of unique ids, and the listening sockets of those made here |
+//! | `unique_id` | the format of unique ids, and the listening sockets of ids of this process |
 //! | `join` | ranks find each other, by unique id or launcher, and choose the transport |
 //! | `join_error` | errors of joining, as errors of the API |
 //! | `stop_check` | a check that can stop the calls of a thread |
@@ -176,12 +176,12 @@ impl Transport for AnyTransport {
     ) -> Poll<Result<(AnyFrame, usize), EndpointFailure>> {
         match self {
             Self::Threads(transport) => {
-                let came = transport.poll_recv(from, tag).map_err(EndpointFailure::of);
-                came.map_ok(|(frame, n_bytes)| (AnyFrame::Threads(frame), n_bytes))
+                let received = transport.poll_recv(from, tag).map_err(EndpointFailure::of);
+                received.map_ok(|(frame, n_bytes)| (AnyFrame::Threads(frame), n_bytes))
             }
             Self::Tcp(transport) => {
-                let came = transport.poll_recv(from, tag).map_err(EndpointFailure::of);
-                came.map_ok(|(frame, n_bytes)| (AnyFrame::Tcp(frame), n_bytes))
+                let received = transport.poll_recv(from, tag).map_err(EndpointFailure::of);
+                received.map_ok(|(frame, n_bytes)| (AnyFrame::Tcp(frame), n_bytes))
             }
         }
     }

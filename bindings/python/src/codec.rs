@@ -33,8 +33,8 @@ macro_rules! with_float {
 /// Returns the quantization step for these values.
 fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, ApiError> {
     let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
-    let extent = if bound.needs_value_range() { ValueRange::of(values) } else { None };
-    let checked = bound.check_on_operands().and_then(|()| bound.absolute(extent));
+    let value_range = if bound.needs_value_range() { ValueRange::of(values) } else { None };
+    let checked = bound.check_on_operands().and_then(|()| bound.absolute(value_range));
     checked
         .and_then(Quantum::new::<T>)
         .map_err(|error| ApiError::new(FW_INVALID_ARGUMENT, error.to_string()))

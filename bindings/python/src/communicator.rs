@@ -124,7 +124,7 @@ impl PyCommunicator {
     }
 }
 
-/// A message: array, type, peer, tag, and the plan. `None` in place of the plan: receive.
+/// A message: array, type, peer, tag and plan. It is sent if it has a plan, else received.
 type MessageTuple<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, PyPlan>>);
 
 /// Converts a message.
@@ -174,7 +174,7 @@ pub(crate) fn threads(
     all().map_err(|fault| raise(py, &fault))
 }
 
-/// Creates a unique id. One rank does this for all.
+/// Creates a unique id. One rank calls this and passes the id to all others.
 #[pyfunction]
 pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
     py.detach(rust::unique_id).map_err(|fault| raise(py, &fault))
@@ -336,9 +336,9 @@ impl PyCommunicator {
             residues.iter().map(|array| ffi::array(Some(array), residue, true)).collect()
         });
         let residues: Option<Vec<_>> = residues.transpose()?;
-        let own = lent.iter().map(|(array, _)| range(*array, dtype));
-        let kept = residues.iter().flatten().map(|array| range(*array, residue));
-        let mut ranges: Vec<Range<usize>> = own.chain(kept).filter(|r| !r.is_empty()).collect();
+        let data = lent.iter().map(|(array, _)| range(*array, dtype));
+        let errors = residues.iter().flatten().map(|array| range(*array, residue));
+        let mut ranges: Vec<Range<usize>> = data.chain(errors).filter(|r| !r.is_empty()).collect();
         ranges.sort_by_key(|range| range.start);
         if ranges.windows(2).any(|two| two[0].end > two[1].start) {
             return Err(fault("arrays of a group overlap".to_owned()));
@@ -466,19 +466,19 @@ impl PyRequest {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the call's result if it has finished. `by` advances or finishes the call. It
+    /// Returns the call's result if it has finished. `advance` advances or finishes the call. It
     /// runs only if no thread has stored the result before.
     fn settle(
         &self,
         py: Python<'_>,
-        by: impl FnOnce(&mut LockedState) -> Option<Result<Report, ApiError>> + Send,
+        advance: impl FnOnce(&mut LockedState) -> Option<Result<Report, ApiError>> + Send,
     ) -> Option<Result<Report, ApiError>> {
         let known = self.outcome().clone();
         known.or_else(|| {
             let outcome = py.detach(|| {
                 self.endpoint.enter(|state| {
                     let known = self.outcome().clone();
-                    let outcome = known.or_else(|| by(state));
+                    let outcome = known.or_else(|| advance(state));
                     self.outcome().clone_from(&outcome);
                     Ok(outcome)
                 })
@@ -514,8 +514,8 @@ impl PyRequest {
         self.poll_with(py, Waker::noop())
     }
 
-    /// Returns whether the call has finished. If not, any thread calls `wake` when the call may
-    /// have made progress.
+    /// Returns whether the call has finished. If not, `wake` is called once, on any thread, when
+    /// the call may have made progress.
     fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> PyResult<bool> {
         self.poll_with(py, &Waker::from(Arc::new(WakeCallback(Mutex::new(Some(wake))))))
     }

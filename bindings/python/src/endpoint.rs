@@ -41,16 +41,16 @@ struct StopSignal {
 }
 
 impl StopSignal {
-    /// Returns whether the running calls should continue. Waiting threads poll this. `looked` is
-    /// the time when signals were last checked.
-    fn goes_on(&self, looked: &mut Instant) -> bool {
-        if looked.elapsed() > SIGNALS {
+    /// Returns whether the running calls should continue. Waiting threads poll this. `last_check`
+    /// is the time of the last check for signals.
+    fn goes_on(&self, last_check: &mut Instant) -> bool {
+        if last_check.elapsed() > SIGNALS {
             #[allow(
                 clippy::redundant_closure_for_method_calls,
                 reason = "the path is for one lifetime"
             )]
             let handled = Python::try_attach(|py| py.check_signals());
-            *looked = Instant::now();
+            *last_check = Instant::now();
             if let Some(Err(raised)) = handled {
                 *self.raised() = Some(raised);
                 return false;
@@ -137,10 +137,10 @@ impl LockedEndpoint {
             ApiError::new(FW_INTERNAL_ERROR, message)
         })?;
         self.drop_released(&mut guard.0);
-        let (end, mut looked) = (Arc::clone(&self.end), Instant::now());
+        let (end, mut last_check) = (Arc::clone(&self.end), Instant::now());
         let mut goes_on = true;
         let ask = move || {
-            goes_on = goes_on && end.goes_on(&mut looked);
+            goes_on = goes_on && end.goes_on(&mut last_check);
             goes_on
         };
         with_stop_check(Box::new(ask), || then(&mut guard.0))

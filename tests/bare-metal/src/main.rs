@@ -14,7 +14,6 @@
 //! The library next to it does all the work. Here is only what a platform provides: start, panic,
 //! output. With a profile that unwinds (as in `cargo build --workspace`), a program without `std`
 //! cannot exist on stable Rust. Then this is an ordinary program that does the same.
-//! same.
 
 #![cfg_attr(panic = "abort", no_std, no_main)]
 

@@ -14,7 +14,7 @@ pub(super) enum Guarantee {
     Within(f64),
     /// The error is within the bound, and the value becomes exactly what the quantizer in section 1
     /// of docs/guarantees.md gives.
-    Quantised(ReferenceQuantizer),
+    Quantized(ReferenceQuantizer),
 }
 
 /// Errors of a batch of values.
@@ -34,10 +34,10 @@ impl Guarantee {
     /// Compares values with their decoded results.
     pub(super) fn judge(&self, before: &[f32], after: &[f32]) -> ErrorStats {
         match *self {
-            Self::Bits => look(before, after, |x, y| x.to_bits() == y.to_bits()),
-            Self::Within(bound) => look(before, after, |x, y| keeps(x, y, bound)),
-            Self::Quantised(quantiser) => look(before, after, |x, y| {
-                keeps(x, y, quantiser.bound) & (y.to_bits() == quantiser.result(x).to_bits())
+            Self::Bits => compare(before, after, |x, y| x.to_bits() == y.to_bits()),
+            Self::Within(bound) => compare(before, after, |x, y| keeps(x, y, bound)),
+            Self::Quantized(quantizer) => compare(before, after, |x, y| {
+                keeps(x, y, quantizer.bound) & (y.to_bits() == quantizer.result(x).to_bits())
             }),
         }
     }
@@ -48,9 +48,9 @@ impl Guarantee {
             Self::Bits => "its bits".to_owned(),
             _ if !x.is_finite() => "its bits".to_owned(),
             Self::Within(bound) => format!("within {bound:e}"),
-            Self::Quantised(quantiser) => {
-                let result = quantiser.result(x);
-                format!("within {:e}: {result:e} ({:#010x})", quantiser.bound, result.to_bits())
+            Self::Quantized(quantizer) => {
+                let result = quantizer.result(x);
+                format!("within {:e}: {result:e} ({:#010x})", quantizer.bound, result.to_bits())
             }
         };
         format!(
@@ -62,9 +62,10 @@ impl Guarantee {
     }
 }
 
-/// One pass without branches, so that the compiler vectorizes it.
+/// Compares values with their results. One pass without branches, so that the compiler vectorizes
+/// it.
 #[inline(always)]
-fn look(before: &[f32], after: &[f32], keeps: impl Fn(f32, f32) -> bool) -> ErrorStats {
+fn compare(before: &[f32], after: &[f32], keeps: impl Fn(f32, f32) -> bool) -> ErrorStats {
     let mut seen = ErrorStats::default();
     for (&x, &y) in before.iter().zip(after) {
         let error = (f64::from(x) - f64::from(y)).abs();
@@ -161,13 +162,13 @@ mod tests {
     #[test]
     fn the_quantiser_rounds_half_to_even_and_leaves_what_is_too_large() {
         let quantum = Quantum::with_spacing::<f32>(0.5, Spacing::PowerOfTwo).unwrap();
-        let quantiser = ReferenceQuantizer::new(quantum, Spacing::PowerOfTwo, 1);
+        let quantizer = ReferenceQuantizer::new(quantum, Spacing::PowerOfTwo, 1);
         let large = 2_097_152.0;
         for (x, y) in
             [(0.5, 0.0), (1.5, 2.0), (-0.4, 0.0), (large, large), (large + 1.5, large + 1.5)]
         {
-            assert_eq!(quantiser.result(x).to_bits(), f32::to_bits(y), "{x}");
+            assert_eq!(quantizer.result(x).to_bits(), f32::to_bits(y), "{x}");
         }
-        assert_eq!(quantiser.result(-0.0).to_bits(), 0);
+        assert_eq!(quantizer.result(-0.0).to_bits(), 0);
     }
 }

@@ -36,8 +36,11 @@ pub struct Trial<'a> {
     fixed: Option<CodecSet>,
     values: Vec<f32>,
     decoded: Vec<f32>,
+    /// Values that are decoded from `others`.
     again: Vec<f32>,
+    /// Encoding of `values` at the first level.
     bytes: Vec<u8>,
+    /// Encoding at another level, or of decoded values.
     others: Vec<u8>,
 }
 
@@ -46,7 +49,7 @@ pub struct Trial<'a> {
 struct CodecSet {
     quantum: Quantum,
     codecs: Vec<AnyCodec<f32>>,
-    promise: Guarantee,
+    guarantee: Guarantee,
 }
 
 impl CodecSet {
@@ -54,14 +57,14 @@ impl CodecSet {
         let params = CodecParams::new(quantum).for_sums_of(case.n_operands);
         let params = params.with_setting(case.setting);
         let codecs = levels.iter().map(|&level| case.codec.instance(&params.at(level))).collect();
-        let promise = match case.codec {
+        let guarantee = match case.codec {
             _ if quantum.is_lossless() => Guarantee::Bits,
             CodecId::FzLight | CodecId::FzStatic | CodecId::Dense | CodecId::FzNd => {
-                Guarantee::Quantised(ReferenceQuantizer::new(quantum, spacing, case.n_operands))
+                Guarantee::Quantized(ReferenceQuantizer::new(quantum, spacing, case.n_operands))
             }
             _ => Guarantee::Within(quantum.bound()),
         };
-        Self { quantum, codecs, promise }
+        Self { quantum, codecs, guarantee }
     }
 }
 
@@ -115,10 +118,10 @@ impl<'a> Trial<'a> {
         };
         let mut levels = self.levels.iter().zip(&target.codecs);
         let Some((first, codec)) = levels.next() else { return Err("no level".into()) };
-        let written = there_and_back(codec, &self.values, &mut self.bytes, &mut self.decoded)
+        let written = round_trip(codec, &self.values, &mut self.bytes, &mut self.decoded)
             .map_err(|error| format!("{first}: {error}"))?;
         for (level, codec) in levels {
-            let other = there_and_back(codec, &self.values, &mut self.others, &mut self.again)
+            let other = round_trip(codec, &self.values, &mut self.others, &mut self.again)
                 .map_err(|error| format!("{level}: {error}"))?;
             if other != written || self.others[..other.n_bytes] != self.bytes[..written.n_bytes] {
                 return Err(format!("{level} gives other bytes than {first}"));
@@ -126,9 +129,9 @@ impl<'a> Trial<'a> {
                 return Err(format!("{level} decodes other values than {first}"));
             }
         }
-        let seen = target.promise.judge(&self.values, &self.decoded);
+        let seen = target.guarantee.judge(&self.values, &self.decoded);
         if seen.is_broken {
-            return Err(first_breach(&target.promise, &self.values, &self.decoded));
+            return Err(first_breach(&target.guarantee, &self.values, &self.decoded));
         }
         let quantum = target.quantum;
         self.check_bound(quantum, seen.squares)?;
@@ -182,7 +185,7 @@ impl<'a> Trial<'a> {
         let Some(codec) = self.fixed.as_ref().and_then(|target| target.codecs.last()) else {
             return Ok(());
         };
-        there_and_back(codec, &self.decoded, &mut self.others, &mut self.again)?;
+        round_trip(codec, &self.decoded, &mut self.others, &mut self.again)?;
         if have_same_bits(&self.again, &self.decoded) {
             return Ok(());
         }
@@ -192,7 +195,7 @@ impl<'a> Trial<'a> {
 }
 
 /// Encodes and decodes.
-fn there_and_back(
+fn round_trip(
     codec: &AnyCodec<f32>,
     values: &[f32],
     bytes: &mut Vec<u8>,
@@ -211,11 +214,11 @@ fn have_same_bits(a: &[f32], b: &[f32]) -> bool {
     bytemuck::cast_slice::<f32, u32>(a) == bytemuck::cast_slice::<f32, u32>(b)
 }
 
-fn first_breach(promise: &Guarantee, before: &[f32], after: &[f32]) -> String {
+fn first_breach(guarantee: &Guarantee, before: &[f32], after: &[f32]) -> String {
     let pairs = before.iter().zip(after);
-    let is_broken = |x: &f32, y: &f32| promise.judge(&[*x], &[*y]).is_broken;
+    let is_broken = |x: &f32, y: &f32| guarantee.judge(&[*x], &[*y]).is_broken;
     pairs
         .clone()
         .find(|(x, y)| is_broken(x, y))
-        .map_or_else(|| "no value alone breaks it".into(), |(&x, &y)| promise.breach(x, y))
+        .map_or_else(|| "no value alone breaks it".into(), |(&x, &y)| guarantee.breach(x, y))
 }

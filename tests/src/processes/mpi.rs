@@ -26,7 +26,7 @@ impl Backend for MpiWorld<'_> {
         }
         let endpoint = foldwire_mpi::join_with(self.world, options)
             .expect("the communicator can be duplicated");
-        // Otherwise the suite would test only the path over MPI messages.
+        // If frames did not pass through shared memory, the suite would test MPI messages only.
         let mut others = (0..size).map(Rank::new).filter(|&rank| rank != endpoint.rank());
         let copies = others.any(|rank| endpoint.distance(rank) == Distance::Node);
         assert!(

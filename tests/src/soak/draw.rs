@@ -38,7 +38,7 @@ pub struct Scenario {
     pub at_once: bool,
     /// True if the calls are arrays of one group call. Only with `at_once`.
     pub grouped: bool,
-    /// Number of calls that the communicator can hold. Only with `at_once`.
+    /// Number of concurrent calls that the communicator allows. Only with `at_once`.
     pub n_at_once: usize,
     /// Origin of the communicator. Only with `at_once`.
     pub origin: CommunicatorOrigin,
@@ -46,7 +46,8 @@ pub struct Scenario {
     pub reuses: bool,
     /// Number of values that neighbors on a ring exchange before each call.
     pub halo: Option<usize>,
-    /// Number of values in the messages that neighbors on a ring exchange beside calls at once.
+    /// Number of values in the messages that neighbors on a ring exchange while concurrent calls
+    /// run.
     pub messages: Option<usize>,
     /// True if ranks leave when they are done; false if they wait for all ranks.
     pub leaves: bool,
@@ -130,18 +131,18 @@ impl Trouble {
     fn draw(random: &mut Random, size: usize, calls: &[Choice]) -> Self {
         let rank = random.below(size);
         let call = random.below(calls.len());
-        // Small numbers are as likely as large ones.
+        // Numbers of every order of magnitude are equally likely.
         let count = |random: &mut Random| (2f64.powf(6.0 * random.unit()) - 1.0) as usize;
-        let long = |random: &mut Random| {
+        let delay = |random: &mut Random| {
             if random.one_in(2) {
                 SHORT.mul_f64(random.unit())
             } else {
                 TIMEOUT.mul_f64(1.0 + random.unit() * 3.0)
             }
         };
-        let whom = Rank::new(rank);
+        let faulty = Rank::new(rank);
         match random.below(12) {
-            0 => Self::Late { rank, call, by: long(random) },
+            0 => Self::Late { rank, call, by: delay(random) },
             1 => {
                 let twisted = calls[call].twisted(random);
                 // If ranks give counts, half of the twists change the counts.
@@ -155,15 +156,15 @@ impl Trouble {
                 1 => Self::Checksum { rank },
                 _ => Self::Drop { rank, call, after: random.below(20) },
             },
-            3 => Self::Net(Fault::Delay { rank: whom, nth: count(random), by: long(random) }),
+            3 => Self::Net(Fault::Delay { rank: faulty, nth: count(random), by: delay(random) }),
             4 => {
-                let lasting = if random.one_in(3) { None } else { Some(long(random)) };
-                Self::Net(Fault::Stall { rank: whom, after: count(random), lasting })
+                let lasting = if random.one_in(3) { None } else { Some(delay(random)) };
+                Self::Net(Fault::Stall { rank: faulty, after: count(random), lasting })
             }
-            5 => Self::Net(Fault::Death { rank: whom, after: count(random) }),
+            5 => Self::Net(Fault::Death { rank: faulty, after: count(random) }),
             6 => {
                 let silent = random.one_in(2);
-                Self::Net(Fault::Cut { rank: whom, nth: count(random), silent })
+                Self::Net(Fault::Cut { rank: faulty, nth: count(random), silent })
             }
             _ => {
                 // A copy arrives only after `behind` more frames on its link, and few links have
@@ -174,7 +175,7 @@ impl Trouble {
                     }
                     harm => harm,
                 };
-                Self::Net(Fault::Harm { rank: whom, nth: count(random), harm })
+                Self::Net(Fault::Harm { rank: faulty, nth: count(random), harm })
             }
         }
     }
@@ -271,7 +272,7 @@ impl Scenario {
         let messages = (at_once && !grouped && more.one_in(2)).then(|| more.below(2000));
         net.channels = if at_once { n_at_once } else { 1 };
         net.channels += usize::from(messages.is_some());
-        // The first communicator has one channel.
+        // The communicator that is split takes one more channel, for its one call.
         let reuses = origin != CommunicatorOrigin::Transport && more.one_in(2);
         if origin != CommunicatorOrigin::Transport {
             net.channels += 1 + usize::from(messages.is_some());

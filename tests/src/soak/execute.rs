@@ -20,15 +20,15 @@ use std::time::Duration;
 /// Record of a run.
 pub(super) struct RunRecord {
     pub(super) ends: Vec<End<()>>,
-    /// Calls of each rank, as far as it came.
+    /// Calls that each rank started.
     pub(super) calls: Vec<Vec<CallRecord>>,
-    /// Messages beside calls that were sent or received.
+    /// Number of messages that were sent or received, not counting those of collectives.
     pub(super) n_messages: u64,
     /// The error of each rank that failed before a call, and the time since its last frame. Such a
     /// rank got no communicator, or its messages failed.
     pub(super) early_errors: Vec<Option<(Error, Duration)>>,
-    /// Result of the last call of all ranks, for each rank that made it. Ranks on which it fails
-    /// shrink.
+    /// Result of the sum that follows the scenario's calls, for each rank that made it. Ranks on
+    /// which it fails shrink.
     pub(super) last: Vec<Option<LastCallResult>>,
     /// Result of each rank's shrink, if it shrank.
     pub(super) groups: Vec<Option<ShrinkOutcome>>,
@@ -56,7 +56,7 @@ pub(super) type LastCallResult = Result<Vec<usize>, (Error, Duration)>;
 
 /// Result of a call.
 pub(super) enum SoakOutcome {
-    /// The call has not ended.
+    /// The call has not ended, or the rank died in it.
     UnderWay,
     /// The rank dropped the call.
     Dropped {
@@ -104,6 +104,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
             calls.map(|call| scenario.case_of(call, rank).0.counts(rank)).collect()
         })
         .collect();
+    // Communicators of ranks that do not leave before all ranks have returned.
     let (staying, staying_at_once) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let faults = scenario.troubles.iter().filter_map(|trouble| match trouble {
         Trouble::Net(fault) => Some(*fault),
@@ -130,9 +131,9 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
             }
             return;
         }
-        let (played, stopped) = run_rank(scenario, endpoint, &log).await;
-        early_errors.borrow_mut()[rank] = stopped;
-        let mut comm = Some(played);
+        let (comm, early_error) = run_rank(scenario, endpoint, &log).await;
+        early_errors.borrow_mut()[rank] = early_error;
+        let mut comm = Some(comm);
         let is_over = |comm: &mut Communicator<Endpoint>| comm.is_poisoned() && !clock.is_dead();
         if let Some(comm) =
             comm.as_mut().filter(|comm| scenario.shrinks && !comm.is_poisoned() && !clock.is_dead())
@@ -149,7 +150,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
         {
             let (shrunk, regrouped) = regroup(poisoned, scenario.size).await;
             comm = shrunk;
-            // Ignore what a dead rank saw of its own death.
+            // Ignore the errors that a dead rank sees.
             groups.borrow_mut()[rank] = (!clock.is_dead()).then_some(regrouped);
         }
         if !scenario.leaves {
@@ -158,10 +159,10 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
     });
     drop((staying, staying_at_once));
     let calls = log.into_inner();
-    // Making a communicator and sending messages come before any call.
+    // Ranks exchange frames before their first call if they split a communicator or send messages.
     let has_messages = scenario.halo.or(scenario.messages).is_some();
-    let is_first = scenario.origin != CommunicatorOrigin::Transport || has_messages;
-    let has_begun = |rank: usize| is_first || !calls[rank].is_empty();
+    let has_early_frames = scenario.origin != CommunicatorOrigin::Transport || has_messages;
+    let has_begun = |rank: usize| has_early_frames || !calls[rank].is_empty();
     let occurred = scenario
         .troubles
         .iter()
@@ -182,6 +183,7 @@ pub(super) fn execute(scenario: &Scenario, keep_trace: bool) -> RunRecord {
     }
 }
 
+/// Returns whether a trouble took effect in a run.
 fn occurred(
     trouble: &Trouble,
     in_net: &[Fault],
@@ -203,8 +205,8 @@ fn occurred(
     }
 }
 
-/// Runs one rank: all calls, up to the first that fails. Returns the error that kept it from making
-/// a call.
+/// Makes one rank's calls, up to the first that fails. Returns the error of the messages before a
+/// call, if they failed, and the time since the rank's last frame.
 async fn run_rank(
     scenario: &Scenario,
     endpoint: Endpoint,
@@ -223,7 +225,7 @@ async fn run_rank(
             if let Err(error) = passed {
                 assert!(comm.is_poisoned() || clock.is_dead(), "{error}");
                 let after = clock.now().saturating_sub(start.max(clock.last_move()));
-                // Ignore what a dead rank saw of its own death.
+                // Ignore the errors that a dead rank sees.
                 return (comm, (!clock.is_dead()).then_some((error, after)));
             }
         }
@@ -261,7 +263,8 @@ async fn pass_halos(
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
     let plan = [Plan::foldwire(Bound::Absolute(1e-3)), Plan::raw()][call % 2];
     let (own, mut lower, mut upper) = (values(rank), vec![-77.0; count], vec![-77.0; count]);
-    // Each call uses its own tags, which alone distinguish a message from a copy of an earlier one.
+    // Messages before each call have other tags. Nothing else distinguishes a message from a copy
+    // of an earlier one.
     let [up, down] = [2 * call as u32, 2 * call as u32 + 1];
     comm.start_exchange(
         &mut [Outgoing::new(after, up, &own), Outgoing::new(before, down, &own)],
@@ -300,7 +303,8 @@ fn polls(scenario: &Scenario, rank: usize, call: usize) -> Option<usize> {
 }
 
 type Comm<'a> = SharedCommunicator<'a, Endpoint>;
-/// Polls a call for its result as bytes. `None` if the call was to be dropped and was not done.
+/// Polls a call for its result as bytes. If the argument is true and the call has not finished,
+/// drops the call and returns `None`.
 type CallPoll<'a> = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>> + 'a>;
 
 /// Makes the first communicator, and the one for the calls, or the error that prevented it.
@@ -331,7 +335,7 @@ async fn at_once<'a>(
     let made = made.map_err(|error| (error, after));
     let made = made.map(|comm| comm.expect("all ranks are in it"));
     if let Ok(comm) = &made {
-        // If nodes have different numbers of ranks, the communicator ignores them.
+        // If nodes have different numbers of ranks, the communicator reports one rank a node.
         let n_near = scenario.net.ranks_per_node;
         let are_known =
             scenario.origin == CommunicatorOrigin::Nodes && comm.size().is_multiple_of(n_near);
@@ -340,9 +344,9 @@ async fn at_once<'a>(
     (Some(first), made)
 }
 
-/// Runs one rank with all calls at once, and messages beside them. Returns the number of messages
-/// that were sent or received, and the error of the first failed message with the time since its
-/// last frame.
+/// Makes all calls of one rank concurrently, with messages at the same time. Returns the number of
+/// messages that were sent or received, and the error of the first failed message with the time
+/// since the rank's last frame.
 async fn run_rank_at_once<'a>(
     scenario: &Scenario,
     comm: &Comm<'a>,
@@ -368,22 +372,22 @@ async fn run_rank_at_once<'a>(
             is_twisted,
             outcome: SoakOutcome::UnderWay,
         });
-        let look = with_type!(case.dtype, T => start::<T>(case, comm, counts));
-        let look = look.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
-        under_way.push((call, case, look, polls(scenario, rank, call)));
+        let poll = with_type!(case.dtype, T => start::<T>(case, comm, counts));
+        let poll = poll.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
+        under_way.push((call, case, poll, polls(scenario, rank, call)));
     }
-    // The rank polled nothing before this.
+    // Times to an error count from here, because the rank polled nothing before.
     let start = clock.now();
     poll_fn(|_| {
-        under_way.retain_mut(|(call, case, look, polls)| {
-            let Poll::Ready(result) = look(*polls == Some(0)) else {
+        under_way.retain_mut(|(call, case, poll, polls)| {
+            let Poll::Ready(result) = poll(*polls == Some(0)) else {
                 polls.iter_mut().for_each(|left| *left -= 1);
                 return true;
             };
             let counts = &counts[*call];
             let next = || with_type!(case.dtype, T => start_again::<T>(case, comm, counts));
             let outcome = match result {
-                // Ignore what a dead rank saw of its own death.
+                // Ignore the errors that a dead rank sees.
                 _ if clock.is_dead() => SoakOutcome::UnderWay,
                 None => SoakOutcome::Dropped { next: next() },
                 Some(Ok((bytes, report))) => SoakOutcome::Ok(bytes, report),
@@ -399,8 +403,8 @@ async fn run_rank_at_once<'a>(
             }
             false
         });
-        messages.retain_mut(|look| {
-            let Poll::Ready(result) = look() else { return true };
+        messages.retain_mut(|poll| {
+            let Poll::Ready(result) = poll() else { return true };
             clock.note(|| format!("a message: {result:?}"));
             n_done += u64::from(result.is_ok());
             if let Err(error) = result
@@ -415,10 +419,11 @@ async fn run_rank_at_once<'a>(
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    // Ignore what a dead rank saw of its own death.
+    // Ignore the errors that a dead rank sees.
     (n_done, failed.filter(|_| !clock.is_dead()))
 }
 
+/// Starts a call, and returns the function that polls it.
 fn start<'a, T: Float>(
     case: Case,
     comm: &Comm<'a>,
@@ -438,7 +443,7 @@ fn start<'a, T: Float>(
     }))
 }
 
-/// Returns the error of another call.
+/// Tries to start another call, and returns its error.
 fn start_again<'a, T: Float>(case: &Case, comm: &Comm<'a>, counts: &'a Counts) -> Option<Error> {
     case.start_at_once::<T, _>(comm, counts).err()
 }
@@ -486,7 +491,7 @@ async fn make_call<T: Float>(
         Err(error) => Some(Err(error)),
     };
     match result {
-        // Ignore what a dead rank saw of its own death.
+        // Ignore the errors that a dead rank sees.
         _ if clock.is_dead() => SoakOutcome::UnderWay,
         None => SoakOutcome::Dropped { next: case.start(comm, &mut buffers).err() },
         Some(Ok(report)) => SoakOutcome::Ok(data::bytes(&case.result(rank, buffers)), report),

@@ -20,14 +20,14 @@ const SLACK: Duration = TIMEOUT.checked_div(2).expect("not by zero");
 /// The guarantee that was broken.
 pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     for (rank, end) in record.ends.iter().enumerate() {
-        let told = |this: fn(&Fault) -> bool| {
-            let of_rank = |fault: &Fault| fault.rank().index() == rank && this(fault);
+        let occurred = |is_kind: fn(&Fault) -> bool| {
+            let of_rank = |fault: &Fault| fault.rank().index() == rank && is_kind(fault);
             record.occurred.iter().any(|t| matches!(t, Trouble::Net(fault) if of_rank(fault)))
         };
         match end {
             End::Returned(()) => {}
-            End::Died if told(|fault| matches!(fault, Fault::Death { .. })) => {}
-            End::Silent if told(|fault| matches!(fault, Fault::Stall { lasting: None, .. })) => {}
+            End::Died if occurred(|fault| matches!(fault, Fault::Death { .. })) => {}
+            End::Silent if occurred(|f| matches!(f, Fault::Stall { lasting: None, .. })) => {}
             other => return Err(format!("rank {rank}: {other:?}")),
         }
     }
@@ -48,8 +48,8 @@ pub(super) fn judge(scenario: &Scenario, record: &RunRecord) -> Result<(), Strin
     }
 }
 
-/// Checks the last call of all ranks, after which ranks with an error shrink. It must contain all
-/// ranks, or fail with a cause.
+/// Checks the sum that follows the scenario's calls. It must contain all ranks, or fail with a
+/// cause. Ranks on which it fails shrink.
 fn judge_last(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     for (rank, last) in record.last.iter().enumerate() {
         match last {
@@ -114,6 +114,7 @@ fn judge_groups(scenario: &Scenario, record: &RunRecord) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks one call: its result or error on every rank, and that results have the same bits.
 fn judge_call(scenario: &Scenario, record: &RunRecord, call: usize) -> Result<(), String> {
     let called = |rank: usize| record.calls[rank].get(call);
     let is_unprotected = OccurredTroubles { scenario, record }.is_unprotected();
@@ -172,6 +173,7 @@ fn judge_call(scenario: &Scenario, record: &RunRecord, call: usize) -> Result<()
     }
 }
 
+/// Compares a result with the oracle. Returns a hash of its bits.
 fn verify<T: Float>(
     case: &Case,
     rank: usize,
@@ -214,10 +216,10 @@ const fn is_drop(trouble: &Trouble) -> bool {
 }
 
 impl OccurredTroubles<'_> {
-    /// Returns whether calls must succeed in spite of all troubles, except those that match `this`.
-    fn nothing_but(&self, this: fn(&Trouble) -> bool) -> bool {
+    /// Returns whether `is_excepted` is true for every trouble that may make a call fail.
+    fn nothing_but(&self, is_excepted: fn(&Trouble) -> bool) -> bool {
         let mut struck = self.record.occurred.iter();
-        struck.all(|trouble| this(trouble) || self.scenario.is_bearable(trouble))
+        struck.all(|trouble| is_excepted(trouble) || self.scenario.is_bearable(trouble))
     }
 
     /// Returns whether abort notices leave the rank. There must be space for them at the first
@@ -227,6 +229,7 @@ impl OccurredTroubles<'_> {
         net.refusal == 0 && (!net.attended || *leaves || *shrinks)
     }
 
+    /// Returns whether a trouble may show in frames.
     fn in_frames(&self) -> bool {
         self.record.occurred.iter().any(|trouble| self.scenario.shows_in_frames(trouble))
     }
@@ -254,7 +257,7 @@ impl OccurredTroubles<'_> {
     }
 
     /// Returns whether nothing happened except that ranks made different calls, and each rank's
-    /// last call failed: no rank returned before the other ranks came, or was refused at once.
+    /// last call failed, but not by a usage error. So no rank returned before the others called.
     fn is_disagreement(&self) -> bool {
         let differs =
             |trouble: &Trouble| matches!(trouble, Trouble::Twist { .. } | Trouble::Lanes { .. });
@@ -282,15 +285,17 @@ impl OccurredTroubles<'_> {
     }
 }
 
-/// Returns whether an error names what ranks disagree on: this rank, or others in a call that it
-/// has not reached.
-const fn tells_of_it(error: &Error) -> bool {
+/// Returns whether an error says that ranks disagree: this rank and another, or the ranks of an
+/// aborted call.
+const fn names_mismatch(error: &Error) -> bool {
     matches!(
         error,
         Error::Mismatch { .. } | Error::Aborted { reason: AbortReason::Mismatch(_), .. }
     )
 }
 
+/// Checks that an error has a cause, names another rank, and came in time. `after` is the time from
+/// the rank's last frame to the error.
 fn judge_error(
     scenario: &Scenario,
     record: &RunRecord,
@@ -303,7 +308,7 @@ fn judge_error(
         return Err("but nothing happened that may make a call fail".into());
     }
     let named = match *error {
-        _ if struck.is_disagreement() && !tells_of_it(error) => {
+        _ if struck.is_disagreement() && !names_mismatch(error) => {
             return Err("but ranks disagreed, and the error does not say on what".into());
         }
         // A late message may be mistaken for a missing one once its sender is in its next call.
@@ -350,7 +355,7 @@ fn judge_error(
     if named.is_none_or(|named: Rank| named.index() >= scenario.size || named.index() == rank) {
         return Err("names no other rank".into());
     }
-    // A stalled rank cannot detect anything.
+    // A rank detects nothing while it is stalled.
     let stalls = record.occurred.iter().filter_map(|trouble| match trouble {
         Trouble::Net(Fault::Stall { rank: who, lasting, .. }) if who.index() == rank => *lasting,
         _ => None,

@@ -17,7 +17,7 @@ pub struct SoakTally {
     pub n_failures: u64,
     /// Calls, counted on each rank.
     pub n_calls: u64,
-    /// Messages beside calls that were sent or received.
+    /// Messages that were sent or received, not counting those of collectives.
     pub n_messages: u64,
     /// Polls of ranks.
     pub n_polls: u64,

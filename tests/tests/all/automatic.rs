@@ -19,8 +19,8 @@ use std::time::Duration;
 const SIZE: usize = 3;
 const BOUND: f64 = 1e-3;
 
-/// Averages `count` values over links of this rate, and checks the result. Returns the codec and
-/// schedule that all ranks report.
+/// Averages `count` values over links of this rate, or through memory, and checks the result.
+/// Returns the codec and schedule that all ranks report.
 fn all_reduce(plan: &Plan, count: usize, link_rate: Option<f64>) -> (CodecId, &'static str) {
     let world = World::new(SIZE);
     let world = link_rate.map_or(world.clone(), |rate| world.link_rate(rate));
@@ -127,7 +127,7 @@ fn shapes_that_nobody_tells_are_found() {
         });
         assert!(untold.1 == told.1, "a shape changes no value");
         assert!(untold.0 > 0.95 * told.0, "{codec:?}: ratio {}, {} where told", untold.0, told.0);
-        // Read as one line, the array is noise of ten bits.
+        // A prediction along `x` alone would leave ten bits of noise in each value.
         assert!(told.0 > 6.0, "ratio {}", told.0);
     }
 }
@@ -229,8 +229,8 @@ fn data_on_a_grid_are_summed_exactly_whatever_the_relative_bound() {
 
 #[test]
 fn ranges_of_ranks_may_differ() {
-    // The bound is a part of the value range over all ranks. Little is left of rank 0's small
-    // values, and noise is left of the other ranks' values.
+    // The bound is a part of the value range over all ranks. Within it, rank 0's small values are
+    // almost constant, and the other ranks' values are noise.
     let plan = Plan::auto(Bound::Relative(1e-3));
     let values = |rank: usize| -> Vec<f32> {
         let scale = if rank == 0 { 1e-3 } else { 1.0 };
@@ -386,8 +386,8 @@ fn links_are_measured_where_nobody_tells() {
     assert_eq!(near, [Ok(f64::INFINITY); 2]);
 }
 
-/// Returns the codec, the link rate and the number of sent frames of each call. The calls have
-/// these lengths in bytes, automatic plans, and links of unknown rate.
+/// Makes calls of these lengths in bytes, with automatic plans, over links of unknown rate. Returns
+/// the codec, the link rate and the number of sent frames of each call.
 fn calls_over_unknown_links(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
     let mut all = World::new(SIZE).link_rate(link_rate).run_endpoints(|endpoint| {
         let mut comm =
@@ -416,7 +416,8 @@ fn calls_over_unknown_links(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64
 
 #[test]
 fn first_calls_measure_links_of_which_nothing_is_told() {
-    // At 25 MB/s the first round, of 64 KiB, is enough.
+    // Before a measurement, links count as 1.25 GB/s. At 25 MB/s the first round, of 64 KiB, is
+    // enough.
     let slow = calls_over_unknown_links(25e6, &[1 << 19, 2 << 20, 2 << 20]);
     assert_eq!(slow[0].1, 1.25e9, "{slow:?}");
     // Other tests on the machine may slow the link down.
@@ -482,7 +483,8 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
         reports[0]
     };
     let bound = Bound::Absolute(BOUND);
-    // A part is half the array. A frame holds all but a few of its values, or an eighth of it.
+    // A part is half the array, 2 MiB. A long frame has space for a part, a short one for an eighth
+    // of a part.
     let (long, short) = (3 << 20, 300 << 10);
     let pinned = report_of(Plan::foldwire(bound), long);
     assert_eq!((pinned.lanes, pinned.segment, pinned.threads), (2, 1 << 18, 3));
@@ -501,12 +503,13 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
     };
     assert_eq!(cut(1 << 18, None), (true, 2, 1 << 16));
     assert_eq!(cut(1 << 16, Some(125e6)), (false, 4, 1 << 13));
-    // Segments this short are done before threads would wake up.
+    // The calling thread encodes such short segments before other threads would wake up.
     let many = report_of(Plan::foldwire(bound), short);
     assert_eq!((many.lanes, many.segment, many.threads), (2, 1 << 16, 1));
 }
 
-/// Delays frames with exact (or with lossy) payloads, by this rank's clock.
+/// Makes frames with exact payloads (or those with lossy ones) seem late: each advances this rank's
+/// clock by a millisecond.
 struct LateFrames {
     is_exact: bool,
     by: Cell<Duration>,
@@ -564,8 +567,8 @@ fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
     }
 }
 
-/// Between ranks of one process, only long arrays that are not reduced are worth a try. All ranks
-/// make the same choice.
+/// Between ranks of one process, calls try compression only for long arrays that are not reduced.
+/// All ranks make the same choice.
 #[test]
 fn ranks_of_a_process_try_what_may_pay() {
     let plan = Plan::auto(Bound::Relative(BOUND));

@@ -20,7 +20,8 @@ use std::cell::Cell;
 
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 
-/// Bit patterns of every kind, and lattice points with noise of a few bounds.
+/// Arrays of lattice points with noise, midpoints, arbitrary bit patterns and special values, or of
+/// a smooth curve.
 fn values<T: Float>(bound: f64) -> impl Strategy<Value = Vec<T>> {
     let near_lattice = move |(q, offset): (i32, f64)| T::from_f64(bound * (f64::from(q) + offset));
     let value = prop_oneof![
@@ -91,7 +92,7 @@ proptest! {
     }
 }
 
-/// Sum with negligible rounding (Neumaier).
+/// Returns a sum and the rest that its rounding lost (Neumaier's compensation).
 fn exact_sum(operands: impl Iterator<Item = f64>) -> (f64, f64) {
     operands.fold((0.0, 0.0), |(sum, rest), x| {
         let next: f64 = sum + x;
@@ -100,7 +101,7 @@ fn exact_sum(operands: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// y − exact sum / divisor|, as exactly as `f64` allows.
+/// |y − exact sum / divisor|, as exactly as `f64` allows.
 fn error_of(y: f64, (sum, rest): (f64, f64), divisor: f64) -> f64 {
     if divisor == 1.0 {
         ((y - sum) - rest).abs()
@@ -117,7 +118,9 @@ struct ErrorBudget {
     offset: f64,
     bound: Bound,
     is_average: bool,
+    /// Index into [`pipeline::ALL`].
     pipeline: usize,
+    /// Index into [`SCHEDULES`].
     schedule: usize,
     seed: u64,
 }
@@ -182,8 +185,8 @@ fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
     for result in results {
         let (y, report) = match result {
             Err(Error::Bound(foldwire::bound::BoundError::BelowPrecision { .. })) => {
-                // The call may be refused only if rounding can cost as much as the bound: (n +
-                // 4)·u·m.
+                // The call may be refused only if rounding can cost as much as the bound. It costs
+                // (n + 4)·u·m for n ranks, unit roundoff u and results up to m.
                 let magnitude =
                     inputs.iter().flatten().fold(0.0f64, |m, x| m.max(x.to_f64().abs()));
                 let largest = if is_average { magnitude } else { size as f64 * magnitude };
@@ -267,7 +270,7 @@ fn psnr(x: &[f64], y: &[f64], range: f64) -> f64 {
 }
 
 /// Evenly distributed errors have a mean square of Δ²/12, 4.9 dB below eb². The worst data lie half
-/// way between two lattice points everywhere, and still keep the bound.
+/// way between two lattice points everywhere, and still have the requested PSNR.
 #[test]
 fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
     const N: usize = 100_000;
@@ -277,8 +280,8 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
             let x = |i: usize| (i as f64 * 1e-4 + rank as f64).sin() + 0.3 * random.unit();
             (0..N).map(x).collect()
         };
-        // The even operands span −1…1.3. The values at half codes of that range's lattice lie
-        // within this span.
+        // The even operands span −1…1.3. The worst data are midpoints of that range's lattice,
+        // within the same span.
         let value_range = ValueRange::of(&[even(0), even(1)].concat()).expect("finite");
         let step =
             Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(value_range)).expect("positive"))
@@ -457,8 +460,8 @@ fn bound_by<T: Float>(op: Op<'static, T>, bound: f64) -> (f64, Option<f64>) {
     reports[0]
 }
 
-/// An average multiplies operands by a weight, here 1/8. If the weighted lattice step is not a
-/// normal number, processors handle it differently.
+/// An average multiplies operands by a weight: 1/8 for four ranks. If the weighted lattice step is
+/// not a normal number, processors may handle it differently, so the call is exact.
 #[test]
 fn averages_are_exact_where_the_step_by_their_weight_is_not_normal() {
     for factor in [0.6, 1.0, 3.9] {
@@ -468,7 +471,7 @@ fn averages_are_exact_where_the_step_by_their_weight_is_not_normal() {
         let sums = [bound_by::<f32>(Op::Sum, bounds[0]), bound_by::<f64>(Op::Sum, bounds[1])];
         assert!(sums.iter().all(|(bound, worst)| *bound > 0.0 && *worst > Some(0.0)), "{sums:?}");
     }
-    // A step is slightly less than twice the bound.
+    // A step is slightly less than twice the bound, so an eighth of this one is just normal.
     let bound = 4.1 * f64::from(f32::MIN_POSITIVE);
     assert!(bound_by::<f32>(Op::Avg, bound).0 > 0.0);
 }

@@ -113,6 +113,7 @@ fn a_message_carries_as_many_parts_as_fit_a_frame() {
     for (max_run, blocks) in [(1, 16), (2, 8), (4, 4), (8, 2)] {
         let frame_bytes = (HEADER_BYTES + max_run * (448 + 4) + 4).max(1024);
         if (frame_bytes - HEADER_BYTES) / 452 >= 2 * max_run {
+            // The smallest frame has space for more parts.
             continue;
         }
         let of_root = blocks - 1 + ceil_log2(max_run);
@@ -216,7 +217,8 @@ fn is_refused(results: &[Result<Vec<f32>, Error>], case: &RunCase, lie: &str) {
             Ok(_) => rank != 4,
             Err(Error::Aborted { .. }) => rank != 4,
             Err(Error::Mismatch { field: Field::Run, .. } | Error::Codec(_)) => rank == 4,
-            // The total is right, so the victim takes it for a disagreement on counts.
+            // The changed index is consistent, but gives a segment another length than the victim's
+            // counts require.
             Err(Error::Mismatch { field: Field::Segment, .. }) => rank == 4,
             Err(_) => false,
         };

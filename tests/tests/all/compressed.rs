@@ -106,7 +106,7 @@ fn whole_numbers_on_a_lattice_of_a_power_of_two_are_exact() {
     assert!(bytes.len() < 3 * values.len());
 }
 
-/// Compresses two full chunks and a short one. One block is stored verbatim.
+/// Compresses two full chunks and a short one. One block has an exception.
 fn example() -> Vec<u8> {
     let mut values: Vec<f32> = data::smooth(3, 2 * 4096 + 40);
     values[5000] = f32::NAN;

@@ -60,7 +60,7 @@ fn ranks_may_wait_for_their_calls_in_any_order() {
     assert!(results.iter().all(|result| *result == results[0]));
 }
 
-/// Slow tests that seldom fail alone.
+/// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;
 
@@ -81,7 +81,8 @@ mod long {
     }
 }
 
-/// A slice that outlives the communicator works like a `Vec`, and is returned.
+/// A call can use a slice in place of a `Vec`, if the slice outlives the communicator. The call
+/// returns the slice.
 #[test]
 fn buffers_may_be_borrowed() {
     Threads::default().run_transports(3, |transport| {
@@ -137,7 +138,7 @@ fn a_dropped_call_ends_it_on_the_others_who_go_on_without_the_rank() {
             assert_eq!(first.wait().into_result().unwrap().0, [4.0; 10]);
             return 0;
         }
-        // Rank 2 sent the notice, or a rank that received it.
+        // The abort notice came from rank 2, or from another rank that had received it.
         let told = second.wait().outcome;
         let Err(Error::Aborted { culprit: Rank(2), reason: AbortReason::Dropped, .. }) = told
         else {
@@ -163,7 +164,7 @@ fn a_communicator_needs_channels_and_frames_for_its_calls() {
     foldwire_threads::World::new(2).frame_limit(2 * frames).run_endpoints(|endpoint| {
         let config = Config::default().with_lanes(2);
         let world = SharedCommunicator::with_config(endpoint, config, 3).unwrap();
-        // The fourth channel is for the duplicates.
+        // There are frames for four channels: three for `world`, the fourth for its duplicates.
         let split = world.duplicate(2);
         assert!(matches!(split, Err(Error::TooFewChannels { need: 2, have: 1 })));
         let mut twin = world.duplicate(1).unwrap();
@@ -383,7 +384,7 @@ fn groups_of_different_arrays_are_a_mismatch() {
     });
 }
 
-/// Ranks that wait in another call of the group than the one with the difference learn of it too.
+/// All ranks report the mismatch, also those that wait in another call of the group.
 #[test]
 fn all_ranks_hear_on_what_groups_disagree() {
     for _ in 0..20 {
@@ -406,7 +407,8 @@ fn all_ranks_hear_on_what_groups_disagree() {
     }
 }
 
-/// A waker makes few polls enough. No other call may begin meanwhile.
+/// A task that sleeps until it is woken needs few polls. Meanwhile the communicator refuses other
+/// calls.
 #[test]
 fn a_group_can_be_awaited_and_has_its_communicator_to_itself() {
     Threads::default().run_transports(3, |transport| {

@@ -123,7 +123,7 @@ fn every_codec_is_of_a_kind_that_is_tried_and_gives_the_right_result() {
     }
 }
 
-/// Slow tests that seldom fail alone.
+/// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;
 

@@ -91,7 +91,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
             let mut contents: SlotContents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
             let codec = case.coding();
-            // A block that is placed beside the held ones has the same number of operands.
+            // A received block that joins the held blocks has their number of operands.
             let operands = held.filter(|_| step.keep && !step.own).map_or(1, |held| held.operands);
             let received = step.from.map(|_| SlotContent::new(codec, operands, n_parts).received());
             contents[Slot::In.index()] = received;
@@ -151,8 +151,8 @@ fn each_step_asks_the_codec_for_what_the_rules_say() {
     for case in pairwise() {
         // An absolute bound needs no exchange of value ranges, which would count.
         let case = Case { bound: Bound::Absolute(1e-3), scope: Scope::PerOperand, ..case };
-        // The path of a result with such a codec depends on the number of operands that have
-        // arrived, which this test does not follow.
+        // If the codec is not stable, the primitives for a result depend on the number of its
+        // operands, which this test does not track.
         if !case.coding().is_stable() {
             continue;
         }
@@ -181,7 +181,7 @@ fn raw_messages_and_bytes_are_those_of_the_engine() {
     }
 }
 
-/// Presets fix nothing: the schedule is selected, and relative bounds exchange value ranges.
+/// The plan names no schedule, and its relative bound needs an exchange of value ranges.
 #[test]
 fn messages_are_those_of_the_engine_where_it_chooses_the_schedule() {
     for (size, count) in [(3, 1000), (8, 200_003), (4, 1 << 20)] {

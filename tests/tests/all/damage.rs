@@ -128,7 +128,8 @@ fn a_checksum_finds_all_harm<T: Float>() {
                         }
                         Err(Error::Frame { .. }) => assert!(*harmed > 0, "{}", context()),
                         Err(Error::Aborted { .. } | Error::Transport { .. }) => {
-                            // A damaged abort notice still aborts the call.
+                            // A rank that received a damaged frame reports a frame error. Only an
+                            // abort notice with a wrong length may still abort the call.
                             assert!(*harmed == 0 || kind == DamageKind::TooLong, "{}", context());
                         }
                         Err(_) => panic!("{}", context()),

@@ -94,7 +94,7 @@ fn whole_numbers_and_their_sums_come_through_exactly() {
     whole_numbers_are_exact::<bf16>();
 }
 
-/// This shows what the option is for.
+/// Without a step that is a power of two, whole numbers are not lattice points.
 #[test]
 fn the_widest_spacing_does_not_keep_whole_numbers() {
     let inputs = vec![vec![79.0f64; 100], vec![0.0; 100]];
@@ -158,7 +158,7 @@ fn values<T: Float>(step: f64) -> impl Strategy<Value = Vec<T>> {
 fn points_are_exact<T: Float>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
     let quantum = Quantum::with_spacing::<T>(bound, Spacing::PowerOfTwo).expect("positive");
     let (step, kept) = (quantum.step(), quantum.bound());
-    // The largest bound is MAX^(3/4).
+    // A quantum's bound is at most MAX^(3/4): about 4094 for `f16`.
     let largest = if T::DTYPE == DType::F16 { 4090.0 } else { 1e28 };
     prop_assert!(step == 0.0 || step <= 2.0 * bound && 2.0 * step > 2.0 * bound.min(largest));
     let mut first = None;
@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// A value half way between two points is within the bound, and must not cost a verbatim block.
+/// A value half way between two points is within the bound, so it must not become an exception.
 #[test]
 fn values_half_way_between_points_are_codes() {
     let quantum = Quantum::with_spacing::<f32>(0.5, Spacing::PowerOfTwo).expect("positive");
@@ -238,7 +238,8 @@ fn values_half_way_between_points_are_codes() {
     assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() <= 0.5));
 }
 
-/// Arrays below the plan's threshold are summed exactly. Longer arrays are summed as without it.
+/// Arrays below the plan's threshold are summed exactly. The threshold changes nothing for longer
+/// arrays.
 #[test]
 fn short_arrays_may_travel_as_they_are() {
     let lossy = Plan::foldwire(Bound::Relative(1e-2));

@@ -35,7 +35,7 @@ fn a_mask_costs_at_most_30_percent<T: Float>(name: &str, values: &[T]) {
     assert!(kept >= 0.7, "{name} keeps {kept} of its ratio");
 }
 
-/// Four of five blocks of 32 then have a NaN.
+/// With NaN as 5 percent of the values, four of five blocks have a NaN.
 #[test]
 fn scattered_nan_in_5_percent_of_a_field_cost_at_most_30_percent_of_its_ratio() {
     a_mask_costs_at_most_30_percent("smooth f32", &data::smooth::<f32>(0, 100_000));
@@ -189,7 +189,7 @@ mod long {
     }
 }
 
-/// Such a NaN is the first rank's value in a scan, and the second rank's in an exclusive scan.
+/// Such a NaN is the first rank's result of a scan, and the second rank's of an exclusive scan.
 #[test]
 fn a_nan_that_is_combined_with_no_other_value_keeps_its_bits() {
     let (nan, canonical) = (f32::from_bits(0xffc0_1234), 0x7fc0_0000);

@@ -179,8 +179,8 @@ fn an_average_is_the_sum_divided_by_the_number_of_ranks() {
     averages_are_quotients::<bf16>();
 }
 
-/// Returns multiples of η from 0 to slightly above the smallest normal number, as integers and as
-/// values.
+/// Returns multiples of the smallest positive value η, with magnitudes up to slightly above the
+/// smallest normal number: as integers and as values.
 fn subnormals<T: Float>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
     let mut random = Random(5 + rank as u64);
     let bits = -T::UNIT_ROUNDOFF.log2() as usize;
@@ -258,12 +258,13 @@ fn sums_beyond_the_type<T: Float>() {
     };
     let is_narrow = T::BYTES == 2;
     for plan in plans_for::<T>(Bound::Relative(if is_narrow { 0.1 } else { 1e-2 })) {
-        // Finite sums that overflow on the way, in any order.
+        // The sum, or a partial sum in some order, overflows.
         for parts in [&[0.6, 0.6, -0.6][..], &[-0.6, 0.6, 0.6], &[1.0; 2], &[-1.0; 3], &[0.3; 4]] {
             let mut inputs = filled(parts);
             let refused = refusal(&inputs, Op::Sum, &plan);
             assert!(matches!(refused, Some(BoundError::Overflow { .. })), "{parts:?}: {refused:?}");
-            // An infinity does not count in the value range, and could meet its opposite.
+            // The value range ignores an infinite operand. With a sum that overflows to the
+            // opposite infinity, it would give NaN.
             inputs[0][3] = T::from_f64(f64::NEG_INFINITY);
             let refused = refusal(&inputs, Op::Sum, &plan);
             assert!(matches!(refused, Some(BoundError::Overflow { .. })), "{parts:?}: {refused:?}");

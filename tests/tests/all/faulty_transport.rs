@@ -177,7 +177,7 @@ impl<X: Transport> LyingTransport<X> {
         LiarError(error.kind(), error.peer())
     }
 
-    /// Fails without a reason.
+    /// Reports the loss of a peer if the lie is [`Peers`].
     fn fails(&self) -> Result<(), LiarError> {
         match self.lie() {
             Some(Peers) => Err(LiarError(TransportErrorKind::PeerLost, Some(Rank(u32::MAX)))),
@@ -287,7 +287,7 @@ impl<X: Transport> Transport for LyingTransport<X> {
 enum RankAction {
     /// Makes two calls, and shrinks.
     Call,
-    /// Polls this often, drops the call, and shrinks.
+    /// Makes two calls, drops each after this many polls, and shrinks.
     Drop(usize),
 }
 
@@ -328,7 +328,7 @@ fn outcome(
     lie: TransportLie,
     n_honest: usize,
 ) -> Option<Result<(), Error>> {
-    // Leave space to show other bytes than the first.
+    // Frames are longer than the reported capacity, so that a shifted frame still lies within one.
     let net = NetSettings {
         frame_bytes: FRAME_BYTES + 64,
         jump: Duration::from_millis(125),
@@ -347,7 +347,7 @@ fn outcome(
     assert_eq!(run.n_leaked(), 0, "{case:?}, {action:?}, {lie:?} after {n_honest}");
     match run.ends.into_iter().nth(LIAR) {
         Some(End::Returned(outcome)) => Some(outcome),
-        // Its clock stands still, or jumps back each time it is read.
+        // By such a clock no time limit may ever pass, so the rank may wait forever.
         Some(End::Hung) if lie == Clock => None,
         other => panic!("{case:?}, {action:?}, {lie:?} after {n_honest}: {other:?}"),
     }

@@ -42,7 +42,7 @@ fn check<T: Float>(values: &[T], hex: &str, decoded: &[f64]) {
     }
 }
 
-/// 2·0.5·(1 − 2⁻⁶).
+/// Step of the lattice for the bound 0.5: 2·0.5·(1 − 2⁻⁶).
 const STEP: f64 = 0.984375;
 
 fn floats<T: Float>(values: &[f64]) -> Vec<T> {
@@ -165,8 +165,8 @@ fn exceptions_and_a_tail() {
 #[test]
 fn exceptions_that_repeat_are_stored_once() {
     let nan = f64::NAN;
-    // The canonical NaN comes first. Then two values, and more like the second; some of each; more
-    // repetitions beside codes; all different.
+    // Blocks: NaNs; NaNs and codes; two fill values; one of them; that one and codes; different
+    // exceptions and codes; two exceptions.
     let mut x = vec![nan; 32];
     x.extend((0..32).map(|i| if i % 5 == 2 { nan } else { STEP * f64::from(i % 3) }));
     x.extend((0..32).map(|i| if i < 3 { 1e30 } else { -1e30 }));

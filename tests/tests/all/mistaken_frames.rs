@@ -15,7 +15,7 @@ use foldwire_tests::case::{Choice, ROUTES, needs_all};
 use foldwire_tests::{Case, Operation, with_type};
 use std::time::Duration;
 
-/// Uses one lane, so that a link carries the frames of one program.
+/// Creates a communicator with one lane, so that the order of frames on a link is fixed.
 fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
     let mut comm = Communicator::new(endpoint).expect("frames are large enough");
     comm.config_mut().lanes = 1;
@@ -92,8 +92,7 @@ fn a_copy_of_a_look_at_a_sample_is_not_taken_for_the_look_at_all_data() {
     assert!(is_told_by_its_number, "{outcome:?}");
 }
 
-/// Ranks with another tree send to other ranks, and some of their frames go to ranks that do not
-/// listen.
+/// A rank with another tree sends to other ranks, some of which do not expect its frames.
 #[test]
 fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
     let schedules: [&'static dyn Schedule; 2] = [&Binomial, &Chain];
@@ -142,8 +141,8 @@ const TWISTS: [FieldTwist; 12] = [
     }),
 ];
 
-/// The exchange of value ranges names its call. So no rank waits for a peer that has left it with
-/// another result.
+/// Messages with value ranges name their call. So all ranks detect the difference in this exchange,
+/// and no rank waits for a peer that has finished it.
 #[test]
 fn ranks_that_differ_find_out_on_what_while_they_look_at_their_data() {
     for size in [2, 3, 4, 5, 8] {

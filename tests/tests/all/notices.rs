@@ -1,5 +1,5 @@
-//! All ranks learn of a failure: ranks that wait for a third rank, and ranks that only send. No
-//! call learns of it too early.
+//! All ranks learn of a failure: ranks that wait for a third rank, and ranks that only send. An
+//! abort notice does not end calls before the aborted one.
 
 use foldwire::error::{AbortReason, Field};
 use foldwire::schedule::{Binomial, Ring};
@@ -174,7 +174,8 @@ fn of_two_calls_that_were_given_up_the_earlier_one_ends() {
                 outcomes.extend([gather(comm), gather(comm)]);
                 sent.wait();
                 sent.wait();
-                // Rank 1 learns of rank 0's notice here, and aborts a later call than that.
+                // Rank 1 receives rank 0's notice in its third call, and aborts that. Rank 0 has
+                // cancelled its second call.
                 outcomes.push(gather(comm));
             }
             _ => {}

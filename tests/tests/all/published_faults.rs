@@ -25,7 +25,7 @@ fn assert_within<T: Float>(values: &[T], decoded: &[T], bound: f64) {
     }
 }
 
-/// Returns a smooth curve of this amplitude, with noise of many bounds.
+/// Returns a smooth curve of this amplitude, with noise that is larger than most bounds here.
 fn noisy<T: Float>(seed: u64, n: usize, amplitude: f64) -> Vec<T> {
     let mut random = Random(seed);
     let phase = random.unit();
@@ -59,8 +59,8 @@ fn no_bias<T: Float>() {
     assert!(of_operands.abs() < 0.02 * EB, "a mean error of {} eb", of_operands / EB);
     let sum = coding::decode(&codec, &sum.expect("operands"), N);
     let of_sum = sum.iter().zip(&exact).map(|(y, x)| y.to_f64() - x).sum::<f64>() / N as f64;
-    // The published code has −0.5 eb for each operand, so −32 eb here. Chance alone gives
-    // 0.57·√64/√100000 = 0.015 eb.
+    // With the bound eb, errors of the published code average −0.5 eb for each operand, so −32 eb
+    // here. Chance alone gives a standard deviation of 0.57·√64/√100000 = 0.015 eb.
     assert!(of_sum.abs() < 0.1 * EB, "a mean error of {} eb in the sum", of_sum / EB);
 }
 

@@ -118,11 +118,11 @@ fn blocks_with_exceptions_are_counted_and_exceptions_too() {
     let reports = THREADS.run(2, |mut comm| {
         let mut x = vec![1.0f32; COUNT];
         if comm.rank() == Rank(0) {
-            // Two blocks of part 1, which rank 0 encodes first, and one block of the part that rank
-            // 1 encodes first.
+            // Two blocks of part 1, which rank 0 encodes first.
             x[COUNT / 2 + 5..COUNT / 2 + 9].fill(f32::NAN);
             x[COUNT / 2 + 70] = f32::INFINITY;
         } else {
+            // One block of part 0, which rank 1 encodes first.
             x[100] = f32::NAN;
         }
         let plan = Plan::raw().compressed(FUSED, Bound::Absolute(1e-3)).with_schedule(&Ring);

@@ -111,7 +111,7 @@ fn schedules_pipelines_and_divisions_give_the_same_bits_in_f32() {
     every_way_gives_the_same_bits::<f32>(&[1, 4097, 100_003]);
 }
 
-/// Slow tests that seldom fail alone.
+/// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;
 
@@ -134,8 +134,8 @@ mod long {
     }
 }
 
-/// These codecs write the same codes in another form, which depends on the shape that each rank
-/// gives.
+/// Codecs that predict along several dimensions encode the same codes. A rank's shape changes only
+/// the form of its payloads.
 fn predicted_are_sums_of_integers_too<T: Float>(codec: CodecId) {
     const SHAPES: [&[usize]; 4] = [&[7, 80, 90], &[], &[100, 500], &[3, 2, 5]];
     let inputs = inputs::<T>(SHAPES.len(), 50_003);
@@ -178,7 +178,7 @@ fn assert_all_equal(results: &[Vec<u8>], context: &str) {
 fn rough<T: Float>(size: usize, count: usize) -> Vec<Vec<T>> {
     let mut inputs: Vec<Vec<T>> = (0..size).map(|rank| data::rough(rank, count)).collect();
     for (rank, input) in inputs.iter_mut().enumerate() {
-        // A fill value on one rank at each place; zeros of both signs; subnormals.
+        // Each rank has its own place for fill values, negative zeros and subnormals.
         let place = 300 * rank;
         input[place..place + 200].fill(T::from_f64(9.96921e36));
         input[place + 200..place + 240].fill(T::from_f64(-0.0));
@@ -223,8 +223,8 @@ fn rough_data_give_every_rank_the_same_bits_in_sixteen_bits() {
     rough_data_give_every_rank_the_same_bits::<bf16>();
 }
 
-/// Values beside exceptions stay integers. NaN masks, and minima and maxima of any values, do not
-/// depend on the schedule either.
+/// Values that are on the lattice on all ranks get the bits of the integer result. Schedule and
+/// pipeline do not change which results are NaN, nor any minimum or maximum.
 fn exceptions_leave_the_values_beside_them_the_same_bits<T: Float>() {
     const COUNT: usize = 9_001;
     for size in [2, 3, 5, 8] {
@@ -288,7 +288,7 @@ fn values_beside_exceptions_are_the_same_bits_by_every_way_in_f32() {
     exceptions_leave_the_values_beside_them_the_same_bits::<f32>();
 }
 
-/// Returns all combinations of a pipeline's three choices, also unnamed ones.
+/// Returns all combinations of a pipeline's three choices, including those without a name.
 fn every_combination() -> impl Iterator<Item = Pipeline> {
     let choices = |of: [Pipeline; 2]| of.into_iter();
     choices([PER_HOP, FUSED]).flat_map(move |Pipeline { passing, .. }| {
@@ -417,8 +417,8 @@ fn lanes_and_frame_sizes_do_not_show_in_the_bits() {
     lanes_and_frames_do_not_show::<bf16>();
 }
 
-/// A user operation may ignore part of an operand. The ranks' values still meet in the same order,
-/// or in one that commutativity makes equal.
+/// All ranks combine the operands in the same order, except that the two operands of an operation
+/// may be swapped. So a commutative operation suffices.
 #[test]
 fn a_commutative_user_operation_gives_every_rank_the_same_bits() {
     let larger_magnitude = |a: f32, b: f32| if (a.abs(), a) > (b.abs(), b) { a } else { b };
@@ -502,7 +502,8 @@ fn as_published_results_are_within_the_worst_case_on_every_rank() {
     assert!(n_other > 0, "results must differ somewhere without the guarantee");
 }
 
-/// With a codec that changes decoded values, each hop moves a value, as in the published algorithm.
+/// With a codec that changes decoded values when it encodes them again, each hop adds an error, as
+/// in the published algorithm.
 #[test]
 fn as_published_movement_is_within_the_worst_case_of_all_hops() {
     let (size, count) = (6, 9_001);

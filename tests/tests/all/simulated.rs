@@ -43,7 +43,7 @@ fn words<T: Float>(case: &Case, net: NetSettings, seed: u64) -> Vec<u64> {
     words.collect()
 }
 
-/// Slow tests that seldom fail alone.
+/// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;
 

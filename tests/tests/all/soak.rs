@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Number of seeds in each run of the tests. `cargo xtask deep` continues from there.
 const N_SEEDS: u64 = 4000;
 
-/// Slow tests that seldom fail alone.
+/// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;
 

@@ -59,7 +59,7 @@ fn communicators_are_made_and_dropped_without_end() {
             // Every fourth time, one rank has its own color.
             let apart = (at / 4 % 3) as u32;
             let is_apart = at % 4 == 1 && own.0 == apart;
-            // Every fourth time, split the first one. It contains all ranks on all ranks.
+            // Every fourth time, split the oldest communicator, which contains all ranks.
             let parent = alive.first().filter(|_| at % 4 == 2).unwrap_or(&world);
             let made = split(parent, u32::from(is_apart), own.0 as i32).await;
             if at % 16 < 2 {

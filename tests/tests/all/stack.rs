@@ -22,8 +22,8 @@ use std::{env, thread};
 
 /// Gives a child its element type and the bytes of a rank's stack: `f32:65536`.
 const VARIABLE: &str = "FOLDWIRE_STACK";
-/// Stack of a thread before the ranks' code begins. Without full optimization, it includes the cost
-/// of that.
+/// Stack that a thread uses before the ranks' code begins. Without full optimization, it also
+/// covers the larger stack frames of unoptimized code.
 const ALLOWANCE: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 8 * 1024 };
 
 const SIZE: usize = 3;
@@ -100,8 +100,8 @@ fn fill<T: Float>(values: &mut [T], rank: Rank) {
     }
 }
 
-/// Makes all calls of one rank. Buffers and communicator are on the heap, since the caller chooses
-/// their place.
+/// Makes all calls of one rank. Buffers and communicator are on the heap: the caller of `foldwire`
+/// places them, so they do not count as a call's stack.
 fn all_calls<T: Float>(comm: &mut Comm, codecs: fn(CodecId) -> bool) {
     let (mut a, mut b) = (vec![T::ZERO; COUNT], vec![T::ZERO; COUNT]);
     for plan in plans(codecs) {
@@ -218,7 +218,7 @@ fn child(task: &str) {
     }
 }
 
-/// Slow tests that seldom fail alone.
+/// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;
 

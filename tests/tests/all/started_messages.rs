@@ -123,7 +123,7 @@ fn messages_that_nobody_asked_for_are_held_up_to_a_limit() {
                 panic!("{:?}", ends[1])
             };
             assert_eq!([ours, theirs].map(|tag| tag.to_string()), ["2", "1"]);
-            // The link still holds the last of a few messages.
+            // If only one message is too many, the sender may finish while it is still on the link.
             let is_told = ends[0].is_err_and(|error| matches!(error, Error::Aborted { .. }));
             assert!(is_told || n_before == MAX + 1, "{:?}", ends[0]);
         }
@@ -402,7 +402,7 @@ fn messages_come_on_any_network() {
     }
 }
 
-/// Messages are numbered, so a copy can be told from another message too.
+/// Messages are numbered, so a receiver also detects a copy of a message.
 #[test]
 fn harmed_messages_under_way_are_errors_or_do_no_harm() {
     let mut n_struck = 0;
@@ -466,7 +466,7 @@ fn ranks_that_fail_leave_nobody_waiting() {
 /// disagreement, even if it first detects that a rank has left.
 #[test]
 fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
-    // Leave space for the notice of a rank that leaves.
+    // Without refusals, a rank can always send its abort notice before it leaves.
     let net = NetSettings { refusal: 0, ..NET };
     for seed in 0..400 {
         let run = SimWorld::new(3, seed).net(net).run(|endpoint| async {

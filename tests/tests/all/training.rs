@@ -28,6 +28,7 @@ fn sums<T: Float>(size: usize, count: usize, op: Op<'_, T>, plan: &Plan) -> Vec<
     outcomes.into_iter().map(|outcome| outcome.expect("an all-reduce")).collect()
 }
 
+/// Checks that results keep `bound` and have the same bits on all ranks, for all pipelines.
 fn is_kept<T: Float>(bound: Bound) {
     for size in [1, 2, 3, 5, 8] {
         for (count, schedule) in [0, 1, size - 1, 9001].into_iter().zip(SCHEDULES.iter().cycle()) {
@@ -132,8 +133,8 @@ fn the_mean_over_seeds_is_the_exact_average() {
         }
         sum
     });
-    // A step is 0.197, and x is a part p of it, so the deviation of the mean is step·√(p(1 −
-    // p)/3N).
+    // The step of the lattice is 0.197. A value x = p · step is rounded up with probability p. So
+    // the deviation of the mean is step · √(p(1 − p)/3N), at most √(step · x/3N).
     for (i, mean) in means[0].iter().enumerate() {
         let exact = 0.001 * (1 + i % 40) as f64;
         let deviation = (0.197 * exact / (3 * N) as f64).sqrt();
@@ -368,8 +369,8 @@ fn two_levels_round_each_operand_within_the_bound() {
     assert!(results.iter().all(|(values, _)| values == first));
 }
 
-/// Compares the sums over steps of the exact inputs and of the results, with the largest bound as
-/// the limit.
+/// Sums the inputs and the results of 60 steps. The two sums may differ by the largest worst case
+/// of a single step.
 fn over_steps<T: Float>(
     size: usize,
     plan: impl Fn(u64) -> Plan + Sync,

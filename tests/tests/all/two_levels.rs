@@ -255,7 +255,7 @@ fn what_is_sent_inside_a_node_is_not_encoded_and_between_them_it_is() {
     }
 }
 
-/// Nodes are numbered by their lowest rank, whatever ranks they have.
+/// Nodes are numbered by their lowest rank, even if their ranks are not consecutive.
 #[test]
 fn ranks_that_are_dealt_out_among_nodes_are_put_in_their_order() {
     let found = World::new(6).ranks_per_node(3).run_endpoints(|endpoint| {
@@ -276,7 +276,8 @@ fn ranks_that_are_dealt_out_among_nodes_are_put_in_their_order() {
     expect_right(outcomes, Op::Sum, "dealt out");
 }
 
-/// The plan is refused before anything is sent. Otherwise, completed levels would run again.
+/// The plan is refused before anything is sent. After an error between nodes, the values inside the
+/// nodes would be summed already.
 #[test]
 fn a_plan_that_cannot_be_used_leaves_the_communicators_usable() {
     World::new(4).ranks_per_node(2).run_endpoints(|endpoint| {

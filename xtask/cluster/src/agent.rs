@@ -28,8 +28,8 @@ pub(super) fn run(cluster: &ClusterName, args: &Args) -> anyhow::Result<()> {
     Err(error).context("cannot run ip; it comes with iproute2")
 }
 
-/// Shell script that isolates a process like on a machine of its own. It runs in the mount
-/// namespace that `ip netns exec` makes.
+/// Shell script that sets the node's host name (`$0`), mounts an empty `/dev/shm`, and then becomes
+/// the program. It runs in the mount namespace that `ip netns exec` makes.
 const ALONE: &str = "echo \"$0\" > /proc/sys/kernel/hostname && \
     mount -t tmpfs foldwire /dev/shm && exec \"$@\"";
 

@@ -7,8 +7,8 @@
 //! last output. Some runs of a plain `mpirun` with `UCX_TLS=tcp` on one machine hang too.
 //!
 //! So this preloads a function that skips the flush: none of 20 runs hung. The program's
-//! measurements are done by then. Data is lost only if the program's last message is still in the
-//! sender's memory: if not even a barrier follows a send that a receiver has not received.
+//! measurements are done by then. Data is lost only if a program ends while its last message is
+//! still in the sender's memory. A barrier after the send prevents that.
 
 use anyhow::{Context, ensure};
 use std::fs;

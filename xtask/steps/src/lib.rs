@@ -305,7 +305,7 @@ fn skipped(line: &str) -> Option<&str> {
     message.strip_prefix("skipped: ").map(str::trim_end)
 }
 
-/// Returns the command as a line for a shell, with the variables that we set.
+/// Returns the command as a line for a shell, with the environment variables that it sets.
 pub fn in_shell(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={}", name.display(), quoted(&value?.to_string_lossy())))

@@ -7,8 +7,8 @@ use crate::transport::AnyTransport;
 /// references without atomics.
 pub(crate) struct AssertSend<V>(V);
 
-// SAFETY: the parts of a state share non-atomic reference counts of one node. All references to
-// this node are inside the state:
+// SAFETY: the parts of a state share one transport, and count references to it without atomics. All
+// these references are inside the state:
 // - communicators are stored in the state when they are created;
 // - `EndpointState` lends them only while it is borrowed itself;
 // - code that takes communicators or calls out for a moment (split, shrink, groups) holds the

@@ -101,14 +101,14 @@ impl ValueCounts {
                 let n_shares = if kind.has_shares() { size } else { 1 };
                 let whole = own.checked_mul(n_shares).ok_or_else(overflow)?;
                 let before = if kind.has_shares() { own * rank } else { 0 };
-                Ok(ShareSizes { own: *own, before, whole, back: whole })
+                Ok(ShareSizes { own: *own, before, whole, whole_recv: whole })
             }
             Self::Given(counts) => {
                 let (before, whole) = (add(&counts[..rank])?, add(counts)?);
-                Ok(ShareSizes { own: counts[rank], before, whole, back: whole })
+                Ok(ShareSizes { own: counts[rank], before, whole, whole_recv: whole })
             }
             Self::Exchanged(send, recv) => {
-                Ok(ShareSizes { own: 0, before: 0, whole: add(send)?, back: add(recv)? })
+                Ok(ShareSizes { own: 0, before: 0, whole: add(send)?, whole_recv: add(recv)? })
             }
         }
     }
@@ -116,14 +116,14 @@ impl ValueCounts {
 
 /// Position of a rank's block in the whole array, in values.
 struct ShareSizes {
-    /// Length of this rank's block.
+    /// Length of this rank's block. 0 in an all-to-all with counts for each rank.
     own: usize,
     /// Length of the blocks of lower ranks.
     before: usize,
     /// Length of all blocks. In an all-to-all, of the blocks that are sent.
     whole: usize,
     /// In an all-to-all, length of the blocks that are received. Otherwise equal to `whole`.
-    back: usize,
+    whole_recv: usize,
 }
 
 /// Overlap of the two buffers of a call.
@@ -200,14 +200,14 @@ impl CheckedCollective {
         c_plan: fwPlan,
         (rank, size): (usize, usize),
     ) -> Result<Self, ApiError> {
-        let ShareSizes { own, before, whole, back } = counts.shares(kind, rank, size)?;
+        let ShareSizes { own, before, whole, whole_recv } = counts.shares(kind, rank, size)?;
         let root = usize::try_from(root).ok().filter(|&root| root < size).ok_or_else(|| {
             ApiError::argument(format!("root {root} does not exist; there are {size} ranks"))
         })?;
         let is_root = rank == root;
         let at_root = |n: usize| if is_root { n } else { 0 };
-        // Length of the send buffer and of the receive buffer, and for calls in place the offset of
-        // the shorter buffer in the longer one, all in values.
+        // Lengths of the send buffer and the receive buffer, in values. The third number is the
+        // offset of the shorter buffer in the longer one if the call is in place.
         let (n_send, n_recv, offset) = match kind {
             CollectiveKind::AllReduce | CollectiveKind::Scan => (own, own, 0),
             CollectiveKind::ExclusiveScan => {
@@ -219,7 +219,7 @@ impl CheckedCollective {
             CollectiveKind::AllGather => (own, whole, before),
             CollectiveKind::Gather => (own, at_root(whole), before),
             CollectiveKind::Scatter => (at_root(whole), own, before),
-            CollectiveKind::AllToAll => (whole, back, 0),
+            CollectiveKind::AllToAll => (whole, whole_recv, 0),
             CollectiveKind::Barrier => (0, 0, 0),
         };
         let each = dtype.n_bytes();
@@ -353,9 +353,9 @@ impl CheckedCollective {
         let any = self.plan.codec.is_exact().then_some(Bound::Absolute(1.0));
         let bound = self.plan.bound.or(any)?;
         let rest = fwPlan { bound_kind: FW_NO_BOUND, bound: 0.0, ..self.c_plan };
-        let is_one =
+        let can_group =
             self.kind == CollectiveKind::AllReduce && !matches!(self.op, ReduceOperation::User(_));
-        is_one.then_some((bound, (self.dtype, self.op.code(), rest)))
+        can_group.then_some((bound, (self.dtype, self.op.code(), rest)))
     }
 
     /// Returns the address range of each array, and whether the call writes it.

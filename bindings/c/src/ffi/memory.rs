@@ -276,8 +276,8 @@ unsafe fn declared_size<V: Versioned>(pointer: *const V, what: &str) -> Result<u
 /// Copies a struct of the caller. Members that an older version lacks are taken from `default`.
 ///
 /// # Errors
-/// If the declared size is out of range, or the struct is of a later version and a member that this
-/// version does not know is not 0.
+/// If the declared size is out of range, or if the struct is of a later version and sets a member
+/// that this version lacks.
 ///
 /// # Safety
 /// Unless the pointer is null, as many bytes as the struct declares must exist, and nobody may

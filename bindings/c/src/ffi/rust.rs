@@ -226,7 +226,7 @@ fn needed_lengths(
     root: usize,
 ) -> [usize; 2] {
     let add = |counts: &[usize]| counts.iter().fold(0, |sum: usize, &n| sum.saturating_add(n));
-    let (own, whole, back) = match counts {
+    let (own, whole, received) = match counts {
         ValueCounts::Same(own) => (*own, own.saturating_mul(size), own.saturating_mul(size)),
         ValueCounts::Given(counts) => (counts[rank], add(counts), add(counts)),
         ValueCounts::Exchanged(to, from) => (0, add(to), add(from)),
@@ -242,7 +242,7 @@ fn needed_lengths(
         CollectiveKind::AllGather => [own, whole],
         CollectiveKind::Gather => [own, at_root(whole)],
         CollectiveKind::Scatter => [at_root(whole), own],
-        CollectiveKind::AllToAll => [whole, back],
+        CollectiveKind::AllToAll => [whole, received],
         CollectiveKind::Barrier => [0, 0],
     }
 }

@@ -45,8 +45,8 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
                 }
             }
         }
-        // A message with a request to this rank itself starts first, and may match one of
-        // `together`. Then `together` cannot be checked alone.
+        // A message to this rank itself that has a request starts before those in `together`, and
+        // may match one of them. Then `together` cannot be checked alone.
         if !sends_itself {
             check(comm, |comm| messages::exchange(comm, &together))?;
         }

@@ -91,9 +91,9 @@ pub(crate) fn join(
     } else if is_not_listening(&id, limit) {
         return Err(join_error::not_listening(*address));
     }
-    let mut party =
+    let mut session =
         rendezvous.join().map_err(|error| join_error::from_unique_id(error, *address))?;
-    connect(&mut party, &settings, secret.reveal(), |error| {
+    connect(&mut session, &settings, secret.reveal(), |error| {
         join_error::from_unique_id(error, *address)
     })
 }
@@ -102,13 +102,13 @@ pub(crate) fn join(
 /// process is the only rank.
 pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
     let settings = settings(limit)?;
-    let mut party = Rendezvous::from_env()
+    let mut session = Rendezvous::from_env()
         .and_then(|rendezvous| rendezvous.limit(limit).join())
         .map_err(join_error::from_bootstrap)?;
-    if party.size() == 1 {
+    if session.size() == 1 {
         return only(threads(1)?);
     }
-    tcp(&settings, &mut party)
+    tcp(&settings, &mut session)
 }
 
 /// Reads the settings of TCP from the environment, and applies a time limit.
@@ -130,38 +130,38 @@ fn is_not_listening(id: &UniqueId, limit: Duration) -> bool {
 
 /// Exchanges process identities, and creates this rank's endpoint over memory or TCP.
 fn connect(
-    party: &mut Session,
+    session: &mut Session,
     settings: &Settings,
     secret: &str,
     fault_of: impl FnOnce(foldwire_bootstrap::Error) -> ApiError,
 ) -> Result<AnyTransport, ApiError> {
-    let own = format!("{} {}", *PROCESS_NONCE, process::id());
-    let all_processes = party.all_gather(own.as_bytes()).map_err(fault_of)?;
+    let process = format!("{} {}", *PROCESS_NONCE, process::id());
+    let all_processes = session.all_gather(process.as_bytes()).map_err(fault_of)?;
     let is_one =
-        !PROCESS_NONCE.is_empty() && all_processes.iter().all(|each| each == own.as_bytes());
-    if !is_one || party.size() > super::MAX_RANKS {
-        return tcp(settings, party);
+        !PROCESS_NONCE.is_empty() && all_processes.iter().all(|each| each == process.as_bytes());
+    if !is_one || session.size() > super::MAX_RANKS {
+        return tcp(settings, session);
     }
     let mut local_ranks = local_ranks();
     if !local_ranks.contains_key(secret) {
-        let endpoints = threads(party.size())?.into_iter().map(Some).collect();
+        let endpoints = threads(session.size())?.into_iter().map(Some).collect();
         local_ranks.insert(secret.to_owned(), endpoints);
     }
     let endpoints = local_ranks.get_mut(secret).map_or(&mut [][..], |endpoints| endpoints);
-    let own = endpoints.get_mut(party.rank().index()).and_then(Option::take);
+    let endpoint = endpoints.get_mut(session.rank().index()).and_then(Option::take);
     if endpoints.iter().all(Option::is_none) {
         local_ranks.remove(secret);
     }
-    only(own)
+    only(endpoint)
 }
 
 /// Connects all ranks over TCP.
-fn tcp(settings: &Settings, party: &mut Session) -> Result<AnyTransport, ApiError> {
-    let endpoint = foldwire_tcp::join(settings, party).map_err(join_error::from_tcp)?;
+fn tcp(settings: &Settings, session: &mut Session) -> Result<AnyTransport, ApiError> {
+    let endpoint = foldwire_tcp::join(settings, session).map_err(join_error::from_tcp)?;
     Ok(AnyTransport::Tcp(Box::new(endpoint)))
 }
 
-/// Returns the endpoint of a single rank.
+/// Returns the single endpoint. If there is none, this rank has taken it already.
 fn only(endpoints: impl IntoIterator<Item = AnyTransport>) -> Result<AnyTransport, ApiError> {
     endpoints.into_iter().next().ok_or_else(|| ApiError::usage("this rank has already joined"))
 }

@@ -32,7 +32,7 @@ pub(super) async fn run_rank(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock
     let start = clock.now();
     let results = with_type!(cases[0].dtype, T => make_call::<T>(&cases, comm, polls).await);
     let next = || comm.start_barrier().err();
-    // Ignore what a dead rank saw of its own death.
+    // Ignore the errors that a dead rank sees.
     let outcomes: Vec<SoakOutcome> = match results {
         _ if clock.is_dead() => return,
         None => cases.iter().map(|_| SoakOutcome::Dropped { next: next() }).collect(),

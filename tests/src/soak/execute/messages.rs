@@ -1,5 +1,6 @@
-//! Messages that run beside calls. Each rank exchanges messages with both neighbors on a ring, with
-//! two tags. It starts sends and receives in its own random order.
+//! Messages that run at the same time as calls. Each rank exchanges messages with both neighbors on
+//! a ring, with two tags. It starts its sends and receives in a random order, which differs between
+//! ranks.
 
 use super::Comm;
 use crate::data;
