@@ -212,7 +212,7 @@ mod tests {
                 if state & (1 << 10) == 0 { magnitude } else { -magnitude }
             });
             let mut numbers = [0; GROUP];
-            fold::<f64>(&codes, &mut numbers);
+            to_signed_magnitudes::<f64>(&codes, &mut numbers);
             assert!(width::<f64>(&numbers) < n_planes);
             let mut planes = Planes::new();
             planes.set::<f64>(&numbers, n_planes);
@@ -240,7 +240,7 @@ mod tests {
             read.numbers::<f64>(n_planes, &mut again);
             assert_eq!(again, numbers);
             let mut decoded = [1; GROUP];
-            unfold::<f64>(&again, &mut decoded);
+            to_codes::<f64>(&again, &mut decoded);
             assert_eq!(decoded, codes);
         }
     }
