@@ -9,7 +9,8 @@ use foldwire::{
     Bound, Collective, Communicator, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
 };
 
-/// Tests the narrowest and the widest integers, one of them signed.
+/// Tests the narrowest and the widest integers, one of them signed. `make` takes the bytes of a
+/// frame, or `None` for the backend's default.
 pub(crate) fn integers<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     all_calls::<i8, B>(&make(Some(20_000)), size);
     all_calls::<u64, B>(&make(None), size);

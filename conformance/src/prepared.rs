@@ -1,4 +1,8 @@
-//! Prepared calls: each start gives the same bits as the full call.
+//! Prepared calls (persistent collectives in MPI): each start gives the same bits as the full call.
+//!
+//! A *full call* is one that is not prepared: it checks its arguments and scans its data.
+//! Preparation does both once. It also turns a bound that refers to the data into an absolute
+//! bound, which later starts keep.
 
 use crate::Backend;
 use crate::data;
@@ -15,7 +19,8 @@ const N_STARTS: usize = 3;
 /// A delay longer than the time after which a waiting rank queries its peers about their calls.
 const LATE: Duration = Duration::from_millis(5);
 
-/// Prepares several kinds of calls together, and starts them in turn between full calls.
+/// Prepares several kinds of calls together, and starts them in turn between full calls. `make`
+/// takes the bytes of a frame, or `None` for the backend's default.
 pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let plans = [
         Plan::raw(),

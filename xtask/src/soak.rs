@@ -1,4 +1,6 @@
-//! `cargo xtask soak`: runs the soak of foldwire-tests over any number of seeds.
+//! `cargo xtask soak`: runs the soak of foldwire-tests over any number of seeds. For each seed, the
+//! soak draws a group, a network, calls and faults. It runs them on the simulator, and checks that
+//! every rank gets the right result or a typed error in time.
 //!
 //! Built with the tests' profile: optimized, with all checks. An overflow is a finding too.
 
@@ -58,8 +60,8 @@ pub(crate) fn run_in_deep(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    // Build with the features of the tests, which have already built it. Cargo builds a package's
-    // programs with its tests, but not by their names.
+    // Cargo builds a package's programs together with its integration tests, so this command builds
+    // the program `soak`. It uses the features of the tests, so most of it is already built.
     let words = "test --no-run --quiet --test all --target-dir target";
     steps.run(
         "build",

@@ -1,4 +1,5 @@
-//! State machines of the protocol, without sockets, clock or threads.
+//! State machines of the protocol by which ranks join a group and exchange addresses, without
+//! sockets, clock or threads.
 //!
 //! ```text
 //!   bytes ──▶ ReceiveBuffer ──▶ Message ──▶
@@ -10,6 +11,9 @@
 //!
 //! `acceptor`, `rank_connections` and `member` move bytes between these types and the sockets.
 //! Nothing here waits, so fuzzing can drive the whole protocol with arbitrary bytes.
+//!
+//! An *input* is the bytes that a rank gives to an all-gather, such as its address. A *loss* is
+//! rank 0's report that a rank has ended without a goodbye.
 //!
 //! A peer cannot make these types grow without limit. A [`ReceiveBuffer`] holds one message of the
 //! longest expected kind and [`CHUNK_BYTES`] more. A [`MemberState`] holds one input. A

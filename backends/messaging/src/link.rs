@@ -2,7 +2,9 @@
 //! the peer has ended.
 //!
 //! A frame is *released* when the network returns its buffer. The buffer of a *matched* frame
-//! returns only after the receiver has posted the receive (`net.rs`; *Credit* in `endpoint.rs`).
+//! returns only after the receiver has posted the receive. With a credit of `depth`, every
+//! `depth`-th frame is matched, and the next matched frame waits until the previous one is
+//! released. So a sender is never more than 2·`depth` frames ahead (*Credit* in `endpoint.rs`).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -39,7 +41,8 @@ impl<B> LinkState<B> {
         self.n_unmatched + 1 >= depth
     }
 
-    /// Returns whether credit allows another frame.
+    /// Returns whether credit allows another frame: fewer than `depth` frames are in flight, and
+    /// the next frame is not a second matched one.
     pub(crate) const fn has_room(&self, depth: usize) -> bool {
         self.in_flight < depth && !(self.awaits_match && self.is_match_due(depth))
     }
@@ -125,6 +128,7 @@ impl<B> PeerStates<B> {
         with_control: bool,
     ) -> usize {
         let links = self.peers.get(peer.index()).map_or(&[][..], |peer| &peer.links);
+        // The control tag is the last tag of each channel.
         let n_tags = if with_control { Tag::COUNT } else { Tag::CONTROL.index() };
         let in_flight = |links: &[LinkState<B>]| {
             links.iter().take(n_tags).map(|link| link.in_flight).sum::<usize>()

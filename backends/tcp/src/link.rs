@@ -1,5 +1,9 @@
 //! Links with one peer, one for each tag. A link restores the order of messages, which may travel
 //! over several connections, and matches them with receives.
+//!
+//! The receiver answers a `matched` message when a receive takes it. Until then the sender keeps
+//! the message's frame. This limits how far a sender gets ahead of the receives (*Credit* in
+//! `foldwire-messaging`'s `endpoint.rs`).
 
 use std::collections::VecDeque;
 
@@ -18,9 +22,10 @@ pub(crate) struct ReceivedMessage {
 /// Messages of one tag, in both directions.
 #[derive(Default)]
 pub(crate) struct TagLink {
-    /// Messages sent, and number of the next one.
+    /// Count of messages sent, which is also the number of the next one.
     n_sent: u32,
-    /// Messages delivered to a receive, and number of the next one.
+    /// Count of messages that a receive has taken, which is also the number of the next one to
+    /// take.
     n_taken: u32,
     /// Arrived messages by number, starting with number `n_taken`.
     arrived: VecDeque<Option<ReceivedMessage>>,
@@ -55,8 +60,9 @@ pub(crate) struct PeerLinks {
 }
 
 impl PeerLinks {
-    /// Creates links whose senders have a credit of `depth`. With it, a sender is never more than
-    /// 2·`depth` messages ahead of the receives (*Credit* in `foldwire-messaging`'s `endpoint.rs`).
+    /// Creates links whose senders have a credit of `depth`. Every `depth`-th message is matched,
+    /// and at most one matched message is unanswered. So a sender is never more than 2·`depth`
+    /// messages ahead of the receives.
     pub(crate) const fn new(depth: usize) -> Self {
         Self { links: Vec::new(), window: 2 * depth }
     }

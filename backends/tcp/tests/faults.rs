@@ -1,5 +1,9 @@
 //! With any fault of connections, calls end in bounded time with the correct values or a typed
 //! error. They never hang, panic, or return wrong values.
+//!
+//! Ranks join by an exchange of *offers*: each rank's node, address, nonce and a proof that it
+//! knows the token. Then they connect to each other. [`TamperedExchange`] changes the offers that a
+//! rank receives, so that it connects to a proxy, for example.
 
 mod common;
 
@@ -21,13 +25,15 @@ use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Makes all-reduces until one fails, at most `n_calls`. Returns the number of correct ones, and
+/// the error and the duration of the next one.
 fn sums(endpoint: Endpoint, n_calls: usize) -> Sums {
     let mut comm = Communicator::new(endpoint).unwrap();
     comm.config_mut().timeout = TIMEOUT;
     common::sums(&mut comm, n_calls)
 }
 
-/// Sums of two ranks that are connected through a proxy.
+/// Runs [`sums`] on two ranks that are connected through a proxy. The fault occurs after `n_bytes`.
 fn sums_through_proxy(
     settings: &Settings,
     fault: ProxyFault,

@@ -32,8 +32,8 @@ struct InboundLink {
     from: Rank,
     /// With a rate limit: number of frames in the ring that a scan has found.
     n_seen: usize,
-    /// Arrival times of the frames that [`Arrivals`] has scheduled, which are the oldest frames of
-    /// this link.
+    /// Arrival times of the oldest frames of this link, as [`Arrivals`] has computed them. The rate
+    /// limit does not apply between ranks of one node, so there every frame is due at time 0.
     due: VecDeque<Duration>,
 }
 

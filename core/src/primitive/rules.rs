@@ -1,5 +1,8 @@
 //! Rules of a call, and the list of primitives that they give for a step: the table in
 //! [`primitive`](super), row by row.
+//!
+//! [`Step`] explains the flags of a step (`own`, `keep`, `store`, `before`, `as_sent`). [`Slot`]
+//! explains the frames of a lane.
 
 use super::{MAX_PRIMITIVES, Primitive, Primitives, Slot, SlotContent};
 use crate::codec::CodecId;
@@ -178,7 +181,8 @@ struct PrimitiveList<'s> {
     takes: bool,
     /// True if the step uses the held content, if there is one.
     uses_held: bool,
-    /// See [`Primitive::Store`].
+    /// True if the step or an earlier one has read the segment's local input, so that results
+    /// overwrite memory that is in the caches ([`Primitive::Store`]).
     over_own: bool,
     /// Codec in which this step sends floats: raw within a node, else the call's.
     wire: CodecId,
@@ -257,6 +261,8 @@ impl PrimitiveList<'_> {
         if to.is_some() || stores_decoded {
             self.push(Primitive::EncodeOwn { to: Slot::Out, codec: wire });
         }
+        // Hold the value if a later step needs it as the receiver decodes it, or would otherwise
+        // encode the local input again. Else a later step reads the local input again.
         if keep && to.is_some() && !wire.is_free() {
             if self.keeps_decoded() {
                 self.transcode(Slot::Out, Slot::Spare, [wire, CodecId::Raw]);
@@ -389,8 +395,10 @@ impl PrimitiveList<'_> {
         let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
         let stores_decoded =
             self.rules.same_bits && self.step.stores_as_sent() && !self.rules.is_exact(wire);
+        // In a step that neither sends nor reduces, `as_sent` concerns only the stored value.
         let moves_on = to.is_some() || self.step.reduces();
-        // A result that is encoded once more may differ from the other ranks' result.
+        // If encoding a decoded value may change it, the result must be kept as it is sent.
+        // Encoding it once more for another rank could give that rank other bits.
         let is_result = self.is_complete && to.is_some();
         let must_stay = is_result && self.rules.same_bits && !wire.is_stable();
         let as_sent = self.step.as_sent || must_stay;

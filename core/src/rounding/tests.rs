@@ -32,6 +32,8 @@ fn all_kinds<T: Float>(step: f64) -> Vec<T> {
             values.extend([T::from_f64(x), T::from_f64(-x)]);
         }
     }
+    // Midpoints and other values between points, first within the limit of codes of `f32` (2²¹),
+    // then around it and near the limit of `f64` (2⁵⁰).
     let codes = [0.5, 1.5, 2.5, 1e3 + 0.5, 131_072.3, 524_288.7, 2_097_150.9];
     let ends = [2_097_151.5, 2_097_152.4, 2_097_153.0, 1.125e15 + 0.25];
     for code in codes.into_iter().chain(ends) {
@@ -202,6 +204,8 @@ fn points_that_are_rounded_are_taken_only_within_the_bound() {
     }
 }
 
+/// Here and below, `run_on_floats` is the part of `run` for floats. Tests call it because it takes
+/// residues as `T::Wide`, which is known for every `T`.
 fn levels_round_alike<T: Float<Wide: Unit>>() {
     let quantum = halved::<T>(0.3, Spacing::Widest);
     let mut values = all_kinds::<T>(quantum.step());

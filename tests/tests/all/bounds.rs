@@ -163,6 +163,8 @@ fn budget_holds<T: Float>(budget: &ErrorBudget) -> Result<bool, TestCaseError> {
             (0..700).map(value).collect()
         })
         .collect();
+    // Combine the ranks' ranges as the library does. `grid` and `increment` are spacings on which
+    // the values and their differences lie, and the finest one counts.
     let extents = inputs.iter().filter_map(|x| ValueRange::of(x));
     let value_range = extents.reduce(|a, b| ValueRange {
         min: a.min.min(b.min),
@@ -269,8 +271,10 @@ fn psnr(x: &[f64], y: &[f64], range: f64) -> f64 {
     20.0 * (range / (squares / x.len() as f64).sqrt()).log10()
 }
 
-/// Evenly distributed errors have a mean square of Δ²/12, 4.9 dB below eb². The worst data lie half
-/// way between two lattice points everywhere, and still have the requested PSNR.
+/// The lattice of a bound eb has the step Δ = 2·eb·(1 − 2⁻⁶), whose last factor is a margin for
+/// rounding. Evenly distributed errors have a mean square of Δ²/12, 4.9 dB below eb²: a factor of
+/// √3·64/63 in the root. The worst data lie half way between two lattice points everywhere, and
+/// still have the requested PSNR.
 #[test]
 fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
     const N: usize = 100_000;
@@ -460,8 +464,10 @@ fn bound_by<T: Float>(op: Op<'static, T>, bound: f64) -> (f64, Option<f64>) {
     reports[0]
 }
 
-/// An average multiplies operands by a weight: 1/8 for four ranks. If the weighted lattice step is
-/// not a normal number, processors may handle it differently, so the call is exact.
+/// An average multiplies operands by a weight before it adds them, so that sums do not overflow.
+/// The weight is a power of two, 2^−(⌈log₂ n⌉ + 1) for n ranks: 1/8 for four. The sum is divided
+/// accordingly. If the weighted lattice step is not a normal number, processors may handle it
+/// differently, so the call is exact.
 #[test]
 fn averages_are_exact_where_the_step_by_their_weight_is_not_normal() {
     for factor in [0.6, 1.0, 3.9] {

@@ -1,4 +1,5 @@
-//! `cluster run`: runs a program as one or more ranks in each node.
+//! `cluster run`: runs a program as one or more ranks in each node of a cluster on this machine. A
+//! node is a network namespace with its own address.
 //!
 //! Without `--mpi`, each rank gets the environment that a launcher sets: `FOLDWIRE_RANK`, `_SIZE`,
 //! `_ROOT`, `_TOKEN`, and its own address in `FOLDWIRE_ADDRESS`. Its output is forwarded line by

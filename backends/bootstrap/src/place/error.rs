@@ -98,7 +98,8 @@ pub enum PlaceError {
     },
 }
 
-/// Returns the launcher's options that set `FOLDWIRE_ROOT` on every rank.
+/// Returns the launcher's options that set `FOLDWIRE_ROOT` on every rank, and also
+/// `FOLDWIRE_TOKEN`: ranks on several machines need it, because rank 0 then listens on the network.
 fn root_advice(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_ROOT -x FOLDWIRE_TOKEN …)",

@@ -79,7 +79,9 @@ pub unsafe trait Requests {
     /// Asks the library to cancel a request. The request completes in a later test.
     fn cancel(&mut self, request: &mut Self::Request);
 
-    /// As [`Net::abandon`](crate::Net::abandon).
+    /// Announces that the ranks end in disorder, as [`Net::abandon`](crate::Net::abandon) does.
+    /// Messages without a receiver may still arrive, so the library must not reuse the group's
+    /// identifiers.
     fn abandon(&mut self);
 
     /// Returns the library's code for "no memory".

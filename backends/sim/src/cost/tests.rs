@@ -110,6 +110,9 @@ fn compute_is_added_up_by_pipeline() {
         checksum: f64::INFINITY,
     };
     let costs = Costs::of(speeds, WireSizes::with_ratio(4, 8.0));
+    // In a ring of two ranks, a rank encodes a half of its input and sends it. It adds its other
+    // half to the received one, stores the sum and sends it (the middle term). Last, it decodes the
+    // half that the peer added up. Below, a term is the time for one byte of values in nanoseconds.
     let (e, d, fs, c, rf) = (1.0, 1.0 / 2.0, 1.0 / 4.0, 1.0 / 5.0, 1.0 / 7.0);
     for (pipeline, work) in [
         (pipeline::FUSED, e + fs + d),
@@ -123,6 +126,7 @@ fn compute_is_added_up_by_pipeline() {
             frame_bytes: 1 << 30,
             ..ModelCall::new(Collective::AllReduce, plan, 2, 1 << 20)
         };
+        // The bytes of half the array, at 1e9 bytes per second.
         let part = 2e-9 * f64::from(1 << 20);
         assert_close(seconds(&case, &ClusterModel::default(), &costs), work * part, pipeline.name);
     }
@@ -130,7 +134,8 @@ fn compute_is_added_up_by_pipeline() {
 
 #[test]
 fn frames_are_passed_on_as_they_are_or_encoded_again() {
-    // In a ring of four ranks, an all-gather forwards each part twice.
+    // In a ring of four ranks, each rank encodes its own part, forwards two parts, and stores all
+    // four. `passing` is the time of the two forwards, in units of one encoding of a part.
     let speeds = PrimitiveSpeeds { encode: 1e9, decode: 2e9, ..PrimitiveSpeeds::FREE };
     let costs = Costs::of(speeds, WireSizes::with_ratio(4, 8.0));
     let part = 4e-9 * f64::from(1 << 18);
@@ -148,6 +153,8 @@ fn frames_are_passed_on_as_they_are_or_encoded_again() {
 
 #[test]
 fn sums_grow_on_their_way_and_single_operands_do_not() {
+    // A sum of 1, 2 or 4 operands takes 0.5, 1 or 1.5 bytes per value. In between, the size is
+    // linear in the logarithm of the number of operands; `third` is the size for three.
     let costs = Costs::of(
         PrimitiveSpeeds::FREE,
         WireSizes::measured(0, vec![(1, 0.5), (2, 1.0), (4, 1.5)]),
@@ -256,6 +263,9 @@ fn ranks_that_compute_see_handshakes_after_their_step() {
 fn a_relative_bound_waits_for_the_slowest_look() {
     let plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(&Ring);
     let case = |count| ModelCall::new(Collective::AllReduce, plan, 8, count);
+    // The ranks first need the value range. They scan all values of a short array (at the rate
+    // `look`), and a sample of a long one (at the rate `sample`, which counts the bytes of all
+    // values).
     let costs = Costs {
         look: 1e9,
         sample: 8e9,

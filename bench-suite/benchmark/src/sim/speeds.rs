@@ -195,6 +195,9 @@ impl ModelSpeeds {
         let value_bytes = setting.dtype.n_bytes();
         let counts = args.ranks.n_bytes();
         let most = counts.iter().copied().max().unwrap_or(1);
+        // Ranks of one node, and how many of them compute at the same time. The measurement keeps
+        // as many threads busy as such a node does, if this machine has the cores. It works on the
+        // arrays of all ranks that share a core, so that caches are as full as in a real run.
         let n_ranks = most.min(setting.cluster.host.ranks_per_node);
         let n_computing = n_ranks.min(setting.cluster.host.cores);
         let here = available_parallelism().map_or(1, NonZero::get);
@@ -256,6 +259,8 @@ impl ModelSpeeds {
             None => {
                 let size = most.min(MOST_OPERANDS);
                 let n = args.threads;
+                // A measurement gives the speed of one thread while all `busy` threads compute. So
+                // a rank of n threads has n times that speed.
                 let measured = |codec| -> anyhow::Result<Costs> {
                     let costs = data.costs(&task(codec, size))?;
                     let (speeds, factor) = (costs.speeds.times(n as f64), n as f64);

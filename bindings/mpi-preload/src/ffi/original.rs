@@ -129,7 +129,9 @@ pub(crate) fn advice(file: &str) -> String {
     format!("{file} has MPI's functions too, and comes first; put this library first in LD_PRELOAD")
 }
 
-/// Warns at the end of a process if it called MPI but no call reached this library.
+/// Warns that a library in front of this one took the program's calls. To be called at the end of a
+/// process in which no MPI call reached this library. Warns only if MPI was initialized, and only
+/// on rank 0, if a launcher's variable gives the rank.
 pub(crate) fn warn_if_passed_by<A: Abi>() {
     type Initialized = unsafe extern "C" fn(*mut c_int) -> c_int;
     let rank = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"].map(std::env::var_os);

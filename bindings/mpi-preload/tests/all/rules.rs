@@ -16,6 +16,8 @@ fn settings(rules: &str) -> Settings {
     Settings::read(read).unwrap()
 }
 
+/// An all-reduce of sums. `names` has one bit for each rule, set if the communicator's name matches
+/// it: `Known(!0)` matches all rules.
 fn sums(base: BaseType, n_bytes: usize, names: MatchedNames) -> DecisionInput {
     let (collective, op) = (Collective::AllReduce, Some(OpCode::Sum));
     DecisionInput {
@@ -37,7 +39,8 @@ fn the_first_row_that_fits_is_taken_from_its_first_length_on() {
     assert_eq!(route(BaseType::F64, 1 << 20), LOSSY);
     assert_eq!(route(BaseType::F64, (1 << 20) - 1), Err(PassReason::Off));
     assert_eq!(route(BaseType::F32, 1 << 20), Err(PassReason::Off));
-    // The rule has no minimum length.
+    // The third rule has no minimum length. It takes calls from the length at which Foldwire is
+    // faster than the MPI library, and 65 MiB is above that length.
     assert_eq!(route(BaseType::F32, 65 << 20), Ok(TransferMode::Raw));
     let input = DecisionInput {
         collective: Collective::Reduce,

@@ -22,7 +22,9 @@ pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     dst: &mut [u8],
 ) -> Encoded {
     let n_blocks = n_values.div_ceil(BLOCK);
-    // SAFETY: as in `encode`; each source returns each block once, in order.
+    // SAFETY: the caller guarantees the instruction set and the sources' lengths; each source
+    // returns each block once, in order. The writer writes at most `max_chunk_len` bytes, which
+    // `dst` has.
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..n_blocks {
@@ -34,8 +36,8 @@ pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     }
 }
 
-/// Combines two blocks. If either value is an exception, so is the result, which is computed in
-/// `T`.
+/// Combines two blocks. A block is *mixed* if it has exceptions. If either block is mixed, so is
+/// the result. If either value is an exception, so is the result's value, which is computed in `T`.
 ///
 /// # Safety
 /// Requires the level's instruction set.

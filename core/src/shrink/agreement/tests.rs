@@ -1,4 +1,13 @@
 //! Agreement of whole groups over a network in memory. A seed decides what happens next.
+//!
+//! The parent module explains the protocol. In short: a *view* is the set of ranks that a rank
+//! counts as survivors. A *ballot* is a message with the sender's view; its flag `heard` says that
+//! the sender has a ballot of this epoch from the receiver. A rank *decides* its view when every
+//! member has sent the same view. It then sends each member a *fence*, and finishes when it has all
+//! members' fences. If that fails, it goes on to the next *epoch*.
+//!
+//! The tests start with `Agreement::new(rank, group, (0, 0), n_tags)`: context 0, and epoch 0 as
+//! the epoch of the group that failed. So the first agreement is about epoch 1.
 
 use super::*;
 use std::collections::VecDeque;
@@ -76,6 +85,8 @@ impl Network {
         }
     }
 
+    /// Lets a rank send the ballots that it owes, and decide if it can. A rank that decides for a
+    /// group sends fences.
     fn speak(&mut self, rank: usize) {
         let (size, agreement) = (self.size(), &mut self.ranks[rank].agreement);
         for to in agreement.owed().iter() {

@@ -1,7 +1,8 @@
 //! Predicted and measured times between threads of this process.
 //!
 //! Speeds are measured with as many busy threads as ranks compute at once. Two parameters of the
-//! threads backend come from calls of one value, which are not part of the comparison:
+//! threads backend come from calls with one value in a message, which are not part of the
+//! comparison:
 //!
 //! - the cost of a message, from calls whose ranks are all driven by one thread;
 //! - the cost of waking up a rank, from calls with the same ranks and links as the predicted call.
@@ -31,7 +32,7 @@ use crate::bench::preset_run::PresetRun;
 
 /// Number of timed runs of each configuration.
 const RUNS: usize = 9;
-/// Number of consecutive calls of one value.
+/// Number of consecutive calls with one value in a message.
 const SMALL_CALLS: usize = 200;
 
 /// One world, and the calls that run in it.
@@ -116,10 +117,11 @@ pub(super) fn compare<T: Float>(
 }
 
 /// Returns the seconds that sending and receiving a small message take together. One thread drives
-/// all ranks.
+/// all ranks, so no rank is woken up, and the time of a call is divided by its number of messages.
 fn message_cost() -> anyhow::Result<f64> {
     const RANKS: usize = 8;
     let mut comms = World::new(RANKS).communicators();
+    // One value for each part of the ring.
     let mut data = [[0.0_f32; RANKS]; RANKS];
     let plan = Plan::raw().with_schedule(&foldwire::schedule::Ring);
     let mut times = Vec::new();
@@ -165,6 +167,7 @@ impl ValidationCase {
                 reduces: self.collective.reduces(),
                 frame_bytes: ModelCall::new(self.collective, Plan::raw(), 1, 0).frame_bytes,
                 busy: self.ranks.min(cores),
+                // Bytes of the arrays of the ranks that share a core, which compete for its cache.
                 array_bytes: self.n_bytes * self.ranks / self.ranks.min(cores),
             };
             task.costs(data)
