@@ -75,7 +75,8 @@ pub(crate) fn install_these(steps: &mut Steps, packages: &[&str]) -> anyhow::Res
 /// Returns a message with the command that installs the packages.
 pub(crate) fn advice(missing: &[&str]) -> String {
     format!(
-        "some packages are not installed; for the parts that need them, run as root\n  apt-get install {}\n\
+        "some packages are not installed; for the parts that need them, run as root\n  \
+         apt-get install {}\n\
          (these are Debian's names; other systems have other names for them)",
         missing.join(" ")
     )

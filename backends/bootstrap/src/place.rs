@@ -19,7 +19,7 @@
 //! Reasons for the order:
 //! - Open MPI and Hydra come before Slurm. Inside a Slurm job, `mpirun` starts one process of its
 //!   own on each node, and its ranks inherit that process's `SLURM_PROCID`.
-//! - `MPI_LOCALNRANKS` distinguishes Hydra from Slurm's own PMI.
+//! - Hydra sets `MPI_LOCALNRANKS`, and Slurm's own PMI does not.
 //! - Slurm's variables are used only inside a step (`SLURM_STEP_ID`): a batch script has a
 //!   `SLURM_PROCID`, but is no rank.
 //! - Other launchers may start torchrun once on each node. `TORCHELASTIC_RUN_ID` shows that

@@ -22,9 +22,11 @@ const MAX_COUNT: usize = 1 << 24;
 const EXAMPLES: &str = "\
 Examples:
   foldwire accuracy
-      The error of sums between 2, 4, … 512 ranks, with each pipeline that compresses and several schedules.
+      The error of sums between 2, 4, … 512 ranks, with each pipeline that compresses and several
+      schedules.
   foldwire accuracy --op avg --field temperature.f32 --bound rel:1e-4 --plot growth.svg --histogram errors.svg
-      Averages of your data. Pictures show errors over ranks, and their distribution for the most ranks.
+      Averages of your data. Pictures show errors over ranks, and their distribution for the most
+      ranks.
   foldwire accuracy --ranks 2,8,100 --pipeline per-hop --schedule all --json > result.json
       Every schedule, including a reduce plus a broadcast; stdout holds one JSON object.
 

@@ -28,7 +28,8 @@ Examples:
   python3 make.py | foldwire codec --field f32:- --bound abs:0.5
       Raw values from a pipe. For a pipe with a .npy array, - is enough.
   foldwire codec --field u.npy --codec all --plot u.svg
-      Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings, without timing.
+      Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over
+      settings, without timing.
 
 Every value is checked against its bound. The exit code is 1 if one exceeds it.";
 

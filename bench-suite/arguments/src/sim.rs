@@ -25,11 +25,13 @@ Examples:
   foldwire sim broadcast --ranks 2:512 --speeds zccl-multi-thread-fast --preset raw,zccl
       With the codec speeds and the compression ratio of a publication.
   foldwire sim allreduce --speeds mine.toml --ranks-per-node 16 --cores 16
-      With speeds from a file (see the example in docs/scale.md), 16 ranks on the 16 cores of each machine.
+      With speeds from a file (see the example in docs/scale.md), 16 ranks on the 16 cores of each
+      machine.
   foldwire sim --validate
       Compares measured and predicted times of collectives between threads of this process.
   foldwire sim --validate allreduce.json broadcast.json --fabric exchange.json --latency 0s
-      Compares with times that `foldwire bench` measured on a cluster. docs/scale.md describes how to measure exchange.json.
+      Compares with times that `foldwire bench` measured on a cluster. docs/scale.md describes how
+      to measure exchange.json.
 
 The simulator runs the library's own schedules, rounds, lanes and credit on virtual time, and sends
 nothing. docs/scale.md describes the model and its accuracy. --size is the size of the whole array,

@@ -320,8 +320,8 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
     /// The bound and the worst case in a report refer to the values with the feedback added.
     ///
     /// A value that is not finite is sent unchanged, and its feedback is kept for the next call. A
-    /// lossless plan also adds the feedback. What the sum loses in the element type becomes the new
-    /// feedback.
+    /// lossless plan also adds the feedback. The error of rounding that sum to the element type
+    /// becomes the new feedback.
     ///
     /// Source: F. Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); S. P.
     /// Karimireddy et al., "Error feedback fixes SignSGD" (ICML 2019).

@@ -11,7 +11,7 @@ use super::{API_VERSION, Errno, Version, checked};
 
 /// Modes that Foldwire supports. For these two, each request has its own `fi_context2`.
 const MODES: u64 = sys::FI_CONTEXT | sys::FI_CONTEXT2;
-/// Memory modes that Foldwire supports. Those for remote access cost nothing, because Foldwire
+/// Memory modes that Foldwire supports. Modes for remote access cost nothing, because Foldwire
 /// gives no peer access to its memory.
 const MEMORY_MODES: c_int = sys::FI_MR_LOCAL
     | sys::FI_MR_ALLOCATED
