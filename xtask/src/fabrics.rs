@@ -44,7 +44,8 @@ const BINDINGS: OptionalPart = OptionalPart {
 
 /// Features that every build has.
 const BASE_FEATURES: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,\
-     foldwire-tests/programs,foldwire-tcp/noise,foldwire-command/applications,foldwire-command/plots";
+     foldwire-tests/programs,foldwire-tcp/noise,\
+     foldwire-command/applications,foldwire-command/plots";
 
 /// Members of the workspace that a command covers. Members that this machine cannot build are left
 /// out.
