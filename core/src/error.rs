@@ -65,7 +65,10 @@ pub enum Error {
     },
     /// The schedule does not support this collective. Or it does not support lengths that only two
     /// ranks know, as in `all_to_all_v`, because its ranks pass on other ranks' data.
-    #[error("schedule {schedule} has no {}; choose another or leave the choice open", collective.name())]
+    #[error(
+        "schedule {schedule} has no {}; choose another or leave the choice open",
+        collective.name()
+    )]
     Unsupported {
         /// Name of the schedule.
         schedule: &'static str,

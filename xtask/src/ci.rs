@@ -1,7 +1,8 @@
-//! `cargo xtask ci`: checks formatting and lints, then runs all tests.
+//! `cargo xtask ci`: checks formatting and lints, then runs the tests of `cargo xtask test` and
+//! the long ones of `cargo xtask deep`.
 
 use crate::fabrics::BuildScope;
-use crate::{bare_metal, deep, fabrics, machine, packages, test};
+use crate::{bare_metal, deep, fabrics, machine, packages, test, width};
 use foldwire_steps::Steps;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
@@ -17,6 +18,8 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     steps.run("format", &mut steps.cargo("fmt --all --check"))?;
     steps.run("format, fuzz", &mut steps.cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
+    let root = steps.root().to_owned();
+    steps.check("width of lines", || width::check(&root))?;
     let mut lints = fabrics::cargo_on(steps, here, BuildScope::All, "clippy --all-targets");
     steps.run("lints", lints.args(["--", "-D", "warnings"]))?;
     let lints =

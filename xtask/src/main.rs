@@ -23,6 +23,7 @@ mod sanitize;
 mod soak;
 mod stress;
 mod test;
+mod width;
 
 use clap::{Parser, Subcommand};
 use foldwire_steps::Steps;

@@ -18,33 +18,38 @@ void shim_set_progress(struct fi_domain_attr *attr, enum fi_progress progress)
     attr->data_progress = progress;
 }
 
-int shim_fi_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context)
+int shim_fi_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+                   void *context)
 {
     return fi_domain(fabric, info, domain, context);
 }
 
-int shim_fi_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
+int shim_fi_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+                     void *context)
 {
     return fi_endpoint(domain, info, ep, context);
 }
 
-int shim_fi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context)
+int shim_fi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+                    void *context)
 {
     return fi_cq_open(domain, attr, cq, context);
 }
 
-int shim_fi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context)
+int shim_fi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
+                    void *context)
 {
     return fi_av_open(domain, attr, av, context);
 }
 
-int shim_fi_av_insert(struct fid_av *av, void *addr, size_t count, fi_addr_t *fi_addr, uint64_t flags,
-                      void *context)
+int shim_fi_av_insert(struct fid_av *av, void *addr, size_t count, fi_addr_t *fi_addr,
+                      uint64_t flags, void *context)
 {
     return fi_av_insert(av, addr, count, fi_addr, flags, context);
 }
 
-int shim_fi_mr_reg(struct fid_domain *domain, const void *buf, size_t len, uint64_t acs, uint64_t offset,
+int shim_fi_mr_reg(struct fid_domain *domain, const void *buf, size_t len, uint64_t acs,
+                   uint64_t offset,
                    uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
 {
     return fi_mr_reg(domain, buf, len, acs, offset, requested_key, flags, mr, context);
@@ -85,14 +90,14 @@ ssize_t shim_fi_cancel(fid_t fid, void *context)
     return fi_cancel(fid, context);
 }
 
-ssize_t shim_fi_tsend(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest_addr,
-                      uint64_t tag, void *context)
+ssize_t shim_fi_tsend(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                      fi_addr_t dest_addr, uint64_t tag, void *context)
 {
     return fi_tsend(ep, buf, len, desc, dest_addr, tag, context);
 }
 
-ssize_t shim_fi_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr, uint64_t tag,
-                      uint64_t ignore, void *context)
+ssize_t shim_fi_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr,
+                      uint64_t tag, uint64_t ignore, void *context)
 {
     return fi_trecv(ep, buf, len, desc, src_addr, tag, ignore, context);
 }

@@ -67,15 +67,20 @@ struct fi_info *shim_fi_allocinfo(void);
 void shim_set_progress(struct fi_domain_attr *attr, enum fi_progress progress);
 
 /* Domain, and the objects opened in it */
-int shim_fi_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context);
-int shim_fi_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
-int shim_fi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
-int shim_fi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
-int shim_fi_av_insert(struct fid_av *av, void *addr, size_t count, fi_addr_t *fi_addr, uint64_t flags,
-                      void *context);
+int shim_fi_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+                   void *context);
+int shim_fi_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+                     void *context);
+int shim_fi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+                    void *context);
+int shim_fi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
+                    void *context);
+int shim_fi_av_insert(struct fid_av *av, void *addr, size_t count, fi_addr_t *fi_addr,
+                      uint64_t flags, void *context);
 
 /* Memory */
-int shim_fi_mr_reg(struct fid_domain *domain, const void *buf, size_t len, uint64_t acs, uint64_t offset,
+int shim_fi_mr_reg(struct fid_domain *domain, const void *buf, size_t len, uint64_t acs,
+                   uint64_t offset,
                    uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context);
 int shim_fi_mr_bind(struct fid_mr *mr, struct fid *bfid, uint64_t flags);
 int shim_fi_mr_enable(struct fid_mr *mr);
@@ -88,10 +93,10 @@ int shim_fi_getname(fid_t fid, void *addr, size_t *addrlen);
 ssize_t shim_fi_cancel(fid_t fid, void *context);
 
 /* Messages */
-ssize_t shim_fi_tsend(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest_addr,
-                      uint64_t tag, void *context);
-ssize_t shim_fi_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr, uint64_t tag,
-                      uint64_t ignore, void *context);
+ssize_t shim_fi_tsend(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                      fi_addr_t dest_addr, uint64_t tag, void *context);
+ssize_t shim_fi_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr,
+                      uint64_t tag, uint64_t ignore, void *context);
 
 /* Completions */
 ssize_t shim_fi_cq_read(struct fid_cq *cq, void *buf, size_t count);

@@ -77,7 +77,8 @@ impl TcpOffer {
         let [nonce, proof] = [nonce, proof]
             .map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         format!(
-            "{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n{nonce}\n{proof}"
+            "{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n\
+             {nonce}\n{proof}"
         )
         .into_bytes()
     }

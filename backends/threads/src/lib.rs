@@ -7,10 +7,10 @@
 //! into a slower network, to show what compression gains there.
 //!
 //! ```text
-//!               poll_frame                 send                    poll_recv               recycle
-//!   pool ───────────────────▶ Endpoint A ────────▶ ring (A, B, tag) ─────────▶ Endpoint B ────────▶ pool
-//!                                   │ notify                                      ▲
-//!                                   └───────────────▶ parker of B ────────────────┘ wakes
+//!         poll_frame             send                    poll_recv             recycle
+//!   pool ───────────▶ Endpoint A ─────▶ ring (A, B, tag) ──────────▶ Endpoint B ───────▶ pool
+//!                          │ notify                                       ▲
+//!                          └──────────────▶ parker of B ──────────────────┘ wakes
 //! ```
 //!
 //! | module | content |

@@ -24,7 +24,8 @@ Examples:
   foldwire accuracy
       The error of sums between 2, 4, … 512 ranks, with each pipeline that compresses and several
       schedules.
-  foldwire accuracy --op avg --field temperature.f32 --bound rel:1e-4 --plot growth.svg --histogram errors.svg
+  foldwire accuracy --op avg --field temperature.f32 --bound rel:1e-4 --plot growth.svg \
+      --histogram errors.svg
       Averages of your data. Pictures show errors over ranks, and their distribution for the most
       ranks.
   foldwire accuracy --ranks 2,8,100 --pipeline per-hop --schedule all --json > result.json

@@ -31,7 +31,8 @@ Examples:
       Every schedule, and a comparison of the chosen one with the best.
   foldwire bench allreduce --ranks 8 --link 1gbit --plot allreduce.svg --csv > allreduce.csv
       As a picture, and as a file for a spreadsheet.
-  foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
+  foldwire launch -n 4 --no-prefix -- \
+      foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
       Four processes over libfabric; rank 0's stdout holds one JSON object.
   foldwire launch -n 2 --no-prefix -- foldwire bench allreduce --backend tcp --streams 4 --encrypt
       Two processes over four encrypted TCP connections.

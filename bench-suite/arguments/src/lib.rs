@@ -72,7 +72,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  foldwire stack                              the main job: 8 ranks sum simulated images over 10 Gbit/s links
+  foldwire stack                              the main job: 8 ranks sum images over 10 Gbit/s links
   foldwire stack --link none                  the same at the speed of memory
   foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
   foldwire codec --field temperature.f32 --bound rel:1e-3

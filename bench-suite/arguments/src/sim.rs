@@ -20,7 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   foldwire sim allreduce --ranks 2:512 --size 646MB --link 100gbit --latency 2us --plot out.svg
       Every preset with this machine's codec speeds, one rank per machine, on built-in data.
-  foldwire sim allreduce --ranks 8,64,4096 --link 10gbit --field temperature.f32 --bound rel:1e-4 --json > result.json
+  foldwire sim allreduce --ranks 8,64,4096 --link 10gbit --field temperature.f32 \
+      --bound rel:1e-4 --json > result.json
       Ratio and speeds measured on your data; stdout holds one JSON object.
   foldwire sim broadcast --ranks 2:512 --speeds zccl-multi-thread-fast --preset raw,zccl
       With the codec speeds and the compression ratio of a publication.

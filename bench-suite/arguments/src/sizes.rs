@@ -29,8 +29,9 @@ impl FromStr for SizeList {
         for item in text.split(',') {
             let Some(range) = range(item) else {
                 return Err(UsageError::new(format!(
-                    "`{item}` is no size: write bytes (4, 64K, 16M, 1G, in powers of 1024; 646MB, in powers of 1000), or a range as in 1K:64M \
-                     (each twice the one before) or 1K:64M:4 (four times)"
+                    "`{item}` is no size: write bytes (4, 64K, 16M, 1G, in powers of 1024; 646MB, \
+                     in powers of 1000), or a range as in 1K:64M (each twice the one before) or \
+                     1K:64M:4 (four times)"
                 )));
             };
             sizes.extend(range);

@@ -65,8 +65,8 @@ impl FromStr for LinkRate {
                 "gbit" => 1e9 / 8.0,
                 _ => {
                     return Err(UsageError::new(format!(
-                        "`{text}` is no link rate: write a number and its unit, as in 10gbit, 250mbit, 100MB/s or \
-                         12.5GB/s, or `none` for no limit"
+                        "`{text}` is no link rate: write a number and its unit, as in 10gbit, \
+                         250mbit, 100MB/s or 12.5GB/s, or `none` for no limit"
                     )));
                 }
             },

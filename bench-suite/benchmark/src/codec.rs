@@ -166,8 +166,8 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
     match &args.shape {
         ShapeArg::Given(dims) if dims.n_values() != values.len() => {
             Err(of_field(UsageError::new(format!(
-                "holds {} values, but --shape {dims} are {}; the shape is that of each file, slowest \
-             dimension first",
+                "holds {} values, but --shape {dims} are {}; the shape is that of each file, \
+                 slowest dimension first",
                 values.len(),
                 dims.n_values()
             ))))

@@ -98,7 +98,8 @@ mod tests {
 
     use super::*;
 
-    const HEAD: &str = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
+    const HEAD: &str = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,\
+        decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
 
     fn read(text: &str) -> Result<PeerTable, UsageError> {
         let folder = tempfile::tempdir().unwrap();

@@ -177,8 +177,8 @@ fn library_beside_command(abi: MpiAbi) -> anyhow::Result<PathBuf> {
         return Ok(found.clone());
     }
     bail!(
-        "there is no {file} in {}; build it (cargo build --release -p foldwire-preload-{}), or name \
-         it by --library",
+        "there is no {file} in {}; build it (cargo build --release -p foldwire-preload-{}), or \
+         name it by --library",
         folder.display(),
         abi.name()
     )

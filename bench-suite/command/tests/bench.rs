@@ -217,8 +217,8 @@ fn every_collective_gives_right_results_from_any_root_and_in_place() {
     ] {
         let in_place = if in_place { "--in-place" } else { "" };
         let args = format!(
-            "{collective} {in_place} --ranks 3 --root 2 --sizes 8,80,8000 --dtype f64 --op avg --preset raw,foldwire \
-             --repeat 2 --min-time 0 --json"
+            "{collective} {in_place} --ranks 3 --root 2 --sizes 8,80,8000 --dtype f64 --op avg \
+             --preset raw,foldwire --repeat 2 --min-time 0 --json"
         );
         let output = bench(&args);
         let object = object(&output);
@@ -290,8 +290,8 @@ mod libfabric {
         {
             let mut command = Command::new(PROGRAM);
             command.args(["launch", "-n", "2", "--no-prefix", "--", PROGRAM, "bench", collective]);
-            let args = "--backend libfabric --provider tcp --sizes 4,4K,20000 --preset raw,foldwire --repeat 2 \
-                        --min-time 0 --json";
+            let args = "--backend libfabric --provider tcp --sizes 4,4K,20000 \
+                        --preset raw,foldwire --repeat 2 --min-time 0 --json";
             let object = object(&command.args(args.split_whitespace()).output().unwrap());
             assert!(object["backend"].as_str().unwrap().starts_with("libfabric (tcp"), "{object}");
             let rows = object["rows"].as_array().unwrap();

@@ -110,7 +110,8 @@ fn json_holds_one_row_for_each_field_bound_and_level_and_every_promise_is_kept()
 #[test]
 fn tables_show_speed_and_error_and_the_comparison_where_others_are_known() {
     let folder = folder();
-    let head = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
+    let head = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,\
+                decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
     let row = "wave.f64,0.001,0.002,SZp-b32,1000,2.0,0.5,1.0,0,1.0,60\n";
     fs::write(folder.path().join(WORK).join("others.csv"), format!("{head}{row}")).unwrap();
     let args = "--field wave.f64 --bound rel:1e-3 --repeat 1";

@@ -80,8 +80,8 @@ fn every_collective_has_a_row_for_each_number_of_ranks_and_preset() {
 #[test]
 fn a_codec_that_takes_no_time_is_as_fast_as_its_ratio() {
     let folder = folder();
-    let args = "allreduce --ranks 4,16 --size 64MB --link 10gbit --latency 0s --overhead 0us --bound abs:1 \
-                --speeds fast.toml --preset raw,hzccl --json";
+    let args = "allreduce --ranks 4,16 --size 64MB --link 10gbit --latency 0s --overhead 0us \
+                --bound abs:1 --speeds fast.toml --preset raw,hzccl --json";
     let object = object(folder.path(), args);
     assert_eq!(object["setting"]["speeds"], "a fast machine");
     for row in object["rows"].as_array().unwrap() {

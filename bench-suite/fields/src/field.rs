@@ -188,8 +188,8 @@ impl Field {
             Some(dims) if dims.n_values() == n_values => dims.clone(),
             Some(dims) => {
                 return Err(fault(&format!(
-                    "holds {n_values} values, but --dims {dims} are {}; the dimensions are those of each file, \
-                     slowest first",
+                    "holds {n_values} values, but --dims {dims} are {}; the dimensions are those \
+                     of each file, slowest first",
                     dims.n_values()
                 )));
             }
@@ -264,9 +264,9 @@ impl FileFormat {
             Some("bf16") => Ok(Self::Raw(Dtype::Bf16)),
             Some("npy") => Ok(Self::Npy),
             _ => Err(UsageError::new(
-                "the type of the values is not known from this name; write it before the path, as in f32:PATH (or \
-                 f64:, f16:, bf16:), or rename or link raw little-endian values to NAME.f32, \
-                 NAME.f64, NAME.f16 \
+                "the type of the values is not known from this name; write it before the path, as \
+                 in f32:PATH (or f64:, f16:, bf16:), or rename or link raw little-endian values \
+                 to NAME.f32, NAME.f64, NAME.f16 \
                  or NAME.bf16, or save a NumPy array as .npy",
             )),
         }

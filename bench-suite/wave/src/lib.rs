@@ -174,7 +174,8 @@ impl Survey {
         // Omitted for the default time, so that files of older versions keep their names.
         let time = if *time == 1.0 { String::new() } else { format!("-t{time}") };
         format!(
-            "wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{hz}{time}-sponge{SPONGE}-at-{y}-{z}-{x}.image"
+            "wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{hz}{time}-sponge{SPONGE}-\
+             at-{y}-{z}-{x}.image"
         )
     }
 }

@@ -196,8 +196,9 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     let per_rank = slowest / ranks;
     if per_rank == 0 {
         return Err(UsageError::new(format!(
-            "{} ({}) has {slowest} slices along its slowest dimension, too few for {ranks} ranks; use --ranks {slowest} \
-             or fewer, or regroup the values with --dims, or give one file per rank",
+            "{} ({}) has {slowest} slices along its slowest dimension, too few for {ranks} ranks; \
+             use --ranks {slowest} or fewer, or regroup the values with --dims, or give one file \
+             per rank",
             field.name, field.dims
         )));
     }

@@ -1,7 +1,8 @@
 /* Averages an array over processes. Each process is one rank.
  *
  *     cc -std=c11 processes.c -o processes $(pkg-config --cflags --libs foldwire)
- *     for rank in 0 1 2; do FOLDWIRE_JOB=$$ FOLDWIRE_RANK=$rank FOLDWIRE_SIZE=3 ./processes & done; wait
+ *     export FOLDWIRE_JOB=$$ FOLDWIRE_SIZE=3
+ *     for rank in 0 1 2; do FOLDWIRE_RANK=$rank ./processes & done; wait
  *
  * Slurm, torchrun, mpirun and `foldwire launch` set such variables themselves.
  */

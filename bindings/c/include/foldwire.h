@@ -780,6 +780,6 @@ fwResult fwDecompress(const void *compressed,
 
 /* Initializers, for example `fwPlan plan = FW_PLAN_INIT;`. Every member has its default. */
 #define FW_CONFIG_INIT { sizeof(fwConfig), 0, 0, 0, 0, 0, FW_CHECKSUM_AS_NEEDED, 0 }
-#define FW_PLAN_INIT                                                                               \
+#define FW_PLAN_INIT \
     { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0 }
 #define FW_REPORT_INIT { sizeof(fwReport), 0, 0, 0, 0, 0, 0, {0}, {0} }

@@ -35,8 +35,8 @@ fn values<T: Float>(bound: f64) -> impl Strategy<Value = Vec<T>> {
         1 => any::<u64>().prop_map(|bits| data::from_bits::<T>(bits.rotate_left(29))),
         1 => any::<f64>().prop_map(T::from_f64),
         1 => prop::sample::select(vec![
-            0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-45, 1e-310, 5e-324, 3.4e38, f64::MIN,
-            f64::from(f32::MIN_POSITIVE), f64::MIN_POSITIVE,
+            0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-45, 1e-310, 5e-324, 3.4e38,
+            f64::MIN, f64::from(f32::MIN_POSITIVE), f64::MIN_POSITIVE,
         ]).prop_map(T::from_f64),
     ];
     let smooth = (-300..300i32, 0..300usize).prop_map(move |(q, n)| {
@@ -69,7 +69,9 @@ fn bound_or_bits<T: Float>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 600, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_f32_is_within_any_bound_or_bit_exact((bound, x) in case::<f32>()) {

@@ -47,7 +47,9 @@ fn arrays_of_every_length_come_back_within_the_bound() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_bits_come_back_within_any_bound(
@@ -163,9 +165,10 @@ fn a_wrong_count_is_refused_before_memory_is_allocated() {
         let mut bytes = example();
         bytes[8..16].copy_from_slice(&count.to_le_bytes());
         let refused = decompress::<f32>(&bytes);
-        assert!(
-            matches!(refused, Err(ref error) if *error != DecompressError::Memory { n_values: count })
-        );
+        assert!(matches!(
+            refused,
+            Err(ref error) if *error != DecompressError::Memory { n_values: count }
+        ));
     }
     let header = compress_with::<f64>(&[], Quantum::LOSSLESS);
     assert_eq!(header.len(), HEAD_BYTES);

@@ -193,11 +193,14 @@ fn power_of_two_below(x: f64) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_multiple_of_the_step_is_kept_in_f32(
-        (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<f32>(2f64.powi((2.0 * b).log2().floor() as i32))))
+        (bound, x) in
+            bounds().prop_flat_map(|b| (Just(b), values::<f32>(power_of_two_below(2.0 * b))))
     ) {
         points_are_exact(bound, &x)?;
     }
@@ -220,7 +223,8 @@ proptest! {
 
     #[test]
     fn any_multiple_of_the_step_is_kept_in_f64(
-        (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<f64>(2f64.powi((2.0 * b).log2().floor() as i32))))
+        (bound, x) in
+            bounds().prop_flat_map(|b| (Just(b), values::<f64>(power_of_two_below(2.0 * b))))
     ) {
         points_are_exact(bound, &x)?;
     }

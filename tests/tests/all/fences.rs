@@ -68,9 +68,14 @@ fn fences_that_never_come_are_an_error_after_three_attempts() {
                 })
                 .collect();
             let context = format!("{size} ranks, seed {seed}: {ended:?}");
-            let stalled: Vec<usize> = (0..size).filter(|&rank| {
-                matches!(ended[rank].0, Err(Error::Stalled { rank: other, .. }) if other.index() != rank)
-            }).collect();
+            let stalled: Vec<usize> = (0..size)
+                .filter(|&rank| {
+                    matches!(
+                        ended[rank].0,
+                        Err(Error::Stalled { rank: other, .. }) if other.index() != rank
+                    )
+                })
+                .collect();
             assert!(!stalled.is_empty(), "{context}");
             for &rank in &stalled {
                 let (_, took, n_attempts) = &ended[rank];

@@ -77,8 +77,8 @@ fn random_worlds_do_as_the_oracle_says_or_fail_soon() {
         n_failed += ended.iter().filter(|rank| rank.error.is_some()).count();
     }
     println!(
-        "stress: {n_worlds} worlds from seed {first}, {n_calls} successful calls of ranks, {n_gone} ranks gone, \
-         {n_failed} ranks with an error, {:.0} s",
+        "stress: {n_worlds} worlds from seed {first}, {n_calls} successful calls of ranks, \
+         {n_gone} ranks gone, {n_failed} ranks with an error, {:.0} s",
         start.elapsed().as_secs_f64()
     );
     assert!(n_calls > 0 && (n_worlds < 20 || n_gone > 0 && n_failed > 0), "nothing was stressed");

@@ -189,8 +189,9 @@ mod tests {
 
     #[test]
     fn outputs_of_iproute2_are_understood() {
-        let tbf = r#"[{"kind":"tbf","handle":"8162:","root":true,"refcnt":3,"options":{"rate":125000000,
-            "burst":81875,"lat":32899},"bytes":90,"packets":1,"drops":2,"overlimits":0}]"#;
+        let tbf = r#"[{"kind":"tbf","handle":"8162:","root":true,"refcnt":3,
+            "options":{"rate":125000000,"burst":81875,"lat":32899},
+            "bytes":90,"packets":1,"drops":2,"overlimits":0}]"#;
         let tbf: QueueDiscipline = first(tbf).unwrap();
         assert_eq!((tbf.bytes, tbf.drops, tbf.options.rate), (90, 2, Some(125_000_000)));
         let pfifo =

@@ -48,7 +48,8 @@ Examples:
   cargo xtask cluster run -- target/release/foldwire bench allreduce --backend libfabric
   cargo xtask cluster run -- target/release/foldwire bench allreduce --backend tcp
   cargo xtask cluster run --mpi openmpi --node-counters -- ./program
-  cargo xtask cluster run --mpi openmpi --mpirun-args '--mca coll_tuned_use_dynamic_rules 1' -- ./program
+  cargo xtask cluster run --mpi openmpi \
+      --mpirun-args '--mca coll_tuned_use_dynamic_rules 1' -- ./program
   cargo xtask cluster status
   cargo xtask cluster down
 It needs Linux, root, and the Debian packages iproute2 and util-linux (`cargo xtask packages`).";

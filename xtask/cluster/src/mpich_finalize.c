@@ -1,4 +1,4 @@
-/* Loaded into MPICH's ranks before its own libraries: see mpich_finalize.rs, which compiles this. */
+/* Loaded into MPICH's ranks before its own libraries; mpich_finalize.rs compiles it. */
 
 #include <stddef.h>
 

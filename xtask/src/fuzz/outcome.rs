@@ -62,8 +62,8 @@ impl FuzzOutcome {
     pub(crate) fn into_result(self, target: &str, log: &Path) -> anyhow::Result<()> {
         if self.failed {
             bail!(
-                "fuzz target `{target}` failed; its log, {}, says\n{}\nTo repeat it, run the program with the \
-                 artifact's path alone; after fixing it, commit that file as \
+                "fuzz target `{target}` failed; its log, {}, says\n{}\nTo repeat it, run the \
+                 program with the artifact's path alone; after fixing it, commit that file as \
                  fuzz/corpus/{target}/regress-NAME",
                 log.display(),
                 self.said

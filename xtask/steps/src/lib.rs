@@ -331,7 +331,8 @@ mod tests {
     #[test]
     fn result_lines_are_counted_and_others_are_not() {
         let output = "running 2 tests\n\
-            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.1s\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; \
+             finished in 0.1s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n\
             a word about test result: ok. 9 passed; 9 failed\n";
         let (mut copy, mut seen) = (Vec::new(), OutputSummary::default());

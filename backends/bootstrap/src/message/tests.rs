@@ -67,7 +67,9 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_written_as_the_same_bytes(mut bytes in vec(any::<u8>(), 0..160), kind in 0u8..14) {
+    fn what_is_read_is_written_as_the_same_bytes(
+        mut bytes in vec(any::<u8>(), 0..160), kind in 0u8..14,
+    ) {
         // Use valid kinds and matching lengths, since random bytes would hardly ever be accepted.
         if let Some(first) = bytes.first_mut() {
             *first = kind;

@@ -171,7 +171,8 @@ impl BenchHead {
             "{what}\n\
              # data: {}\n\
              # bound on each operand: {}; kernels: {}; {} lanes, frames of {} bytes\n\
-             # size: bytes of the whole array; time: median over rounds of the slowest rank's; {check}\n\
+             # size: bytes of the whole array; time: median over rounds of the slowest rank's; \
+             {check}\n\
              # #wrong: values beyond what is allowed, and ranks with other bits than rank 0\n\
              # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: \
              {memcpy_gbps:.1} GB/s\n\

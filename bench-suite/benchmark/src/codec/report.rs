@@ -251,7 +251,8 @@ fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
         writeln!(
             text,
             "Speeds of others are theirs on the machine that measured them.\n\
-             Foldwire / {RIVAL} over {} f32 rows: least {least:.3} ({} at {}), geometric mean {mean:.3}",
+             Foldwire / {RIVAL} over {} f32 rows: least {least:.3} ({} at {}), \
+             geometric mean {mean:.3}",
             gains.len(),
             stem(&row.field),
             row.bound
@@ -334,8 +335,10 @@ mod tests {
     fn others_are_compared_at_the_same_field_and_bound() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("peers.csv");
-        let head = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB";
-        let rows = "a.f32,1e-3,0.25,SZp-b32,1,4.0,0.5,1,0,1,60\na.f32,1e-3,0.25,SZx,1,3.0,0.5,1,0,1,60\n\
+        let head = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,\
+                    decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB";
+        let rows = "a.f32,1e-3,0.25,SZp-b32,1,4.0,0.5,1,0,1,60\n\
+                    a.f32,1e-3,0.25,SZx,1,3.0,0.5,1,0,1,60\n\
                     a.f64,1e-3,0.25,SZx,1,6.5,0.5,1,0,1,60\n";
         fs::write(&path, format!("{head}\n{rows}")).unwrap();
         let peers = PeerTable::load(Some(&path)).unwrap();

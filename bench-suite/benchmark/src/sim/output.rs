@@ -28,7 +28,8 @@ pub(super) fn text(
     };
     let mut text = format!(
         "# foldwire {}, simulated: {} of {}; nothing was sent\n\
-         # links of {} each way, latency {}, {} a message at each end{}; checksums: {}; {} a machine on {}\n\
+         # links of {} each way, latency {}, {} a message at each end{}; checksums: {}; \
+         {} a machine on {}\n\
          # speeds of {}, GB/s of values\n#   {}\n#   {}\n\
          # bound on each operand: {}; {ratio}\n\
          # {} lanes, frames of {} bytes; {:.1} million events/s\n\n",

@@ -317,11 +317,12 @@ impl ModelSpeeds {
 impl SpeedsInGbps {
     /// Returns the speeds as one line.
     pub(super) fn text(&self) -> String {
-        let Self { codec, encode, decode, fold, fold_store, combine, reduce, refold, recode, copy } =
-            self;
+        let Self { codec, encode, decode, fold, fold_store, .. } = self;
+        let Self { combine, reduce, refold, recode, copy, .. } = self;
         format!(
-            "{codec}: encode {encode:.1}, decode {decode:.1}, fold {fold:.1}, fold-store {fold_store:.1}, combine {combine:.1}, \
-             reduce {reduce:.1}, refold {refold:.1}, recode {recode:.1}, copy {copy:.1}"
+            "{codec}: encode {encode:.1}, decode {decode:.1}, fold {fold:.1}, fold-store \
+             {fold_store:.1}, combine {combine:.1}, reduce {reduce:.1}, refold {refold:.1}, \
+             recode {recode:.1}, copy {copy:.1}"
         )
     }
 }
@@ -342,7 +343,8 @@ mod tests {
     #[test]
     fn what_a_file_leaves_out_follows_from_the_rest() {
         let text = r#"{"about": "me", "memory": {"copy": 8, "add": 4},
-            "codec": {"encode": 2, "decode": 4, "combine": 4, "fold": 5}, "ratio": [[1, 8], [4, 4]]}"#;
+            "codec": {"encode": 2, "decode": 4, "combine": 4, "fold": 5},
+            "ratio": [[1, 8], [4, 4]]}"#;
         let file = SpeedsFile::parse(text, true).unwrap();
         let (raw, lossy) = (file.raw(4), file.lossy(4, WireSizes::exact(4)));
         assert_eq!((lossy.speeds.fold, lossy.speeds.encode), (5e9, 2e9));

@@ -532,7 +532,8 @@ static void one_thread(void) {
             fwRequest_t *request = kind == 2 ? &all[r] : NULL;
             OK(fwAllReduce(data[r], data[r], COUNT, FW_FLOAT64, FW_SUM, NULL, comms[r], request));
             if (kind == 1) {
-                OK(fwAllReduce(&data[r][0], &data[r][0], 0, FW_FLOAT64, FW_SUM, NULL, comms[r], NULL));
+                double *empty = data[r];
+                OK(fwAllReduce(empty, empty, 0, FW_FLOAT64, FW_SUM, NULL, comms[r], NULL));
             }
         }
         if (kind < 2) {

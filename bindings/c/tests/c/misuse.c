@@ -111,7 +111,8 @@ static void misuse(void) {
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, 0, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, 6, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, SIZE_MAX, type, FW_SUM, NULL, comm, NULL));
-    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, SIZE_MAX / 8, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(data, out, SIZE_MAX / 8, type, FW_SUM, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwGather(data, out, SIZE_MAX / 4, type, 0, NULL, comm, NULL));
     const size_t too_many[1] = {SIZE_MAX};
     FAILS(FW_INVALID_ARGUMENT, fwAllGatherV(data, out, too_many, type, NULL, comm, NULL));

@@ -125,20 +125,18 @@ impl FabricModel {
         let (with_core, sharing_cores): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(results, _)| has_core(results.ranks));
         let n_bytes = |(_, times): &&(&FabricResults, &PresetTimes)| times.n_bytes;
-        let (short, long) = match (
-            with_core.iter().min_by_key(n_bytes),
-            with_core.iter().max_by_key(n_bytes),
-        ) {
-            (Some(&short), Some(&long)) if short.1.n_bytes < long.1.n_bytes => (short, long),
-            _ => {
-                return Err(UsageError::new(
-                    "--fabric needs raw times of one value and of a long array between ranks with a core each: \
-                     `foldwire bench allgather --backend … --preset raw --sizes 8,64M --link RATE \
-                     --json`",
-                )
-                .into());
-            }
-        };
+        let (short, long) =
+            match (with_core.iter().min_by_key(n_bytes), with_core.iter().max_by_key(n_bytes)) {
+                (Some(&short), Some(&long)) if short.1.n_bytes < long.1.n_bytes => (short, long),
+                _ => {
+                    return Err(UsageError::new(
+                        "--fabric needs raw times of one value and of a long array between ranks \
+                     with a core each: `foldwire bench allgather --backend … --preset raw --sizes \
+                     8,64M --link RATE --json`",
+                    )
+                    .into());
+                }
+            };
         let short = machine.timed_case(short)?;
         let with = |overhead| Self { overhead, ..self };
         let found = short.solve(|overhead| short.predicted(with(overhead))).map(with)?;
