@@ -5,7 +5,8 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Changes to the wrapped transport. The default methods change nothing.
+/// Changes to the wrapped transport. The default methods change nothing, except the
+/// [distance](Self::distance).
 pub trait Hooks {
     /// Sees a received message, the first `n_bytes` of `frame`, and may change it. Returns its new
     /// length.
@@ -44,7 +45,7 @@ pub trait Hooks {
         inside
     }
 
-    /// Returns the reported distance of all peers.
+    /// Returns the reported distance of all peers, whatever the inner transport's.
     fn distance(&self) -> Distance {
         Distance::Network
     }
@@ -55,7 +56,8 @@ pub trait Hooks {
     }
 }
 
-/// A transport with hooks. It is one type for all hooks, so collectives are compiled for it once.
+/// A transport with hooks, and with one [channel](Transport::n_channels). It is one type for all
+/// hooks, so collectives are compiled for it once.
 pub struct Wrapped<X> {
     inner: X,
     hooks: Box<dyn Hooks>,

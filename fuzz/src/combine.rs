@@ -7,7 +7,7 @@ use foldwire::codec::{Codec, CodecError, CodecExt, EncodeError, Written};
 use foldwire_tests::with_type;
 
 use crate::setting::{FuzzSetting, PlacedBytes, n_values};
-use crate::values::{FuzzValue, MAX_VALUES, encode};
+use crate::values::{FuzzValue, MAX_VALUES, UNDIVIDED, encode};
 
 /// Runs the target on an input.
 pub fn check(input: &[u8]) {
@@ -59,7 +59,7 @@ fn combine<T: FuzzValue>(
             assert!(bytes == other, "{op:?}: the order matters");
             assert_eq!(codec.n_values(bytes), Ok(n_values));
             let mut values = vec![T::ZERO; n_values];
-            codec.decode(bytes, 1, &mut values).expect("what we write, we can read");
+            codec.decode(bytes, UNDIVIDED, &mut values).expect("what we write, we can read");
         }
         (Err(_), Err(_)) => {}
         _ => panic!("{op:?}: {combined:?} one way, {swapped:?} the other"),

@@ -9,7 +9,7 @@ use foldwire::kernel::CHUNK;
 use foldwire_tests::with_type;
 
 use crate::setting::{FuzzSetting, canonical, n_values};
-use crate::values::{FuzzValue, assert_within};
+use crate::values::{FuzzValue, UNDIVIDED, assert_within};
 
 /// Runs the target on an input.
 pub fn check(input: &[u8]) {
@@ -27,7 +27,7 @@ fn read<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> ReadOu
     let src = src.bytes();
     let n_values = n_values(codec, src).inspect_err(|_| {
         // Every function refuses bytes that one function refuses.
-        assert!(codec.decode(src, 1, &mut [T::ZERO; 40]).is_err());
+        assert!(codec.decode(src, UNDIVIDED, &mut [T::ZERO; 40]).is_err());
     })?;
     let mut one_more = vec![T::ZERO; n_values + 1];
     assert!(codec.decode(src, divisor, &mut one_more).is_err());
@@ -60,8 +60,8 @@ fn recode<T: FuzzValue>(
     let written = codec.recode(src, n_values, &mut dst).map_err(|error| error.to_string())?;
     dst.truncate(written.n_bytes);
     let [mut before, mut after] = [vec![T::ZERO; n_values], vec![T::ZERO; n_values]];
-    codec.decode(src, 1, &mut before).expect("it has been read");
-    codec.decode(&dst, 1, &mut after).expect("what we write, we can read");
+    codec.decode(src, UNDIVIDED, &mut before).expect("it has been read");
+    codec.decode(&dst, UNDIVIDED, &mut after).expect("what we write, we can read");
     assert_within(setting.quantum::<T>().bound(), &before, &after);
     Ok(dst)
 }

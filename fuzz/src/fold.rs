@@ -8,7 +8,7 @@ use foldwire::codec::{Codec, CodecError, CodecExt, Values, Written};
 use foldwire_tests::with_type;
 
 use crate::setting::{FuzzSetting, PlacedBytes, canonical, n_values};
-use crate::values::FuzzValue;
+use crate::values::{FuzzValue, UNDIVIDED};
 
 /// Runs the target on an input.
 pub fn check(input: &[u8]) {
@@ -79,7 +79,7 @@ fn fold<T: FuzzValue>(setting: &FuzzSetting<'_>, codec: &dyn Codec<T>) -> FoldOu
     let mut dst = vec![0xa5; room];
     let refolded = written(codec.refold(&op, src, &local, &mut dst), dst);
     if let Ok((_, bytes)) = &refolded {
-        codec.decode(bytes, 1, &mut values).expect("what we write, we can read");
+        codec.decode(bytes, UNDIVIDED, &mut values).expect("what we write, we can read");
     }
     let text = |result: Result<_, CodecError>| result.map_err(|error| error.to_string());
     Ok([text(folded), text(refolded)])

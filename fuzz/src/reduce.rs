@@ -6,7 +6,7 @@ use foldwire::kernel::CHUNK;
 use foldwire_tests::with_type;
 
 use crate::setting::{FuzzSetting, canonical, n_values};
-use crate::values::{FuzzValue, operate};
+use crate::values::{FuzzValue, UNDIVIDED, operate};
 
 /// Runs the target on an input.
 pub fn check(input: &[u8]) {
@@ -29,7 +29,7 @@ fn reduce<T: FuzzValue>(
     assert!(codec.reduce(&op, src, &mut setting.local::<T>(n_values + CHUNK)).is_err());
 
     let mut decoded = vec![T::ZERO; n_values];
-    let decodes = codec.decode(src, 1, &mut decoded);
+    let decodes = codec.decode(src, UNDIVIDED, &mut decoded);
     let mut acc = local.clone();
     let reduces = codec.reduce(&op, src, &mut acc);
     assert_eq!(reduces, decodes);

@@ -11,13 +11,17 @@ use foldwire::kernel::Level;
 use foldwire::{DType, Op, Quantum};
 use foldwire_tests::with_type;
 
-use crate::values::{FuzzValue, MAX_VALUES, assert_within, bound, encode, operate, values};
+use crate::values::{
+    FuzzValue, MAX_VALUES, UNDIVIDED, assert_within, bound, encode, operate, values,
+};
 
 /// Runs the target on an input.
 pub fn check(input: &[u8]) {
     let mut u = Unstructured::new(input);
     // An input that ends early is valid.
     let choice: u8 = u.arbitrary().unwrap_or_default();
+    // Bit 0 chooses f32 (if set) or f64, and bit 7 a 16-bit type instead. Other bits, or another
+    // order, would change the meaning of the inputs in `corpus`.
     let dtype = DType::FLOATS[usize::from((1 - (choice & 1)) | (choice >> 7 << 1))];
     let _ = with_type!(dtype, T => of::<T>(&mut u));
 }
@@ -33,9 +37,11 @@ fn of<T: FuzzValue>(u: &mut Unstructured<'_>) -> Result<()> {
         let quantum = Quantum::new::<T>(bound);
         assert_eq!(quantum.is_err(), bound.is_nan() || bound < 0.0);
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
+        // Need not match `n_values`: codecs also encode parts of arrays.
         let shape = [2, 3, n_values % 50];
         let params = |level| CodecParams::new(quantum).for_sums_of(2).with_shape(&shape).at(level);
         let levels = Level::available().map(|level| id.instance::<T>(&params(level)));
+        // The instance is the raw codec if `id` does not support `T`.
         let bound = match id.instance::<T>(&params(Level::Scalar)).as_dyn().id().loss() {
             Loss::Bound => quantum.bound(),
             Loss::Setting => f64::INFINITY,
@@ -121,7 +127,7 @@ fn room<T: FuzzValue>(codec: &dyn Codec<T>, n_values: usize) -> Vec<u8> {
 
 fn decode<T: FuzzValue>(codec: &dyn Codec<T>, src: &[u8], n_values: usize) -> Vec<T> {
     let mut decoded = vec![T::from_f64(7.0); n_values];
-    codec.decode(src, 1, &mut decoded).expect("what we write, we can read");
+    codec.decode(src, UNDIVIDED, &mut decoded).expect("what we write, we can read");
     decoded
 }
 
@@ -140,7 +146,7 @@ fn fold_store<T: FuzzValue>(
 ) -> Vec<u8> {
     let (mut dst, mut output) = (room(codec, local.len()), local.to_vec());
     let values = Values::InPlace(&mut output);
-    let written = codec.fold_store(op, src, values, 1, &mut dst).expect("operands match");
+    let written = codec.fold_store(op, src, values, UNDIVIDED, &mut dst).expect("operands match");
     dst.truncate(written.n_bytes);
     dst
 }

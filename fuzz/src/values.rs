@@ -10,6 +10,9 @@ use foldwire::{Float, Op, bf16, f16};
 /// Most values of an input: two chunks and a few values more.
 pub const MAX_VALUES: usize = 2 * 4096 + 40;
 
+/// Divisor with which decoding leaves the values as they are.
+pub(crate) const UNDIVIDED: u32 = 1;
+
 /// Element types, with access to their bits.
 pub trait FuzzValue: Float {
     /// Returns the value with these bits; types of less than 64 bits use the low ones.

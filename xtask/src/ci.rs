@@ -25,8 +25,9 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     let lints =
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
     steps.run("lints, fuzz", &mut steps.cargo(lints))?;
-    // Check each crate alone: in the whole workspace, the features of all members add up. `deep`
-    // also runs core's tests without features.
+    // Check each crate alone: in the whole workspace, the features of all members add up.
+    // Encryption is a feature that is off by default. `cargo xtask deep` also runs core's tests
+    // without features.
     let core = "check -p foldwire --no-default-features";
     for (name, words) in [
         ("core, no features", format!("{core} --tests")),

@@ -1,4 +1,5 @@
-//! The bindings link, match the library's versions and layouts, and reach the shim.
+//! The bindings link, match the library's versions and layouts, and reach the shim: C code that
+//! gives symbols to libfabric's inline functions.
 
 #![allow(unsafe_code, reason = "calls C")]
 
@@ -46,7 +47,8 @@ fn providers_have_names() {
     unsafe { fi_freeinfo(list) };
 }
 
-/// The shim is linked, and the bindings can write to its allocations.
+/// The shim is linked: `fi_allocinfo` is one of its functions. The bindings can write to what it
+/// allocates.
 #[test]
 fn the_shim_allocates_a_description() {
     // SAFETY: takes no arguments.

@@ -11,8 +11,8 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::noise::NoiseChannel;
 
 /// Idle time after which the system probes a connection. A machine that vanishes is detected after
-/// about this time plus three times [`KEEPALIVE_INTERVAL`], if no data is on its way to it. That is
-/// always so on the idle connection.
+/// about this time plus three times [`KEEPALIVE_INTERVAL`], if no data is on its way to it. Between
+/// nodes, a pair of ranks therefore has one more connection, which is always idle (`net`).
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -108,8 +108,8 @@ fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     SockRef::from(&*socket).send_vectored_with_flags(slices, flags)
 }
 
-/// Writes to a socket on other systems. There, the standard library's sockets raise no signal, or
-/// this is untested.
+/// Writes to a socket on other systems. Apple's sockets are created with SO_NOSIGPIPE, and Windows
+/// has no signals of this kind. On all others, such as the BSDs, this is untested.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     io::Write::write_vectored(socket, slices)

@@ -4,7 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`cg`] | conjugate gradients |
-//! | [`climate`] | a flow on a sphere, with each method to compress messages that the climate model CAM has |
+//! | [`climate`] | a flow on a sphere, with each compression method of the climate model CAM |
 //! | [`halo`] | a wave simulation |
 //! | [`train`] | a neural network that averages gradients |
 //! | [`transpose`] | x + its transpose, over an all-to-all |

@@ -4,6 +4,9 @@
 //! The parsers of [`values`] check everything that depends on one argument alone. clap then reports
 //! a mistake with exit code 2 before any file is opened. Checks that need a file (its size, its
 //! type) are errors of [`input`](foldwire_workbench::input).
+//!
+//! [`rows`] parses the names of schedules, presets and pipelines. [`unused`] refuses options that
+//! have no effect with the other options.
 
 mod accuracy;
 mod bench;

@@ -1,7 +1,7 @@
 //! Fourier transforms of rows.
 //!
-//! A row of n values has n coefficients: the mean, then cosine and sine of each wavenumber. The
-//! last wavenumber has only a cosine.
+//! A row of n values, n even, has n coefficients: the mean, then cosine and sine of each
+//! wavenumber. The last wavenumber, n / 2, has only a cosine.
 
 use std::sync::Arc;
 
@@ -76,8 +76,9 @@ const fn is_sine(at: usize) -> bool {
     at > 0 && at.is_multiple_of(2)
 }
 
-/// Filter factors at a latitude with this cosine, so that no wave is shorter than the waves at 60°.
-/// `None` if nothing is filtered there.
+/// Filter factors at a latitude with this cosine, by wavenumber. Applied in each step, they damp
+/// waves that are shorter than about the shortest wave at 60°: the shorter, the more. `None` if
+/// nothing is filtered there.
 pub(super) fn polar_factors(cos: f64, n_columns: usize) -> Option<Vec<f64>> {
     const COS_60: f64 = 0.5;
     let factor = |wavenumber: usize| {

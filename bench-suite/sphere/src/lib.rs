@@ -19,10 +19,10 @@
 //! *Method.* Winds and heights are staggered (Arakawa's grid C). Momentum is in vector-invariant
 //! form with Sadourny's fluxes of vorticity. Heights are in flux form, so mass is conserved up to
 //! rounding. The time scheme is leapfrog, semi-implicit for gravity waves, with the Robert–Asselin
-//! filter. Columns converge towards the poles. Poleward of 60°, a filter therefore removes waves
-//! that are shorter than the shortest wave at 60°. A weak viscosity damps the shortest waves within
-//! a day, and does not affect solid rotation. Levels are independent layers with different winds.
-//! They make messages as large as in a model with coupled levels.
+//! filter. Columns converge towards the poles. Poleward of 60°, a filter therefore damps in each
+//! step the waves that are shorter than about the shortest wave at 60°. A weak viscosity damps the
+//! shortest waves within a day, and does not affect solid rotation. Levels are independent layers
+//! with different winds. They make messages as large as in a model with coupled levels.
 //!
 //! Every number is computed in the same order for any number of ranks. With lossless messages, all
 //! runs therefore have the bits of a run on one rank.

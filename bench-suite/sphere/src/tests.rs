@@ -38,7 +38,7 @@ fn water_is_neither_made_nor_lost() {
     }
 }
 
-/// The wave of test case 6 travels around the sphere and keeps its shape.
+/// The wave of Williamson's test case 6 travels around the sphere and keeps its shape.
 #[test]
 fn a_wave_moves_as_fast_as_rossby_and_haurwitz_say() {
     let sphere = Sphere::new([64, 128], 1, TestCase::Wave).unwrap();
@@ -49,6 +49,7 @@ fn a_wave_moves_as_fast_as_rossby_and_haurwitz_say() {
     let (k, r) = (7.848e-6, 4.0);
     let speed = (r * (3.0 + r) * k - 2.0 * ROTATION) / ((1.0 + r) * (2.0 + r));
     let phase = |heights: &[f64]| {
+        // At 35° north, where the wave in the heights is about largest.
         let row = &heights[44 * 128..][..128];
         let angle = |i: usize| (i as f64 + 0.5) * sphere.spacing[1] * r;
         let sum =
@@ -77,6 +78,7 @@ fn a_perturbation_is_as_large_as_asked_for_and_grows() {
 
 #[test]
 fn what_is_no_grid_is_refused() {
+    // Too few rows, too few columns, an odd number of columns, no level.
     for (shape, n_levels) in [([3, 64], 1), ([32, 6], 1), ([32, 63], 1), ([32, 64], 0)] {
         assert!(Sphere::new(shape, n_levels, TestCase::Wave).is_none());
     }
@@ -84,19 +86,20 @@ fn what_is_no_grid_is_refused() {
     assert!(sphere.band(4, 3, 0.0).is_some() && sphere.band(5, 0, 0.0).is_none());
 }
 
-/// Test case 6 is unstable: a perturbed wave breaks up, but only after weeks.
+/// Williamson's test case 6 is unstable: a perturbed wave breaks up, but only after weeks.
 #[test]
 fn a_perturbation_of_the_wave_grows_by_orders_of_magnitude() {
     let sphere = Sphere::new([64, 128], 1, TestCase::Wave).unwrap();
     let mut bands =
         [0.0, 1e-9].map(|perturbation| sphere.band(1, 0, perturbation).expect("one rank"));
-    let mut off_after = |n_steps| {
+    let mut off_after_another = |n_days| {
+        let n_steps = days(&sphere, n_days);
         for band in &mut bands {
             (0..n_steps).for_each(|_| band.step(&mut SingleRank).unwrap());
         }
         sphere.rms(bands[0].heights(), bands[1].heights())
     };
-    let early = off_after(days(&sphere, 10.0));
-    let late = off_after(days(&sphere, 25.0));
-    assert!(late > 30.0 * early && late < 1.0, "{early} m, {late} m");
+    let after_10 = off_after_another(10.0);
+    let after_35 = off_after_another(25.0);
+    assert!(after_35 > 30.0 * after_10 && after_35 < 1.0, "{after_10} m, {after_35} m");
 }

@@ -126,7 +126,7 @@ impl FieldSource {
         }
     }
 
-    /// The values as `T`, rounded if `T` is narrower.
+    /// The data of `size` ranks. The field's values become `T`, rounded if `T` is narrower.
     pub fn data<T: Float>(&self, size: usize) -> Data<T> {
         let (base, name, shape): (Vec<T>, _, &[usize]) = match self {
             Self::BuiltIn => {

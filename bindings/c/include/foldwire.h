@@ -365,10 +365,10 @@ fwResult fwGetUniqueId(struct fwUniqueId *id);
 
 // Joins the communicator of all n_ranks ranks that pass the same id, and waits for the other
 // ranks. Each rank calls from its own thread or process. The wait ends after config's timeout or
-// deadline, give or take a few seconds. In a group, the communicator is created when the group
-// ends, so that one thread can create several ranks; such a group contains no other calls. If all
-// ranks are threads of one process, they exchange values in memory, otherwise over TCP. config may
-// be NULL.
+// deadline, whichever is shorter, to within a few seconds. In a group, the communicator is created
+// when the group ends, so that one thread can create several ranks; such a group contains no other
+// calls. If all ranks are threads of one process, they exchange values in memory, otherwise over
+// TCP. config may be NULL.
 //
 // Errors: FW_MISMATCH if n_ranks, FOLDWIRE_STREAMS or FOLDWIRE_ENCRYPT differs between ranks;
 // FW_TIMEOUT if a rank is missing; FW_PEER_LOST if rank 0 no longer waits for ranks of this id;
@@ -403,9 +403,9 @@ fwResult fwCommReport(fwComm_t comm, struct fwReport *report);
 // function uses only config->calls, which must be the same on all ranks of a color. A NULL config
 // keeps the value of comm. Not allowed in a group.
 //
-// A communicator and all communicators split from it share 256 channels. Each one takes a channel
-// for each of its calls, and one for messages, so 28 communicators of 8 calls can exist at once.
-// fwCommDestroy frees the channels.
+// A communicator and all communicators split from it share 256 channels. Each communicator takes
+// one channel for each call that it can have in progress, and one for messages. So 28
+// communicators of 8 calls can exist at once. fwCommDestroy frees the channels.
 //
 // Errors: FW_NO_ROOM if too few channels are free; FW_MISMATCH if calls differs between ranks of a
 // color. comm stays usable after both.
@@ -416,14 +416,16 @@ fwResult fwCommSplit(fwComm_t comm,
                      const struct fwConfig *config);
 
 // Creates a communicator of the ranks that call this function, after a failure or without one. A
-// rank that does not answer for patience seconds is excluded. comm is always destroyed, and its
-// requests return FW_POISONED. Not allowed in a group.
+// rank that does not answer for patience seconds is excluded. Not allowed in a group.
+//
+// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm as it is. Otherwise comm is
+// destroyed, even if the function fails, and its requests return FW_POISONED.
 fwResult fwCommShrink(fwComm_t comm, double patience, fwComm_t *new_comm);
 
 // Destroys this rank's handle of a communicator. Communicators that were split from it stay valid.
 // When the last of them is destroyed, the connections to other processes close: once all sent data
-// has arrived, but after at most one minute or the timeout. Other ranks notice in their next call
-// that needs this rank. Not allowed in a group.
+// has arrived, but after at most one minute, or the timeout or deadline if that is shorter. Other
+// ranks notice in their next call that needs this rank. Not allowed in a group.
 //
 // Errors: FW_IN_USE if a request of the communicator was not waited for, or another thread is in a
 // call. Wait for both, or call fwCommAbort.

@@ -24,8 +24,8 @@ impl Backend for LibfabricGroup {
         assert_eq!(size, self.session.size(), "a group consists of all processes");
         let mut settings = Settings::default();
         settings.provider.clone_from(&self.provider);
-        // After each failed call a rank waits this long for frames that no rank will receive. Many
-        // calls of the suite fail.
+        // After each failed call, a rank waits this long until its sent frames are delivered. Some
+        // never are, because no rank receives them. Many calls of the suite fail.
         settings.options.grace = Duration::from_millis(100);
         if let Some(bytes) = self.frame_bytes {
             settings.options.frame_bytes = bytes;

@@ -13,8 +13,8 @@ use std::time::Duration;
 #[must_use]
 pub fn settings(frame_bytes: Option<usize>) -> Settings {
     let mut settings = Settings::default();
-    // After each failed call a rank waits this long for frames that no rank will receive. Many
-    // calls of the suite fail.
+    // After each failed call, a rank waits this long until its sent frames are delivered. Some
+    // never are, because no rank receives them. Many calls of the suite fail.
     settings.options.grace = Duration::from_millis(100);
     if let Some(bytes) = frame_bytes {
         settings.options.frame_bytes = bytes;

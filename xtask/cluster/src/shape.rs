@@ -6,12 +6,13 @@
 //!
 //! **Burst**, the bucket's size, passes at once after a pause. A small burst is realistic. But
 //! tokens are lost when the timer that opens the bucket fires later than burst/rate. And the kernel
-//! cuts up a TCP send of 64 KiB (one buffer, kept whole as for a card with segmentation offload) if
-//! it is larger than the bucket. With 32 KiB at 1 Gbit/s, that alone keeps two cores busy, and each
-//! node of a ring gets 0.4 Gbit/s. With 72 KiB it gets 0.95 Gbit/s and needs a tenth of the cores.
-//! So the burst is 80 KiB (0.65 ms at 1 Gbit/s) or 0.25 ms, whichever is more. Slower links send
-//! smaller buffers and also have 0.65 ms, at least 16 KiB. Messages much shorter than the burst do
-//! not show the rate.
+//! cuts up a send that is larger than the bucket. TCP sends up to 64 KiB as one buffer, kept whole
+//! as for a card with segmentation offload. With a bucket of 32 KiB at 1 Gbit/s, the cuts alone
+//! keep two cores busy, and each node of a ring gets 0.4 Gbit/s. With one of 72 KiB, which holds
+//! the buffer and its headers, a node gets 0.95 Gbit/s and needs a tenth of the cores. So the burst
+//! is a little more: 80 KiB (0.65 ms at 1 Gbit/s), or 0.25 ms if that is more. On slower links, TCP
+//! sends smaller buffers, and the burst is 0.65 ms, but at least 16 KiB. Messages much shorter than
+//! the burst do not show the rate.
 //!
 //! **Limit**, the queue in front of the bucket, holds all bytes that all nodes can have in flight
 //! on one connection each. So the network drops nothing, like fabrics with flow control. On the
@@ -56,7 +57,8 @@ pub(super) enum Rate {
 }
 
 const UNITS: [(&str, u64); 3] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)];
-/// Below this range, bursts would take longer than calls. Above it, no machine can keep up.
+/// Below this range, the smallest burst would be more than 0.13 s of traffic, and few calls would
+/// show the rate. Above it, no machine can keep up.
 const RATES: std::ops::RangeInclusive<u64> = 1_000_000..=400_000_000_000;
 
 impl FromStr for Rate {

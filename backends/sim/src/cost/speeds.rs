@@ -178,8 +178,8 @@ pub(super) struct WireSizeTable {
 }
 
 impl WireSizeTable {
-    /// Returns the bytes of a message, header included. Its segments have `n_values` values each,
-    /// which are sums of `operands` operands.
+    /// Returns the bytes of a message, header included. Its segments, which form a [`bundle`], have
+    /// `n_values` values each. These are sums of `operands` operands.
     pub(super) fn message(
         &self,
         n_values: impl ExactSizeIterator<Item = usize>,
@@ -206,6 +206,7 @@ mod tests {
         assert_eq!(one(&table, 4), 64 + 88 + 700);
         assert_eq!(one(&WireSizes::exact(4).table(1), 7), 64 + 4000);
         assert_eq!(one(&WireSizes::with_ratio(8, 4.0).table(1), 1), 64 + 2000);
+        // The header, three segments that are padded to 64 bytes each, and an index.
         let three = WireSizes::exact(4).table(1).message([16, 1, 17].into_iter(), 1);
         assert_eq!(three, 64 + 64 + 64 + 128 + 16, "each padded, and an index");
     }

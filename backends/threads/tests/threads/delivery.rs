@@ -156,6 +156,7 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
                 while let Poll::Ready(frame) = endpoint.poll_frame() {
                     held.push(frame.unwrap());
                 }
+                // The pool has a few more than the limit, for frames that ranks keep to themselves.
                 assert!(held.len() >= 2 * FRAMES_PER_LANE);
                 send_held(&mut endpoint, held.pop().unwrap());
                 // Kept, so that the drop of this frame does not wake rank 1.
@@ -169,8 +170,9 @@ fn a_freed_frame_wakes_a_sleeping_rank() {
                 }
                 recv(&mut endpoint, Rank(1), TAG).unwrap();
             } else {
-                // Each of the two new links adds frames to the pool. Rank 1 takes these. Rank 0 has
-                // taken all others, so rank 1 must wait until rank 0 frees one.
+                // A link opens when it is first used, and raises the limit by its depth. Here two
+                // open: from rank 0, and from rank 1. Rank 1 takes the frames that they add. Rank 0
+                // has taken all others, so rank 1 must wait until rank 0 frees one.
                 let (frame, _) = recv(&mut endpoint, Rank(0), TAG).unwrap();
                 send_held(&mut endpoint, frame);
                 let mut taken = Vec::new();

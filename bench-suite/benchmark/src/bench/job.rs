@@ -1,5 +1,6 @@
-//! One rank of a job of processes, which `foldwire launch`, mpirun or Slurm has started. The ranks
-//! connect through the bootstrap before a network backend joins them.
+//! The benchmark of collectives on one rank of a job of processes, which `foldwire launch`, mpirun
+//! or Slurm has started. The ranks connect through the bootstrap before a network backend joins
+//! them.
 
 use anyhow::Context;
 use foldwire::select::Speeds;

@@ -1,5 +1,6 @@
-//! One rank of a job of processes, which `foldwire launch`, mpirun or Slurm has started. The ranks
-//! connect through the bootstrap before a network backend joins them.
+//! The point-to-point benchmark on one rank of a job of processes, which `foldwire launch`, mpirun
+//! or Slurm has started. The ranks connect through the bootstrap before a network backend joins
+//! them.
 
 use anyhow::Context;
 use foldwire::{Communicator, Transport};
@@ -30,6 +31,7 @@ pub(super) fn run<X: Transport>(
     }
     let session =
         Rendezvous::new(place).join().context("the ranks cannot connect to each other")?;
+    // The values of all ranks, so that a receiver can check what it received.
     let data = source.data::<f32>(session.size());
     let (endpoint, backend) = join(session)?;
     let comm = Communicator::with_config(endpoint, config_from_env()?)?;

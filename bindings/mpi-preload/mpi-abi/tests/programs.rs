@@ -13,10 +13,11 @@ const LIBRARY: MpiUnderTest = MpiUnderTest {
     compilers: &[current!("mpich/bin/mpicc_abi"), "mpicc_abi"],
     fortran: &[],
     launchers: &[current!("mpich/bin/mpirun"), "mpirun"],
-    version_text: "HYDRA",
+    launcher_version_text: "HYDRA",
     file: "libfoldwire_preload_mpi_abi.so",
     is_hydra: true,
-    calls_back_since: None,
+    // It has none, so non-blocking calls are passed on.
+    progress_callbacks_since: None,
     constants: constants_of::<Standard>,
 };
 

@@ -13,10 +13,10 @@ const LIBRARY: MpiUnderTest = MpiUnderTest {
     compilers: &["mpicc.mpich", "mpicc"],
     fortran: &["mpifort.mpich", "mpifort"],
     launchers: &["mpirun.mpich", "mpirun"],
-    version_text: "HYDRA",
+    launcher_version_text: "HYDRA",
     file: "libfoldwire_preload_mpich.so",
     is_hydra: true,
-    calls_back_since: Some([4, 3]),
+    progress_callbacks_since: Some([4, 3]),
     constants: constants_of::<Mpich>,
 };
 

@@ -13,10 +13,10 @@ const LIBRARY: MpiUnderTest = MpiUnderTest {
     compilers: &["mpicc.openmpi", "mpicc"],
     fortran: &["mpifort.openmpi", "mpifort"],
     launchers: &["mpirun.openmpi", "mpirun"],
-    version_text: "Open MPI",
+    launcher_version_text: "Open MPI",
     file: "libfoldwire_preload_openmpi.so",
     is_hydra: false,
-    calls_back_since: Some([1, 0]),
+    progress_callbacks_since: Some([1, 0]),
     constants: constants_of::<OpenMpi>,
 };
 

@@ -21,6 +21,7 @@ fn a_tally_survives_the_way_over_all_ranks() {
     let tally = some();
     assert_eq!(CallTally::of_all(&tally.sums(), tally.largest()), tally);
     let (mut worse, mut report) = (some(), Report::default());
+    // No bound is known, as for a product of lossy values. The mode has no effect here.
     report.worst_case = None;
     worse.take(Collective::Broadcast, TransferMode::Raw, &report);
     assert!(worse.largest() > tally.largest() && tally.largest() > CallTally::default().largest());
@@ -44,7 +45,8 @@ fn the_line_says_what_was_taken_at_which_ratio_and_error() {
 #[test]
 fn errors_are_said_in_units_of_the_range_where_the_bound_is() {
     let mut report = Report::default();
-    // Two operands with a value range of 4e233.
+    // Two operands with a value range of 4e233, whose errors are large only in absolute terms. The
+    // bound is 1e-3 of the range, or 60 dB.
     (report.bound, report.worst_case) = (4e230, Some(8e230));
     for (bound, says) in [
         (Bound::Relative(1e-3), ", and 2.0e-3 of the range of a call's values"),

@@ -18,14 +18,14 @@ pub(crate) struct MpiUnderTest {
     pub(crate) fortran: &'static [&'static str],
     pub(crate) launchers: &'static [&'static str],
     /// Text in the launcher's output for `--version`.
-    pub(crate) version_text: &'static str,
+    pub(crate) launcher_version_text: &'static str,
     /// File name of the library to preload.
     pub(crate) file: &'static str,
     /// True if the launcher is Hydra, which belongs to MPICH.
     pub(crate) is_hydra: bool,
     /// First version (major, minor) that supports progress callbacks, without which non-blocking
     /// calls are passed on.
-    pub(crate) calls_back_since: Option<[u32; 2]>,
+    pub(crate) progress_callbacks_since: Option<[u32; 2]>,
     /// Returns the constants that this crate defines for the library's ABI.
     pub(crate) constants: fn() -> Vec<i64>,
 }
@@ -55,7 +55,7 @@ impl MpiUnderTest {
         self.launchers.iter().find_map(|&program| {
             let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
             let version = text(&version.ok()?);
-            version.contains(self.version_text).then_some((program, version))
+            version.contains(self.launcher_version_text).then_some((program, version))
         })
     }
 
@@ -64,8 +64,9 @@ impl MpiUnderTest {
     }
 
     /// Returns whether the library supports progress callbacks.
-    fn calls_back(&self) -> bool {
-        let (Some(since), Some((_, said))) = (self.calls_back_since, self.launcher_and_version())
+    fn has_progress_callbacks(&self) -> bool {
+        let (Some(since), Some((_, said))) =
+            (self.progress_callbacks_since, self.launcher_and_version())
         else {
             return false;
         };
@@ -304,7 +305,7 @@ pub(crate) fn ahead(library: &MpiUnderTest) {
         (3, "0", "lossless", "Gather 9, Scatter 6, Alltoall 9"),
         (4, "0.61", "abs:0.6", "Scatter 8, Alltoall 12"),
     ] {
-        let (words, expected) = match library.calls_back() {
+        let (words, expected) = match library.has_progress_callbacks() {
             true => (&[tolerance, "free"][..], expected),
             false if n == 1 => (&[tolerance][..], expected),
             false => (&[tolerance][..], "no_progress"),
@@ -317,7 +318,7 @@ pub(crate) fn ahead(library: &MpiUnderTest) {
 /// If a taken call fails, its request reports the error.
 pub(crate) fn wrong_ahead(library: &MpiUnderTest) {
     let Some(program) = library.compiled("ahead.c", "wrong_ahead") else { return };
-    if !library.calls_back() {
+    if !library.has_progress_callbacks() {
         println!(
             "skipped: requests that fail under {}: it has no progress callbacks",
             library.name
@@ -355,7 +356,7 @@ pub(crate) fn shares_ahead(library: &MpiUnderTest) {
         (4, "0", "lossless", "(Allgather 16, Gather 36, Scatter 36, Alltoall 12)"),
     ] {
         let line = library.checks(&program, n, &[tolerance, "-1", "later"], bound);
-        let expected = if library.calls_back() { expected } else { " 0 taken" };
+        let expected = if library.has_progress_callbacks() { expected } else { " 0 taken" };
         assert!(line.contains(expected), "{n} ranks, {bound}: {line}");
     }
 }
@@ -394,7 +395,7 @@ pub(crate) fn large_counts(library: &MpiUnderTest) {
         let said = library.run(&program, &[(3, &[], &variables)]);
         let (is_good, said) = (said.status.success(), text(&said));
         assert!(is_good && said.contains("0 failed"), "{bound}: {said}");
-        let expected = match library.calls_back() {
+        let expected = match library.has_progress_callbacks() {
             true => "(Allreduce 6, Reduce_scatter 6)",
             false => "(Allreduce 3, Reduce_scatter 3)",
         };
@@ -407,7 +408,7 @@ pub(crate) fn large_counts(library: &MpiUnderTest) {
 pub(crate) fn fortran(library: &MpiUnderTest) {
     let Some(program) = library.compiled("sums.f90", "fortran") else { return };
     // Includes the non-blocking calls if they can be taken.
-    let n = if library.calls_back() { 12 } else { 6 };
+    let n = if library.has_progress_callbacks() { 12 } else { 6 };
     for (bound, expected) in [
         ("raw", format!("{n} taken (Allreduce {n})")),
         ("lossless", format!("(Allreduce {n}, Allgather 2, Gather 2, Scatter 2, Alltoall 2)")),
