@@ -134,7 +134,7 @@ fn resolve_as<T: Float>(
     let (operands_per_error, errors_per_code) =
         if spec.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
     // The bound in half steps of the lattice.
-    let half_steps = if spec.rounds_first { plan.rounding.halves() } else { 1.0 };
+    let half_steps = if spec.rounds_first { plan.rounding.half_steps() } else { 1.0 };
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
         (Some(bound), Scope::PerOperand) => bound.absolute(value_range)? * operands_per_error,
@@ -170,7 +170,7 @@ pub(crate) fn required_bound(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantit
     let (factor, of_range) =
         plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_value_range()));
     // Ranks that round differently also have different lattices.
-    let factor = if spec.rounds_first { factor / plan.rounding.halves() } else { factor };
+    let factor = if spec.rounds_first { factor / plan.rounding.half_steps() } else { factor };
     match plan.scope {
         Scope::PerOperand if sampled => (StepQuantity::Sample, factor),
         Scope::PerOperand => (StepQuantity::Range, factor),

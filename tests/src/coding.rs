@@ -1,7 +1,10 @@
-//! Codec calls that return vectors, and assert what every caller relies on.
+//! Codec calls that return vectors. `encode` and `decode` panic if the codec reports an error.
 
 use foldwire::codec::{Codec, CodecError, CodecExt, FzLight, Values};
 use foldwire::{Float, Op};
+
+/// Divisor that leaves decoded values unchanged.
+const UNDIVIDED: u32 = 1;
 
 /// Encodes `values` into a destination of exactly the size that the codec requests.
 ///
@@ -20,7 +23,7 @@ pub fn encode<T: Float>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
 /// If `bytes` is not a valid encoding of that many values.
 pub fn decode<T: Float>(codec: &FzLight<T>, bytes: &[u8], n_values: usize) -> Vec<T> {
     let mut values = vec![T::from_f64(-77.0); n_values];
-    codec.decode(bytes, 1, &mut values).expect("a valid encoding");
+    codec.decode(bytes, UNDIVIDED, &mut values).expect("a valid encoding");
     values
 }
 
@@ -53,7 +56,7 @@ pub fn fold_store<T: Float>(
     let mut bytes = vec![0x55; codec.max_encoded_len(local.len()).expect("short enough")];
     let mut output = vec![T::from_f64(-77.0); local.len()];
     let values = Values::Apart { local, output: &mut output };
-    let written = codec.fold_store(op, frame, values, 1, &mut bytes)?;
+    let written = codec.fold_store(op, frame, values, UNDIVIDED, &mut bytes)?;
     bytes.truncate(written.n_bytes);
     Ok((bytes, output))
 }

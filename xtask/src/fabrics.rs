@@ -96,8 +96,9 @@ impl InstalledMpi {
     }
 }
 
-/// Returns a cargo command on the members in this scope, with all features. Common members have the
-/// same features in every scope, so that they are built once.
+/// Returns a cargo command on the members in this scope, with [`BASE_FEATURES`] and the features of
+/// the parts in it. Members that the features of parts do not reach have the same features in every
+/// scope, so that they are built once.
 pub(crate) fn cargo_on(
     steps: &Steps,
     here: MachineParts,
@@ -204,8 +205,8 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
     Ok(())
 }
 
-/// Copies the workspace's build to a new target folder, except for the crates that use MPI:
-/// `mpi-sys` does not detect another library by itself.
+/// Copies the workspace's build to a new target folder and removes `mpi-sys` there, which does not
+/// detect another library by itself. So cargo rebuilds only `mpi-sys` and the crates that use it.
 fn begin_second_target(steps: &mut Steps) -> anyhow::Result<()> {
     let [first, second] = ["target/debug", SECOND_TARGET].map(|folder| steps.root().join(folder));
     if second.exists() || !first.exists() {

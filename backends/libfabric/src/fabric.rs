@@ -28,11 +28,13 @@ const LAST_ACKS: Duration = Duration::from_secs(1);
 /// Operation that a request to libfabric carries out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FabricRequest {
-    /// Sends a message, which may request an acknowledgement.
-    Send { to: Rank, tag: Tag, wants_ack: bool },
+    /// Sends a message. A `matched` one requests an acknowledgement, and its buffer is released
+    /// when that has arrived ([`acks`](crate::acks)).
+    Send { to: Rank, tag: Tag, matched: bool },
     /// Receives a message.
     Receive { from: Rank, tag: Tag },
-    /// Receives a notice.
+    /// Receives a notice from one rank, as a part of a receive from [`Source::Any`]
+    /// ([`any_source`](crate::any_source)).
     Notice { from: Rank },
     /// Sends an acknowledgement.
     SendAck { to: Rank },
@@ -143,16 +145,12 @@ impl Fabric {
     fn handle(&mut self, completion: CompletedRequest<FabricRequest>) -> Result<(), Error> {
         let CompletedRequest { request, buffer, outcome } = completion;
         match (request, outcome) {
-            (FabricRequest::Send { to, tag, wants_ack }, outcome) => {
-                let must_wait = wants_ack && outcome.is_ok();
+            (FabricRequest::Send { to, tag, matched }, outcome) => {
+                let must_wait = matched && outcome.is_ok();
                 let done =
                     if must_wait { self.acks.note_sent(to, tag, buffer) } else { Some(buffer) };
-                self.events.extend(done.map(|buffer| Event::Released {
-                    to,
-                    tag,
-                    buffer,
-                    matched: wants_ack,
-                }));
+                // `matched` is the argument of the send, even if the send has failed.
+                self.events.extend(done.map(|buffer| Event::Released { to, tag, buffer, matched }));
                 outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
             (FabricRequest::Receive { from, tag }, Ok(n_arrived)) => {
@@ -282,8 +280,9 @@ impl Net for Fabric {
             return Err(self.refusal(to, buffer, errno));
         }
         let mark = if matched { WANTS_ACK } else { PLAIN };
+        // Only sends convert the tag: no receive has the control tag of another channel.
         let packed = tags::message(self.group.rank, on_wire(tag));
-        let request = FabricRequest::Send { to, tag, wants_ack: matched };
+        let request = FabricRequest::Send { to, tag, matched };
         match self.rdm.send(to.index(), packed, buffer, n_bytes, mark, request) {
             Ok(()) => {
                 if matched {

@@ -126,8 +126,9 @@ pub trait Net {
     }
 }
 
-/// Returns the tag that a message carries. Control messages of all channels carry the first
-/// channel's control tag, so that one receive takes them all.
+/// Returns the tag that a sent message carries. Control messages of all channels carry the first
+/// channel's control tag, so that one receive takes them all. Receives need no conversion: none has
+/// the control tag of another channel.
 #[must_use]
 pub const fn on_wire(tag: Tag) -> Tag {
     if tag.is_control() { Tag::CONTROL } else { tag }

@@ -1,12 +1,13 @@
-//! Tendencies of one level: the change of winds and heights per second, without the implicit part
-//! of gravity waves.
+//! Tendencies of one level: the change of winds and heights per second. All terms but
+//! viscosity are those of the current step. `band` then corrects the terms of gravity waves to the
+//! semi-implicit scheme.
 //!
 //! In the cell of row r and column i, the centre holds height, kinetic energy and divergence. The
 //! western face holds the eastward wind, and the southern face the northward wind. The
 //! south-western corner holds the vorticity.
 //!
 //! Row 0 of a band is its southern halo. Row r of the band is entry `own.start + r` in the sphere's
-//! tables.
+//! tables, and row `own.start + r - 1` of the sphere.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -32,7 +33,8 @@ impl Fields {
         let (n_levels, n_columns) = (sphere.n_levels, sphere.n_columns);
         let (mut winds, mut heights) = (Vec::new(), Vec::new());
         for at in own.start..own.end + 2 {
-            // Entry 0 is the halo, one row further south if that row exists.
+            // Entry `at` of the sphere's tables is row `at - 1` of the sphere. A halo beyond a pole
+            // gets the heights of the row at the pole.
             let row = at.saturating_sub(1).min(sphere.n_rows - 1);
             heights.extend(sphere.initial_heights(row, perturbation));
             if (1..=sphere.n_rows).contains(&at) {
@@ -137,10 +139,10 @@ impl<'s> Dynamics<'s> {
     pub(super) fn new(sphere: &'s Sphere, own: Range<usize>) -> Self {
         let plane = || LevelField::new(own.len() + 2, sphere.n_columns);
         let mut ground = plane();
-        for at in 0..own.len() + 2 {
-            let row = (own.start + at).saturating_sub(1).min(sphere.n_rows - 1);
-            let heights = sphere.ground(row);
-            ground.row_mut(at).iter_mut().zip(heights).for_each(|(x, height)| *x = height);
+        for row in 0..own.len() + 2 {
+            let of_sphere = (own.start + row).saturating_sub(1).min(sphere.n_rows - 1);
+            let heights = sphere.ground(of_sphere);
+            ground.row_mut(row).iter_mut().zip(heights).for_each(|(x, height)| *x = height);
         }
         Self {
             ground,
@@ -223,15 +225,16 @@ impl<'s> Dynamics<'s> {
         let at = self.own.start + row;
         let (cos, cos_face) = (sphere.cos_centre[at], sphere.cos_face[at]);
         let [d_lat, d_lon] = sphere.spacing;
-        // Length of a cell from west to east, and from south to north.
-        let (length, height) = (RADIUS * cos * d_lon, RADIUS * d_lat);
+        // Extent of a cell in metres, from west to east and from south to north.
+        let (west_east, south_north) = (RADIUS * cos * d_lon, RADIUS * d_lat);
         let viscosity = sphere.viscosity;
         // Compensates the vorticity of solid rotation, which viscosity must not damp.
         let rotation = 2.0 / (RADIUS * RADIUS);
 
         let (q, q_north) = (potential_vorticity.row(row), potential_vorticity.row(row + 1));
-        let (v, v_north) = (to_north.row(row), to_north.row(row + 1));
-        let (u, u_south) = (to_east.row(row), to_east.row(row - 1));
+        // Fluxes: h times the winds u and v. The northward one includes the cosine.
+        let (hv, hv_north) = (to_north.row(row), to_north.row(row + 1));
+        let (hu, hu_south) = (to_east.row(row), to_east.row(row - 1));
         let (e, e_south) = (energy.row(row), energy.row(row - 1));
         let (d, d_south) = (divergence.row(row), divergence.row(row - 1));
         let (z, z_north) = (vorticity.row(row), vorticity.row(row + 1));
@@ -239,10 +242,13 @@ impl<'s> Dynamics<'s> {
 
         for (i, tendency) in self.east.row_mut(row).iter_mut().enumerate() {
             let w = west(i, n);
-            let turning = 0.25 * (q[i] * (v[i] + v[w]) + q_north[i] * (v_north[i] + v_north[w]));
+            // Absolute vorticity times v, as potential vorticity times flux: the Coriolis force
+            // and, with the gradient of the kinetic energy, advection.
+            let vorticity_flux =
+                0.25 * (q[i] * (hv[i] + hv[w]) + q_north[i] * (hv_north[i] + hv_north[w]));
             let friction =
-                (d[i] - d[w]) / length - (z_north[i] - z[i]) / height + rotation * east[i];
-            *tendency = turning / cos - (e[i] - e[w]) / length + viscosity * friction;
+                (d[i] - d[w]) / west_east - (z_north[i] - z[i]) / south_north + rotation * east[i];
+            *tendency = vorticity_flux / cos - (e[i] - e[w]) / west_east + viscosity * friction;
         }
         for (i, tendency) in self.north.row_mut(row).iter_mut().enumerate() {
             // No wind blows across a pole.
@@ -251,14 +257,15 @@ impl<'s> Dynamics<'s> {
                 continue;
             }
             let x = next(i, n);
-            let turning = 0.25 * (q[i] * (u[i] + u_south[i]) + q[x] * (u[x] + u_south[x]));
-            let friction = (d[i] - d_south[i]) / height
+            let vorticity_flux =
+                0.25 * (q[i] * (hu[i] + hu_south[i]) + q[x] * (hu[x] + hu_south[x]));
+            let friction = (d[i] - d_south[i]) / south_north
                 + (z[x] - z[i]) / (RADIUS * cos_face * d_lon)
                 + rotation * north[i];
-            *tendency = viscosity * friction - turning - (e[i] - e_south[i]) / height;
+            *tendency = viscosity * friction - vorticity_flux - (e[i] - e_south[i]) / south_north;
         }
         for (i, tendency) in self.height.row_mut(row).iter_mut().enumerate() {
-            let out = (u[next(i, n)] - u[i]) / d_lon + (v_north[i] - v[i]) / d_lat;
+            let out = (hu[next(i, n)] - hu[i]) / d_lon + (hv_north[i] - hv[i]) / d_lat;
             *tendency = -out / (RADIUS * cos);
         }
     }

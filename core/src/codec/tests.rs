@@ -77,9 +77,10 @@ fn each_codec<T: Float>(mut check: impl FnMut(CodecId, CodecParams, f64)) {
         for bound in [0.0, 1e-6, 1e-3, 1.0] {
             for setting in [0, 1, 3, 7, 13, 16, 20] {
                 let quantum = Quantum::new::<T>(bound).unwrap();
-                let has_no_such = id.setting(T::DTYPE, setting).is_none();
-                let has_other_bounds = id.loss() != Loss::Bound && bound != 0.0;
-                if has_no_such || has_other_bounds {
+                let lacks_setting = id.setting(T::DTYPE, setting).is_none();
+                // A codec that keeps no bound runs only with the first one.
+                let ignores_bound = id.loss() != Loss::Bound && bound != 0.0;
+                if lacks_setting || ignores_bound {
                     continue;
                 }
                 let bound = match id.loss() {
@@ -199,15 +200,18 @@ fn the_worst_case_is_what_a_destination_must_hold() {
     });
 }
 
-/// Sums of weighted operands, divided by their number, are averages within the bound.
+/// Sums of weighted operands, divided by their number, are averages. Each of three encodings may
+/// err by the bound, so a third of their sum may err by the bound too. The test allows twice that,
+/// and the rounding of `f32`.
 #[test]
-fn averages_are_within_the_bound_of_an_operand_times_encodings() {
+fn averages_are_within_twice_the_bound() {
     each_codec::<f32>(|id, params, bound| {
         if id.loss() != Loss::Bound {
             return;
         }
         let codec = id.instance::<f32>(&params.for_averages_of(3));
         let codec = codec.as_dyn();
+        // The first six arrays have only finite values of moderate magnitude.
         for (name, values) in arrays::<f32>(500).into_iter().take(6) {
             let mut frame = encode(codec, &values);
             for _ in 1..3 {
@@ -234,7 +238,10 @@ fn no_codec_is_larger_than_its_values_but_for_heads() {
         each_codec::<f64>(|id, params, bound| {
             let codec = id.instance::<f64>(&params);
             let n_bytes = encode(codec.as_dyn(), &values).len();
-            let most = size_of_val(&values[..]) + size_of_val(&values[..]) / 30 + 200;
+            let n_value_bytes = size_of_val(&values[..]);
+            // Heads: 8.5 bytes for each block of 32 values, and 200 bytes for those of payload and
+            // chunks, the index and the pad.
+            let most = n_value_bytes + n_value_bytes / 30 + 200;
             println!("{name}, {}, bound {bound}: {n_bytes}", id.name());
             assert!(n_bytes <= most, "{name}, {}", id.name());
         });

@@ -41,8 +41,9 @@ impl Rounding {
         matches!(self, Self::Unbiased { .. })
     }
 
-    /// The bound divided by half the lattice's spacing.
-    pub(crate) const fn halves(self) -> f64 {
+    /// The bound in half steps of the lattice. Rounding to the nearest point errs by at most half a
+    /// step, unbiased rounding by at most a whole one.
+    pub(crate) const fn half_steps(self) -> f64 {
         if self.is_unbiased() { 2.0 } else { 1.0 }
     }
 }

@@ -249,7 +249,7 @@ fn own_values_may_come_from_elsewhere_and_are_rounded_as_in_place() {
 }
 
 fn errors_are_carried<T: Float<Wide: Unit>>(bound: f64, rounding: Rounding) {
-    let quantum = Quantum::new::<T>(bound / rounding.halves()).unwrap();
+    let quantum = Quantum::new::<T>(bound / rounding.half_steps()).unwrap();
     let inputs: Vec<T> = (0..500).map(|i| T::from_f64((i as f64 * 0.7).sin() * 0.04)).collect();
     let mut residues = vec![T::Wide::nearest(0.0); inputs.len()];
     let (mut sums, mut lost) = (vec![0.0; inputs.len()], 0.0_f64);

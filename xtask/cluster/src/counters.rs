@@ -5,13 +5,14 @@
 //! would cut into packets, so it counts few headers. Each counter gives one figure:
 //!
 //! - *wire bytes*, from the discipline: bytes from the Ethernet header on, without preamble,
-//!   checksum and gap (24 bytes a packet). They restart at 0 when `up` changes a rate to `none` or
-//!   back.
+//!   checksum and gap (24 bytes a packet). They restart at 0 when `cargo xtask cluster up` changes
+//!   a rate to `none` or back.
 //! - *payload*, from the device: its bytes − 66 × its buffers. A buffer has Ethernet, IPv4 and TCP
-//!   headers and the time stamp, 14 + 20 + 20 + 12 bytes. This is exact for TCP, with three
-//!   exceptions: selective acknowledgements (up to 24 bytes more, after losses), handshakes (8 to
-//!   20 bytes a connection) and address resolution (24 bytes less a packet). Data that is sent
-//!   twice counts twice; `retransmitted` shows it.
+//!   headers and the time stamp, 14 + 20 + 20 + 12 bytes. This is exact for TCP, except where
+//!   headers have another length. The figure is too large by up to 28 bytes for each selective
+//!   acknowledgement (after losses), and by 8 to 20 bytes for the handshake of each connection. It
+//!   is too small by 24 bytes for each packet of address resolution. Data that is sent twice counts
+//!   twice; `retransmitted` shows it.
 
 use super::ip::{ip, shell, tc};
 use super::nodes::ClusterName;

@@ -39,7 +39,7 @@ struct StepRecord {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OutputSummary {
     tests: TestCounts,
-    /// Reasons for which tests skipped parts, each once.
+    /// Reasons in the lines `skipped: …`, each once.
     skips: BTreeSet<String>,
 }
 
@@ -266,7 +266,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Copies output line by line, counts tests, and notes skipped parts.
+/// Copies output line by line, counts tests, and notes the reasons in the lines `skipped: …`.
 fn pass_through(
     from: &mut dyn BufRead,
     to: &mut dyn io::Write,
@@ -297,8 +297,8 @@ fn count(line: &str) -> Option<TestCounts> {
     Some(TestCounts { passed: number(" passed")?, failed: number(" failed")? })
 }
 
-/// Returns the reason in a line such as `skipped: no provider shm`. The test's name may come first,
-/// if one test runs at a time.
+/// Returns the reason in a line such as `skipped: no provider shm`. If tests run one at a time, the
+/// test program begins the line with `test NAME ... `.
 fn skipped(line: &str) -> Option<&str> {
     let behind_name = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
     let message = behind_name.map_or(line, |(_, message)| message);

@@ -3,6 +3,7 @@
 
 use foldwire::kernel::Level;
 use foldwire_workbench::table::Align;
+use serde_json::Value;
 
 use super::section::{ReportCell, ReportSection};
 
@@ -14,7 +15,8 @@ pub(super) fn section() -> ReportSection {
     ReportSection::new("kernels", "Kernels of the codec").property("used", best.name()).rows(
         COLUMNS,
         Level::ALL.map(|level| {
-            let why_not = why_not(level).map_or_else(|| ReportCell::new("", ()), ReportCell::from);
+            let why_not =
+                why_not(level).map_or_else(|| ReportCell::new("", Value::Null), ReportCell::from);
             vec![level.name().into(), level.is_available().into(), why_not]
         }),
     )

@@ -1,6 +1,7 @@
 //! This process's place in a job, as its environment specifies it.
 
 use foldwire_bootstrap::{Launcher, Place, PlaceError};
+use serde_json::Value;
 
 use super::section::{ReportCell, ReportSection};
 
@@ -18,7 +19,7 @@ fn of(place: Result<Place, PlaceError>) -> ReportSection {
         .property(
             "from",
             match place.launcher {
-                Launcher::Alone => ReportCell::new("nothing is set: a single process", ()),
+                Launcher::Alone => ReportCell::new("nothing is set: a single process", Value::Null),
                 launcher => launcher.to_string().into(),
             },
         )

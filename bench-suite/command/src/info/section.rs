@@ -13,7 +13,7 @@ pub(super) struct ReportSection {
     rows: Vec<Vec<ReportCell>>,
 }
 
-/// A value as text and as JSON.
+/// A value as text and as JSON. [`Value::Null`] stands for no value.
 pub(super) struct ReportCell {
     text: String,
     json: Value,

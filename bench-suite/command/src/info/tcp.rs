@@ -13,14 +13,14 @@ pub(super) fn section() -> ReportSection {
 pub(super) fn section() -> ReportSection {
     use super::section::ReportCell;
     use foldwire_tcp::Settings;
+    use serde_json::Value;
 
     let section = ReportSection::backend("tcp");
     match Settings::from_env() {
         Err(error) => section.property("error", error.to_string()),
         Ok(settings) => {
             let address = settings.listening();
-            let nowhere =
-                || ReportCell::new("nowhere: the interface has no address", None::<String>);
+            let nowhere = || ReportCell::new("nowhere: the interface has no address", Value::Null);
             section
                 .property("listens at", address.map_or_else(nowhere, |ip| ip.to_string().into()))
                 .property("streams", settings.streams)

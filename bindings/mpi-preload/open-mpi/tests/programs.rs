@@ -1,6 +1,7 @@
 //! Runs unmodified programs with Open MPI: with the system's version, and with the version that
-//! `cargo xtask packages --current-mpi` installs. The latter is tested without Fortran, since its
-//! Fortran modules depend on the compiler.
+//! `cargo xtask packages --current-mpi` installs. The latter runs only the basic tests of calls:
+//! neither those of settings, tools and constants, nor Fortran, whose modules depend on the
+//! compiler.
 
 #[path = "../../tests/programs/mod.rs"]
 mod programs;

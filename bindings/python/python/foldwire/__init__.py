@@ -6,8 +6,9 @@
 >>> [round(float(sum), 2) for sum in foldwire.run(4, program)]
 [8.0, 8.0, 8.0, 8.0]
 
-Results are exact unless a call has an error bound. In ``foldwire.run`` ranks are threads; with
-``foldwire.init`` they are processes that communicate over TCP. ``foldwire.numcodecs`` and
+Results are exact unless a call has an error bound. In ``foldwire.run`` ranks are threads;
+``foldwire.threads`` returns only their communicators, for threads that you start. With
+``foldwire.init`` ranks are processes that communicate over TCP. ``foldwire.numcodecs`` and
 ``foldwire.torch`` are modules that need the packages of these names.
 """
 
