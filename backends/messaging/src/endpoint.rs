@@ -3,8 +3,8 @@
 //! *Credit.* A link (sender, receiver and tag) has at most `link_depth` frames that the network has
 //! not released. Networks release small frames before the receiver takes them, so every
 //! `link_depth`-th frame is sent `matched`. The network releases it only after the receiver has
-//! posted the receive. The next matched frame is sent only after that release. So no sender is more
-//! than 2·`link_depth` frames ahead, and a receiver's memory is bounded.
+//! posted the receive. The next `matched` frame is sent only after that release. So no sender is
+//! more than 2·`link_depth` frames ahead, and a receiver's memory is bounded.
 //!
 //! *Receives.* On each link, one receive is posted while the engine waits for a frame or has
 //! announced one by [`Transport::expect`], so that messages arrive directly in frames. The endpoint

@@ -5,13 +5,15 @@
 //! turns it into a [`Transport`](foldwire::Transport), with a pool of frames, credit for each link,
 //! receives posted ahead, one wildcard receive for abort notices, and an orderly shutdown.
 //!
+//! On Linux, [`Messages`] can pass frames between ranks of one node through shared memory.
+//!
 //! Only the process that made an endpoint can use it. In a forked child its calls fail with
 //! [`Error::OtherProcess`], and dropping it sends nothing.
 //!
-//! For implementors: `net.rs` defines the contract. `foldwire::HeapFrame` is a buffer for layers
-//! that need no registered memory. [`Backoff`] waits without starving ranks on the same core. If
-//! your library represents messages as requests, as MPI does, implement [`Requests`] instead, which
-//! is less work: [`Messages`] is a `Net` over it.
+//! For implementors: `net.rs` defines the contract. A message travels under the tag [`on_wire`].
+//! `foldwire::HeapFrame` is a buffer for layers that need no registered memory. [`Backoff`] waits
+//! without starving ranks on the same core. If your library represents messages as requests, as MPI
+//! does, implement [`Requests`] instead, which is less work: [`Messages`] is a `Net` over it.
 
 mod backoff;
 mod endpoint;

@@ -12,7 +12,7 @@
 //!
 //! A send that is not `matched` completes at once, and returns a free frame in place of the sent
 //! one. If there is no free frame, the send completes when the receiver's slot comes back. A
-//! matched send completes when the receiver has posted the receive, as with `MPI_Issend`. So no
+//! `matched` send completes when the receiver has posted the receive, as with `MPI_Issend`. So no
 //! rank waits for another to poll, and credit works as over other layers.
 //!
 //! Abort notices travel by the message layer, and so do all messages between ranks that cannot

@@ -29,7 +29,7 @@ pub fn message(tag: Tag, n_bytes: usize, number: u32, matched: bool) -> Vec<u8> 
     MessageHeader::Message { tag, n_bytes, number, matched }.encode().to_vec()
 }
 
-/// Encodes the header that answers a matched message.
+/// Encodes the header that answers a `matched` message.
 #[must_use]
 pub fn answer(tag: Tag) -> Vec<u8> {
     MessageHeader::Answer { tag }.encode().to_vec()
@@ -53,7 +53,7 @@ pub struct PeerInput {
 pub enum PeerEvent {
     /// A posted receive got a message.
     Message(Tag, Vec<u8>),
-    /// The peer answered a matched message.
+    /// The peer answered a `matched` message.
     Answer(Tag),
 }
 
@@ -77,7 +77,7 @@ impl PeerInput {
         }
     }
 
-    /// Records that a matched message was sent to the peer.
+    /// Records that a `matched` message was sent to the peer.
     pub fn sent_matched(&mut self, tag: Tag) {
         let frame = HeapFrame::new(self.incoming.frame_bytes);
         self.incoming.links[PEER.index()].of(tag).awaits = Some(frame);

@@ -1,9 +1,9 @@
 //! Links with one peer, one for each tag. A link restores the order of messages, which may travel
-//! over several connections, and matches them with receives.
+//! over several connections, and gives them to receives.
 //!
-//! The receiver answers a `matched` message when a receive takes it. Until then the sender keeps
-//! the message's frame. This limits how far a sender gets ahead of the receives (*Credit* in
-//! `foldwire-messaging`'s `endpoint.rs`).
+//! Some messages have the flag `matched`. The receiver answers such a message when a receive takes
+//! it. Until then the sender keeps the message's frame. This limits how far a sender gets ahead of
+//! the receives (*Credit* in `foldwire-messaging`'s `endpoint.rs`).
 
 use std::collections::VecDeque;
 
@@ -16,6 +16,7 @@ use crate::header::ProtocolViolation;
 pub(crate) struct ReceivedMessage {
     pub(crate) frame: HeapFrame,
     pub(crate) n_bytes: usize,
+    /// True if the sender waits for an answer.
     pub(crate) matched: bool,
 }
 
@@ -60,9 +61,9 @@ pub(crate) struct PeerLinks {
 }
 
 impl PeerLinks {
-    /// Creates links whose senders have a credit of `depth`. Every `depth`-th message is matched,
-    /// and at most one matched message is unanswered. So a sender is never more than 2·`depth`
-    /// messages ahead of the receives.
+    /// Creates links whose senders have a credit of `depth`. Every `depth`-th message is
+    /// `matched`, and at most one such message is unanswered. So a sender is never more than
+    /// 2·`depth` messages ahead of the receives.
     pub(crate) const fn new(depth: usize) -> Self {
         Self { links: Vec::new(), window: 2 * depth }
     }

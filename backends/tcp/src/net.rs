@@ -5,7 +5,7 @@
 //! the first connection, ahead of messages that it has not begun to send.
 //!
 //! *Backpressure.* All input is always read, so that one link does not block another. The senders'
-//! credit bounds the amount of input. The receiver answers a matched message once it has arrived
+//! credit bounds the amount of input. The receiver answers a `matched` message once it has arrived
 //! and its receive is posted. Memory for a message is allocated only after its header was checked
 //! against the credit.
 //!
@@ -226,8 +226,8 @@ impl Tcp {
         }
     }
 
-    /// Writes queued messages. The buffer of a matched message is released after the peer's answer,
-    /// and any other buffer when the system has taken the message.
+    /// Writes queued messages. The buffer of a `matched` message is released after the peer's
+    /// answer, and any other buffer when the system has taken the message.
     fn write(&mut self, to: Rank, stream: &mut MessageStream) -> Result<(), PeerLoss> {
         let IncomingMessages { links, events, .. } = &mut self.incoming;
         stream.write(|message| match message.matched {
@@ -259,7 +259,7 @@ impl Tcp {
         self.incoming.events.extend(messages.map(|message| message.released(to)));
     }
 
-    /// Returns the buffers of matched messages that the peer will not answer.
+    /// Returns the buffers of `matched` messages that the peer will not answer.
     fn release_unanswered(&mut self, to: Rank) {
         let IncomingMessages { links, events, .. } = &mut self.incoming;
         for (tag, link) in links[to.index()].all() {

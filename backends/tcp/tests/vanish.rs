@@ -35,10 +35,12 @@ fn a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it() {
     let settings = settings().address([10, 77, 0, 1].into()).token(token("0123456789abcdef"));
     let ends = ranks(2, |inner| {
         let rank = inner.rank();
+        // Only ranks on different machines have an idle connection, which detects the loss.
         let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank)) };
         let mut comm = Communicator::new(join(&settings, exchange).unwrap()).unwrap();
         comm.config_mut().timeout = Duration::from_secs(60);
         comm.barrier().unwrap();
+        // Both ranks sum until a call fails.
         if rank == Rank(1) {
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -54,6 +56,7 @@ fn a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it() {
     for (n_right, error, took) in ends {
         let is_lost = matches!(error, Some(Error::Transport { kind: Kind::PeerLost, .. }));
         assert!(is_lost && n_right > 0, "{n_right}, {error:?} after {took:?}");
+        // The system probes an idle connection for 25 s (`byte_stream.rs`).
         let limits = Duration::from_secs(20)..Duration::from_secs(30);
         assert!(limits.contains(&took), "{took:?}");
     }

@@ -1,5 +1,5 @@
 //! `foldwire climate`: a flow on a sphere whose ranks exchange halos and transpose fields in each
-//! step, with each of CAM's methods to compress messages.
+//! step, with each method of the climate model CAM to compress messages.
 //!
 //! It follows the CAM case (R. Kumar et al., Parallel Computing 2008): values in double precision,
 //! compressed messages between neighbours, and a compressed all-to-all. The *perturbation growth

@@ -1,4 +1,5 @@
-//! The command line of `foldwire climate`.
+//! The command line of `foldwire climate`, which sends messages raw, compressed by each method of
+//! the climate model CAM, and compressed by Foldwire's codec fz-light.
 
 use std::path::PathBuf;
 

@@ -76,6 +76,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "SIZE", value_parser = eager, allow_hyphen_values = true)]
     pub eager: Option<u32>,
 
+    // `main` stands for several presets: `PresetArg::Main`.
     /// Presets to predict, in this order, or all of them
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
     #[arg(value_delimiter = ',', default_value = "main")]

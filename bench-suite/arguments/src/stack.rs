@@ -83,6 +83,7 @@ pub struct StackArgs {
         conflicts_with = "input", allow_hyphen_values = true)]
     pub time: f32,
 
+    // `main` stands for several presets: `PresetArg::Main`.
     /// Presets to run, in this order
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(),
         value_delimiter = ',', default_value = "main,auto")]

@@ -6,7 +6,8 @@
 //! step, so their terms are implicit. This results in a Helmholtz equation. Its Fourier
 //! coefficients along longitude are independent, and each has a system of equations along latitude.
 //! Each rank therefore transforms its rows, receives some wavenumbers of all rows, solves them, and
-//! sends them back. CAM's spectral core does the same between its Fourier and Legendre transforms.
+//! sends them back. The spectral core of the climate model CAM does the same between its Fourier
+//! and Legendre transforms.
 //!
 //! | file | what it does |
 //! |---|---|

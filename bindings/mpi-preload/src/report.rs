@@ -17,14 +17,14 @@ pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
 /// Counts of the calls of one rank, or of all ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallTally {
-    /// Taken calls of each collective.
+    /// Taken calls of each collective that succeeded.
     taken: [i64; N_COLLECTIVES],
     /// Calls passed on for each reason.
     passed: [i64; N_REASONS],
     /// Bytes of the values that taken calls sent, and of their messages.
     raw_bytes: i64,
     wire_bytes: i64,
-    /// Failed calls.
+    /// Calls that failed in Foldwire.
     failed: i64,
     /// Largest possible error of a result value; infinite if unknown.
     largest_error: f64,
@@ -33,15 +33,15 @@ pub struct CallTally {
 }
 
 impl CallTally {
-    /// Counts a taken call.
+    /// Counts a taken call that succeeded.
     pub fn take(&mut self, collective: Collective, mode: TransferMode, report: &Report) {
         self.taken[index_of(collective)] += 1;
         self.raw_bytes += report.raw_bytes as i64;
         self.wire_bytes += report.wire_bytes as i64;
         let error = report.worst_case.unwrap_or(f64::INFINITY);
         self.largest_error = self.largest_error.max(error);
-        // A relative bound is in units of the value range. If all values are equal, the range is 0,
-        // and the relative error is undefined.
+        // `report.bound` is the relative bound times the value range. If all values are equal, the
+        // range is 0, and the relative error is undefined.
         let relative_bound = match mode {
             TransferMode::Lossy(Bound::Relative(bound)) => bound,
             TransferMode::Lossy(Bound::Psnr(db)) => 10f64.powf(-db / 20.0),
@@ -63,7 +63,7 @@ impl CallTally {
         self.passed[reason as usize] += n_calls as i64;
     }
 
-    /// Counts a taken call that failed.
+    /// Counts a call that failed in Foldwire. It is neither taken nor passed on.
     pub const fn fail(&mut self) {
         self.failed += 1;
     }

@@ -49,7 +49,8 @@ fn jobs_at_once_do_not_mix() {
     }
 }
 
-/// Two jobs may derive the same port; here both get it explicitly.
+/// Two jobs may derive the same port. The test sets it as the root of both, but their
+/// [`Place::job`] still counts the port as derived. So one rank 0 moves to a spare port.
 #[test]
 fn jobs_that_take_one_port_do_not_mix() {
     let (listener, at) = listener();
@@ -66,7 +67,7 @@ fn jobs_that_take_one_port_do_not_mix() {
     }
 }
 
-/// With a given address, rank 0 does not move to another port.
+/// The helper `place` uses [`Job::at_given_root`], so rank 0 does not move to another port.
 #[test]
 fn a_rank_of_another_job_is_refused_by_name() {
     let (listener, at) = listener();
@@ -79,6 +80,7 @@ fn a_rank_of_another_job_is_refused_by_name() {
     drop((joined(rank_0), joined(rank_1)));
 }
 
+/// The environment gives no address, so [`Place::job`] lets rank 0 move to a spare port.
 #[test]
 fn a_port_in_use_is_no_hindrance_where_none_was_given() {
     let (_other, at) = listener();

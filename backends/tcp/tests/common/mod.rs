@@ -66,7 +66,7 @@ pub fn outcomes(
 /// Number of correct sums, error of the next one, and the time that it took.
 pub type Sums = (usize, Option<foldwire::Error>, Duration);
 
-/// Sums repeatedly until a call fails.
+/// Sums until a call fails, or `n_calls` times.
 pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
     let size = comm.size() as f32;
     for n_right in 0..n_calls {

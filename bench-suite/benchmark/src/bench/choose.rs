@@ -5,7 +5,8 @@
 //! order matters: the first plan of a round finds all ranks awake, and a plan after a compute-heavy
 //! codec finds cold caches. So the order changes. With n plans, round r begins with plan r mod n,
 //! and continues with every s-th plan. The step s is 1 in the first n rounds, then 2, and so on to
-//! n − 1. If n is prime, each plan comes after each other plan equally often.
+//! n − 1. There are n = 5 plans. As 5 is prime, each round runs every plan once, and each plan
+//! comes after each other plan equally often.
 //!
 //! If a result exceeds half the tolerance, up to three more sets of rounds follow, and all rounds
 //! count. On a shared machine, disturbances are more frequent than wrong choices.
@@ -47,7 +48,8 @@ const SPIN_TIME: Duration = Duration::from_micros(300);
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct ChoiceRow {
     collective: &'static str,
-    /// Bytes per second; `None` for the backend's own rate.
+    /// Bytes per second. The threads backend limits its links to this rate. Other backends only
+    /// tell it to the automatic plan. `None` for the backend's own or measured rate.
     link_rate: Option<f64>,
     /// The link rate that the automatic plan assumed.
     taken_rate: Option<f64>,
@@ -139,6 +141,7 @@ impl PlanComparison {
         let fixed_s: Vec<_> = names.zip(medians).collect();
         let fastest = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
         let (best, best_s) = fastest.unwrap_or_default();
+        // The first codec is raw.
         let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
         let [times_best, times_raw] = [best_s, raw_s].map(|other| time_s / other.max(1e-9));
         Ok(ChoiceTimes { time_s, fixed_s, best, times_best, times_raw })
@@ -247,6 +250,7 @@ impl<'a> ChooseTask<'a> {
         progress.set_length(self.n_rows() as u64);
         let mut rows = Vec::new();
         for link in &self.links {
+            // The automatic plan assumes this rate; it does not limit the links.
             comm.config_mut().link_rate = link.bytes_per_s();
             let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
             rows.extend(LinkMeasurement { task: self, link }.measure(

@@ -146,6 +146,7 @@ impl BenchHead {
         }
         let mut how = String::new();
         if self.collective.ends_with("-v") {
+            // The array has 1 + 2 + … + (n − 1) equal parts, of which rank r gets r.
             how +=
                 "# shares grow with the rank: that of rank r is r parts of 1 + 2 + ... + (n - 1)\n";
         }
@@ -258,7 +259,8 @@ impl BenchResults {
         Ok(String::from_utf8(csv.into_inner()?)?)
     }
 
-    /// Returns header and table.
+    /// Returns header and table. If schedules are compared, a second table has the chosen and the
+    /// best one for each size.
     pub(super) fn text(&self) -> String {
         let BenchmarkOutcome { rows, memcpy_gbps, .. } = &self.outcome;
         let memcpy_note = if rows.iter().any(|row| row.times_memcpy.is_some()) {

@@ -27,21 +27,24 @@ const MOST_BYTES: usize = 1 << 46;
 
 /// Conditions, besides the call, that a choice depends on.
 struct SelectionContext<'a> {
-    rows: &'a [SelectionRule],
+    /// The environment's rules, which precede the model.
+    rules: &'a [SelectionRule],
     network: Network,
     ranks_per_node: usize,
 }
 
 pub(super) fn section(args: &InfoArgs) -> ReportSection {
-    let rows = select::from_env();
-    let of_environment = match &rows {
+    let rules = select::from_env();
+    let of_environment = match &rules {
         Ok([]) => ReportCell::from("not set"),
-        Ok(rows) => rows.iter().map(SelectionRule::to_string).collect::<Vec<_>>().join(",").into(),
+        Ok(rules) => {
+            rules.iter().map(SelectionRule::to_string).collect::<Vec<_>>().join(",").into()
+        }
         Err(error) => format!("wrong: {error}").into(),
     };
     let network = Network { link_rate: args.link.bytes_per_s(), frame_bytes: FRAME_BYTES };
     let ranks_per_node = args.ranks_per_node as usize;
-    let setting = SelectionContext { rows: rows.unwrap_or_default(), network, ranks_per_node };
+    let setting = SelectionContext { rules: rules.unwrap_or_default(), network, ranks_per_node };
     let link = network.link_rate.map_or_else(
         || ReportCell::new("none: unknown, or as fast as memory", Value::Null),
         |rate| ReportCell::new(args.link.to_string(), rate),
@@ -86,7 +89,7 @@ fn ranges(
         let per_node = setting.ranks_per_node.min(size);
         let per_node = if size.is_multiple_of(per_node) { per_node } else { 1 };
         let call = ProgramSpec::new(collective, size, Rank(0)).with_nodes(per_node);
-        select::chosen(setting.rows, call, op, &plan, n_bytes, setting.network).name()
+        select::chosen(setting.rules, call, op, &plan, n_bytes, setting.network).name()
     };
     let mut ranges = vec![(0, chosen(0))];
     let mut below = 0;

@@ -36,6 +36,7 @@ mod built_in {
     }
 
     fn row(provider: &Provider) -> Vec<ReportCell> {
+        // `offer.provider` also names the layers over the provider, as in `tcp;ofi_rxm`.
         let detail = match &provider.offer {
             Ok(offer) => format!("{}, {} ({})", offer.fabric, offer.domain, offer.provider),
             Err(missing) => missing.to_string(),

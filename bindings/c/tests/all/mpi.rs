@@ -6,21 +6,24 @@ use crate::programs::{compiled, has, succeeds};
 
 #[test]
 fn ranks_of_mpi_are_ranks_here() {
+    // Named as skipped if there is no compiler.
+    let what = "the C interface beside MPI";
     let mut is_any_here = false;
     for library in ["openmpi", "mpich"] {
         let [compiler, launcher] = ["mpicc", "mpirun"].map(|tool| format!("{tool}.{library}"));
-        if has(&compiler, "the C interface beside MPI") {
+        if has(&compiler, what) {
             is_any_here = true;
             run(&compiler, &launcher);
         }
     }
-    if !is_any_here && has("mpicc", "the C interface beside MPI") {
+    if !is_any_here && has("mpicc", what) {
         run("mpicc", "mpirun");
     }
 }
 
 fn run(compiler: &str, launcher: &str) {
-    let program = compiled(compiler, "-std=c11", "tests/c/mpi.c", false);
+    let is_static = false;
+    let program = compiled(compiler, "-std=c11", "tests/c/mpi.c", is_static);
     let mut command = Command::new(launcher);
     // There may be fewer cores than ranks, and containers run as root.
     let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];

@@ -32,7 +32,7 @@ const CURRENT: MpiUnderTest = MpiUnderTest {
 programs::tests!(LIBRARY);
 programs::fortran_tests!(LIBRARY);
 
-/// Tests with the current version.
+/// The basic tests of calls, with the current version.
 mod current {
     use super::{CURRENT, programs};
 

@@ -21,8 +21,8 @@ pub(crate) struct MpiUnderTest {
     pub(crate) launcher_version_text: &'static str,
     /// File name of the library to preload.
     pub(crate) file: &'static str,
-    /// True if the launcher is Hydra, which belongs to MPICH.
-    pub(crate) is_hydra: bool,
+    /// True if the launcher is Hydra, which belongs to MPICH. Its options differ from Open MPI's.
+    pub(crate) launcher_is_hydra: bool,
     /// First version (major, minor) that supports progress callbacks, without which non-blocking
     /// calls are passed on.
     pub(crate) progress_callbacks_since: Option<[u32; 2]>,
@@ -129,7 +129,7 @@ impl MpiUnderTest {
     fn command(&self, program: &Path, ranks: &[RankGroup<'_>]) -> Command {
         let preloaded = self.preloaded();
         let mut run = Command::new(self.launcher().unwrap());
-        if !self.is_hydra {
+        if !self.launcher_is_hydra {
             run.args(["--allow-run-as-root", "--oversubscribe"]);
         }
         for (at, (n, words, variables)) in ranks.iter().enumerate() {
@@ -141,7 +141,7 @@ impl MpiUnderTest {
             let is_set = variables.iter().any(|(name, _)| *name == "LD_PRELOAD");
             let preload = preload.iter().filter(|_| !is_set);
             for (name, value) in preload.chain(*variables) {
-                if self.is_hydra {
+                if self.launcher_is_hydra {
                     run.args(["-env", name, value]);
                 } else {
                     run.arg("-x").arg(format!("{name}={value}"));
