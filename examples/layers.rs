@@ -31,6 +31,7 @@ fn main() -> Result<(), fw::Error> {
     // A network of 200 Mbit/s, on which a layer takes about as long as its computation.
     let outcomes =
         World::new(2).link_rate(25e6).run_endpoints(|endpoint| -> Result<_, fw::Error> {
+            // Up to `N_LAYERS` calls run at once.
             let comm = fw::SharedCommunicator::new(endpoint, N_LAYERS)?;
             let rank = comm.rank().index();
             let layers =

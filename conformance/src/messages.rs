@@ -14,7 +14,8 @@ const PER_PAIR: usize = 2;
 /// collective calls.
 pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (seed, &dtype) in DType::FLOATS.iter().enumerate() {
-        let backend = make([Some(20_000), None][seed % 2]);
+        let frame_bytes = [Some(20_000), None][seed % 2];
+        let backend = make(frame_bytes);
         let outcomes = backend.run(size, |mut comm| {
             comm.config_mut().timeout = PATIENT;
             with_type!(dtype, T => {
@@ -38,6 +39,7 @@ fn exchange_with_all<T: Float, X: Transport>(
     let plans = [
         Plan::foldwire(Bound::Absolute(bound)),
         Plan::raw(),
+        // Exact below 200 bytes.
         Plan::foldwire(Bound::Relative(1e-2)).with_exact_below(200),
     ];
     for (round, plan) in plans.iter().enumerate() {
@@ -109,8 +111,9 @@ fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(),
     Ok(())
 }
 
-/// Sends columns of a matrix from each rank to the next, which stores them as columns of another
-/// matrix. The result equals that of the same values sent as one block.
+/// Sends the first columns of a matrix from each rank to the next, row by row. The receiver stores
+/// the values in rows of another length, with gaps between them. The result equals that of the same
+/// values sent as one block.
 fn pass_columns<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
     let (rank, size) = (comm.rank().index(), comm.size());
     let [after, before] = [rank + 1, rank + size - 1].map(|rank| Rank::new(rank % size));

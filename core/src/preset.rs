@@ -187,7 +187,7 @@ presets! {
         setting: 16,
         ..Self::ZfpOpt4.row()
     };
-    /// CAM's exact messages: XOR with the previous value.
+    /// Exact messages of CAM, the Community Atmosphere Model: XOR with the previous value.
     CamIntra: PresetRow {
         name: "cam-intra",
         title: "CAM, intra-step",

@@ -1,5 +1,6 @@
-//! Any bytes as a bundle of segments. The check fails, or the segments are in order and stay the
-//! same after the bundle is split and joined at any place. No access leaves the bundle's bytes.
+//! Any bytes as a bundle of segments ([`foldwire::bundle`]). The check fails, or the segments are
+//! in order and stay the same after the bundle is split and joined at any place. No access leaves
+//! the bundle's bytes.
 
 use foldwire::bundle::{self, Placement};
 use foldwire::transport::FRAME_ALIGN;

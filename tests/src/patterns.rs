@@ -14,8 +14,8 @@
 //! [`PatternOrder`]s, from neighbors that differ little to blocks that mix small values with NaN.
 //!
 //! Cost: fz-light at three levels takes 20 to 80 ns for each value, mostly at the scalar level.
-//! That is minutes for the whole range in one order. The tests take a slice; `cargo xtask patterns`
-//! takes all.
+//! That is minutes for the whole range in one order. The tests take some of the patterns; `cargo
+//! xtask patterns` takes all.
 
 mod judge;
 mod trial;

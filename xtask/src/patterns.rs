@@ -2,7 +2,7 @@
 //! of foldwire-tests).
 //!
 //! Built with the release profile, since there are 2³² patterns for each case and order. The tests
-//! take a slice, with all checks enabled.
+//! of foldwire-tests take some of the patterns, with debug assertions and overflow checks.
 
 use crate::soak::number;
 use foldwire_steps::Steps;

@@ -17,7 +17,8 @@ pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 /// Longest time limit: a year. A longer limit could overflow the clock of some systems.
 const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Time in which a connection must prove that a rank has opened it.
+/// Time limit of a handshake, by which a connection proves that a rank opened it. Also the
+/// additional time for which ranks wait for rank 0.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Settings with which a rank joins its group.

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_rest_is_longer_than_its_budget_and_a_renewed_one_is_short() {
+    fn a_zero_budget_prevents_sleep_and_a_reset_starts_again() {
         let mut backoff = Backoff::default();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(60) {

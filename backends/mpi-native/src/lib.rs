@@ -2,8 +2,11 @@
 //! compares Foldwire.
 //!
 //! [`Native`] calls `MPI_Allreduce` and similar functions on slices. [`variants`] lists the
-//! algorithms that the library offers for a collective. [`Tuned`] runs one of them: it sets the
-//! library's control variables (MPI 4.0, section 15.3), and restores them.
+//! algorithms that the library offers for a collective. Each is a [`CollectiveVariant`]: one of
+//! MPI's functions (a [`FunctionForm`], such as `MPI_Allgather` or `MPI_Allgatherv`), and values of
+//! the library's control variables (MPI 4.0, section 15.3). [`Tuned`] is a communicator for one
+//! variant, and [`ActiveVariant`] makes its calls. Both set the variables only while the library
+//! reads them, and then restore them.
 //!
 //! | library | variables | when they are read |
 //! |---|---|---|

@@ -72,7 +72,8 @@ pub struct MpiRequests {
     rank: Rank,
     size: usize,
     nodes: Vec<i64>,
-    /// Never free the communicator, because pending requests were abandoned.
+    /// Never free the communicator ([`Requests::abandon`]): its identifier must not be reused while
+    /// a message without a receiver may still arrive.
     keep_forever: bool,
     indices: Vec<c_int>,
     statuses: Vec<MaybeUninit<ffi::MPI_Status>>,

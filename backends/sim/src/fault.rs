@@ -4,9 +4,13 @@
 //! of a program. `nth` counts the frames that a rank has sent, from 0. `after` counts the frames
 //! that it has sent or received.
 //!
+//! A *link* carries the frames from one rank to another with one tag.
+//!
 //! A receiver cannot detect a forged frame that equals the expected one in every header field: such
 //! a frame *is* the expected frame. Therefore a forged frame here either differs from the expected
-//! one in some field, or arrives on a wrong link.
+//! one in some field, or arrives on a wrong link. There are two exceptions, which may give an exact
+//! copy on the same link, as [`Harm::Repeat`] does: [`Foreign::Replay`], and with two ranks
+//! [`Foreign::OtherSender`] and [`Foreign::OtherReceiver`].
 
 use std::fmt;
 use std::time::Duration;
@@ -42,8 +46,8 @@ pub enum Fault {
         /// Frames that the rank sends or receives before it dies.
         after: usize,
     },
-    /// The link over which a frame would leave fails, in both directions and for all tags. The
-    /// frame is lost too.
+    /// All links between the sender and the receiver of a frame fail, in both directions. The frame
+    /// is lost too.
     Cut {
         /// The sender.
         rank: Rank,
@@ -100,7 +104,8 @@ pub enum Foreign {
     OtherSender,
     /// An exact copy of this frame that arrives at another rank.
     OtherReceiver,
-    /// A copy of a frame that this receiver has been sent before, by any rank.
+    /// A copy of an earlier frame to this receiver, from any rank. Usually its header differs from
+    /// the expected one. Without an earlier frame, a copy of this frame.
     Replay,
 }
 

@@ -27,7 +27,7 @@ use crate::{JoinError, MAX_STREAMS};
 
 /// Message of a rank that is connected to all other ranks.
 const READY: &[u8] = b"ready";
-/// Time in which a connection must prove that a rank has opened it.
+/// Time limit of a handshake, by which a connection proves that a rank opened it.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// Most accepted connections with a pending handshake, beyond the number of connections that this
 /// rank needs.

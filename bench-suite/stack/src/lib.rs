@@ -119,6 +119,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     // An error of the pictures is returned only now, so that it does not suppress the results.
     drawn?;
     for row in &rows {
+        // Presets that run as published do not guarantee equal bits on all ranks.
         anyhow::ensure!(
             row.same_bits || args.as_published,
             "{} at {}: ranks hold different results",
@@ -157,6 +158,7 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     let n_shots = args.ranks.unwrap_or(DEFAULT_RANKS);
     let survey = Survey { shape: [y, z, x], n_shots, hz: args.hz, time: args.time };
     let dims = survey.dims();
+    // Unlike the user's files, the images are not in memory yet.
     check_room(survey.n_shots, n_results + 1, dims.n_values() * size_of::<f32>(), &dims)?;
     let cache = args.cache.clone().or_else(foldwire_wave::default_cache);
     let images = survey.images(cache.as_deref());

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! L is the sum of three 9-point second derivatives. g is 1 inside and falls smoothly towards the
-//! faces in a sponge, which damps outgoing waves. Cerjan et al. (Geophysics 50, 1985) multiply both
-//! `now` and `last` by g after each step. `now` is already multiplied when it is stored, so only
-//! `last` needs another factor. One pass over memory is enough.
+//! faces in a sponge, which damps outgoing waves. Cerjan et al. (Geophysics 50, 1985) multiply two
+//! fields by g after each step: the new one, and the one before it. The formula contains both
+//! factors. The outer g is that of the new field. The inner g is the second factor of `last`, which
+//! got its first one when it was the new field. So no second pass over memory is necessary.
 //!
 //! The time step is a fixed fraction of the stability limit dt ≤ 2h / (v_max·√(3·Σ|c_k|)), computed
 //! from the stencil's coefficients.
@@ -19,8 +20,9 @@
 //! No wave is faster than the highest velocity. A step therefore computes only the points in the
 //! ball around the source that a wave can have reached. Values outside the ball would only be
 //! numerical dispersion, and many of them subnormal numbers, which are slow. Each output value
-//! depends on the previous fields alone, in a fixed order of operations. Results therefore do not
-//! depend on the number of threads.
+//! depends on the previous fields alone, in a fixed order of operations. Results therefore depend
+//! neither on the number of threads, which compute whole shots, nor on the division of a grid among
+//! ranks.
 //!
 //! Cost: about 70 flops per point and step, and 16 bytes of memory traffic per point and pass. A
 //! pass makes several steps.
@@ -42,8 +44,8 @@ const STENCIL: [f32; HALO + 1] = [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 31
 /// Time step as a fraction of the stability limit.
 const CFL: f32 = 0.9;
 
-/// Points by which a step extends the ball that the fastest wave has reached. This shell holds the
-/// wavelet's onset and dispersion.
+/// Margin in points around the ball that the fastest wave has reached, the same in each step. It
+/// holds the wavelet's onset and dispersion.
 const MARGIN: f32 = 8.0;
 
 /// Distance from the source, in points, at which the direct wave has a peak of 1 on any grid. At r

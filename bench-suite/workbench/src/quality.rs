@@ -26,10 +26,11 @@ pub struct Quality {
     /// correct result.
     #[serde(rename = "max_err")]
     pub max_error: f64,
-    /// Peak signal-to-noise ratio in dB. `None` if there is no error (it would be infinite) or if
-    /// the reference has no range.
+    /// Peak signal-to-noise ratio in dB. `None` if there is no error (it would be infinite), if the
+    /// root mean square error is infinite, or if the reference has no range.
     pub psnr_db: Option<f64>,
-    /// Root mean square error / range. 0 if there is no error, `None` if there is one but no range.
+    /// Root mean square error / range. 0 if there is no error. `None` if the error is infinite, or
+    /// if there is an error but no range.
     pub nrmse: Option<f64>,
     /// Number of points where the reference is NaN or infinite, and the result is not the same.
     pub mismatched_nonfinite: usize,
@@ -39,7 +40,8 @@ pub struct Quality {
 
 /// Largest finite value of a type.
 pub fn largest<T: Float>() -> f64 {
-    // The greatest power of two of f64, of f32 and bf16, and of f16.
+    // The greatest power of two of f64, of f32 and bf16, and of f16. With p binary digits, the
+    // largest value is (2 − 2^(1 − p)) times this power, and the unit roundoff is 2^−p.
     let powers = [1023, 127, 15].map(|exponent| 2.0_f64.powi(exponent));
     let power = powers.into_iter().find(|&power| T::from_f64(power).to_f64().is_finite());
     power.unwrap_or(1.0) * (2.0 - 2.0 * T::UNIT_ROUNDOFF)

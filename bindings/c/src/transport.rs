@@ -29,7 +29,7 @@ type ThreadsEndpoint = foldwire_threads::Endpoint;
 type TcpEndpoint = foldwire_tcp::Endpoint;
 
 /// Largest number of ranks in one process. Each may have a link to every other one.
-const MAX_RANKS: usize = 1024;
+const MAX_LOCAL_RANKS: usize = 1024;
 
 /// Transport of a communicator.
 pub(crate) enum AnyTransport {
@@ -48,13 +48,15 @@ pub(crate) enum AnyFrame {
 /// Creates the endpoints of `n_ranks` ranks that are threads of this process.
 ///
 /// # Errors
-/// If `n_ranks` is not from 1 to [`MAX_RANKS`].
+/// If `n_ranks` is not from 1 to [`MAX_LOCAL_RANKS`].
 pub(crate) fn threads(n_ranks: usize) -> Result<Vec<AnyTransport>, ApiError> {
-    if (1..=MAX_RANKS).contains(&n_ranks) {
+    if (1..=MAX_LOCAL_RANKS).contains(&n_ranks) {
         let endpoints = World::new(n_ranks).endpoints().into_iter();
         Ok(endpoints.map(|endpoint| AnyTransport::Threads(Box::new(endpoint))).collect())
     } else {
-        Err(ApiError::argument(format!("{n_ranks} ranks; a process can have 1 to {MAX_RANKS}")))
+        Err(ApiError::argument(format!(
+            "{n_ranks} ranks; a process can have 1 to {MAX_LOCAL_RANKS}"
+        )))
     }
 }
 

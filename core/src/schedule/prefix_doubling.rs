@@ -8,8 +8,9 @@
 //! ranks exist. After ⌈log₂ n⌉ rounds it has the sum of all ranks up to itself.
 //!
 //! *Exclusive scan.* All ranks except the last do the same, and then send their sum to the next
-//! rank. They do not shift their inputs by one rank first. With such a shift, a rank would send its
-//! own input and another rank's in the same program, and nothing would tell the messages apart.
+//! rank. They do not shift their inputs by one rank first. With such a shift, a rank would send two
+//! messages with one operand each to the next rank: its own input, and in round 0 the previous
+//! rank's input. Their headers would be equal.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //!
@@ -53,7 +54,8 @@ impl Schedule for PrefixDoubling {
     }
 
     fn n_encodings(&self, call: ProgramSpec) -> u64 {
-        // As in recursive doubling, and one more because a stored value is also sent.
+        // With c ranks, a power of two, the rounds give 2·(c − 1) errors, as in recursive doubling.
+        // The send to the next rank gives one more.
         2 * call.size.next_power_of_two() as u64 - 1
     }
 
@@ -63,6 +65,7 @@ impl Schedule for PrefixDoubling {
         let after = |distance| Rank::new(rank.index() + distance);
         let before = |distance| Rank::new(rank.index() - distance);
         let step = match scan.nth(index) {
+            // The own operand is the partial sum, once a step has kept one.
             ScanMove::Send { round } => Step::own(WHOLE).to(after(1 << round)),
             ScanMove::Add { round } => Step::receive(WHOLE, before(1 << round)).reduce(),
             ScanMove::SendToNext => return Step::own(WHOLE).to(after(1)),

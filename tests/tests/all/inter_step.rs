@@ -27,6 +27,7 @@ fn dropped(values: &[f64], n_bits: u32) -> Vec<u64> {
     values.iter().map(left).collect()
 }
 
+/// The preset is exact, and never uses its bound.
 fn plan() -> Plan {
     Preset::CamInter.plan(foldwire::Collective::AllGather, foldwire::Bound::Absolute(1.0))
 }

@@ -1,5 +1,5 @@
-//! Puts a slice of all patterns of `f32` through every codec with a guarantee. `cargo xtask
-//! patterns` takes all patterns.
+//! Puts some of the patterns of `f32` through every codec with a guarantee. `cargo xtask patterns`
+//! takes all patterns.
 
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;

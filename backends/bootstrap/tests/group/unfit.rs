@@ -30,9 +30,9 @@ fn a_wrong_token_ends_all() {
     in_time(|| {
         let rank_0 = root(place(0, 4, &at), listener, LIMIT);
         let wrong = Place { token: Token::new("another secret of it").ok(), ..place(2, 4, &at) };
-        let others = [member(place(1, 4, &at), LIMIT), member(wrong, LIMIT)];
-        let last = member(place(3, 4, &at), LIMIT);
-        for rank in others.into_iter().chain([rank_0, last]) {
+        let [rank_1, rank_2] = [member(place(1, 4, &at), LIMIT), member(wrong, LIMIT)];
+        let rank_3 = member(place(3, 4, &at), LIMIT);
+        for rank in [rank_1, rank_2, rank_0, rank_3] {
             explained(rank, |reason| *reason == Refusal::Token);
         }
     });
@@ -53,6 +53,7 @@ fn a_wrong_size_ends_all() {
     }
 }
 
+/// After the last missing rank was refused, rank 0 waits half a second before the group fails.
 #[test]
 fn a_rank_that_was_turned_away_may_come_again() {
     let (listener, at) = listener();
@@ -116,6 +117,7 @@ fn all_hear_that_the_port_is_in_use() {
 #[test]
 fn all_hear_that_the_port_is_in_use_by_one_who_hangs_up() {
     let (other, at) = listener();
+    // Serves until the program ends, or until it accepts a connection that was already reset.
     let server = thread::spawn(move || {
         while let Ok((stream, _)) = other.accept() {
             if stream.set_nodelay(true).is_err() || stream.peer_addr().is_err() {

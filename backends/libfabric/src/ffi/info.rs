@@ -11,8 +11,8 @@ use super::{API_VERSION, Errno, Version, checked};
 
 /// Modes that Foldwire supports. For these two, each request has its own `fi_context2`.
 const MODES: u64 = sys::FI_CONTEXT | sys::FI_CONTEXT2;
-/// Memory modes that Foldwire supports. Modes for remote access cost nothing, because Foldwire
-/// gives no peer access to its memory.
+/// Memory modes that Foldwire supports. `FI_MR_VIRT_ADDR` and `FI_MR_PROV_KEY` concern the
+/// addresses and keys of remote access, and Foldwire gives no peer access to its memory.
 const MEMORY_MODES: c_int = sys::FI_MR_LOCAL
     | sys::FI_MR_ALLOCATED
     | sys::FI_MR_VIRT_ADDR
@@ -22,7 +22,8 @@ const MEMORY_MODES: c_int = sys::FI_MR_LOCAL
 /// schemes.
 const ALL_MEMORY_MODES: c_int = c_int::MAX & !3;
 
-/// Requirements of a query. Each level includes the levels before it.
+/// Requirements of a query. Each level includes the levels before it. If a provider does not meet
+/// all of them, queries with rising levels find the first that it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Requirements {
     /// No requirement.

@@ -1,4 +1,4 @@
-//! The exchanges of a step with one method to compress messages.
+//! The exchanges of the model's time steps, with one method to compress messages.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ pub(super) struct CompressionMethod {
 }
 
 impl CompressionMethod {
-    /// No compression, then CAM's methods under the names that its authors use.
+    /// No compression, then the methods of CAM, the Community Atmosphere Model (source:
+    /// [`Preset::CamIntra`]).
     pub(super) fn of_cam() -> [(&'static str, Self); 7] {
         let codec = |plan: Plan| Self { plan, inter_step: None };
         // CAM's codecs keep no bound, so this bound is never used.
@@ -33,8 +34,10 @@ impl CompressionMethod {
             ("cam-intra", codec(preset(Preset::CamIntra))),
             ("cam-inter", inter(0)),
             ("cam-lossy32", codec(lossy)),
+            // Drops the low 40 bits of each value instead of 32.
             ("cam-lossy40", codec(lossy.with_setting(40))),
             ("cam-sp", codec(preset(Preset::CamSp))),
+            // Both methods: differences, as in cam-inter, and dropped bits, as in cam-lossy32.
             ("cam-both", inter(32)),
         ]
     }

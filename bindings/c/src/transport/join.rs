@@ -34,12 +34,13 @@ static PROCESS_NONCE: LazyLock<String> =
 static LOCAL_RANKS: Mutex<BTreeMap<String, Vec<Option<AnyTransport>>>> =
     Mutex::new(BTreeMap::new());
 
-/// Locks the table. A poisoned lock is ignored: no panic can leave the table inconsistent.
+/// Locks [`LOCAL_RANKS`]. A poisoned lock is ignored: no panic can leave the map inconsistent.
 pub(crate) fn local_ranks() -> MutexGuard<'static, BTreeMap<String, Vec<Option<AnyTransport>>>> {
     LOCAL_RANKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks the arguments of a join, before it or another join of its group starts.
+/// Checks the arguments of a join. Between `fwGroupStart` and `fwGroupEnd`, all joins are checked
+/// before the first one starts.
 pub(crate) fn check(
     bytes: &UniqueIdBytes,
     n_ranks: usize,
@@ -139,7 +140,7 @@ fn connect(
     let all_processes = session.all_gather(process.as_bytes()).map_err(fault_of)?;
     let is_one =
         !PROCESS_NONCE.is_empty() && all_processes.iter().all(|each| each == process.as_bytes());
-    if !is_one || session.size() > super::MAX_RANKS {
+    if !is_one || session.size() > super::MAX_LOCAL_RANKS {
         return tcp(settings, session);
     }
     let mut local_ranks = local_ranks();

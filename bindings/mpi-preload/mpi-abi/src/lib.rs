@@ -1,5 +1,5 @@
-//! Exports the functions of the standard ABI of MPI 5 that Foldwire intercepts, in C. The ABI has
-//! no Fortran functions.
+//! Exports those C functions of MPI 5's standard ABI that Foldwire intercepts. The ABI has no
+//! Fortran functions.
 #![allow(unsafe_code, reason = "exports MPI's functions; the macro has the SAFETY arguments")]
 #![allow(missing_docs, reason = "MPI's standard describes them")]
 

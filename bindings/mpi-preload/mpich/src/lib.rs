@@ -1,5 +1,5 @@
-//! Exports the functions of MPICH that Foldwire intercepts, in C. MPICH's Fortran functions call
-//! the C functions.
+//! Exports those C functions of MPICH that Foldwire intercepts. MPICH's Fortran functions call
+//! them.
 #![allow(unsafe_code, reason = "exports MPI's functions; the macro has the SAFETY arguments")]
 #![allow(missing_docs, reason = "MPI's standard describes them")]
 

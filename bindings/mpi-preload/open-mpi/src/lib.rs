@@ -1,4 +1,4 @@
-//! Exports the functions of Open MPI that Foldwire intercepts, in C and Fortran.
+//! Exports those C and Fortran functions of Open MPI that Foldwire intercepts.
 #![allow(unsafe_code, reason = "exports MPI's functions; the macro has the SAFETY arguments")]
 #![allow(missing_docs, reason = "MPI's standard describes them")]
 

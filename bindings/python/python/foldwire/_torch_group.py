@@ -12,7 +12,7 @@ from . import join, unique_id
 from ._communicator import Communicator
 from ._errors import Error
 from ._torch_line import again, line_of, seconds
-from ._torch_tensors import Lent, is_float, is_moved, op_of
+from ._torch_tensors import Lent, is_dense_cpu, is_float, op_of
 
 __all__ = ["ProcessGroup", "settings"]
 
@@ -47,7 +47,8 @@ class _Passed(dist._Work):
     def wait(self, timeout=timedelta(0)):
         limit = timeout
         if seconds(timeout) is None and self._peer is not None:
-            # Gloo's messages ignore timeouts other than that of the group's creation.
+            # Without a limit, gloo's messages have that of the group's creation, and not that of
+            # `set_timeout`.
             limit = self._group._timeout
         try:
             return self._work.wait(limit)
@@ -104,6 +105,7 @@ class ProcessGroup(dist.ProcessGroup):
                          bound=self._bound, plan=self._plan)
         # The same communicator, without the bound and plan of `configure`.
         self._exact = Communicator(self.comm._native)
+        # Queue that makes the calls in order.
         self._line = line_of(self.comm)
         self.n_taken = 0
         """Number of calls with the bound and plan of ``configure``."""
@@ -120,7 +122,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._gloo.set_timeout(timeout)
 
     def shutdown(self):
-        """Ends this rank."""
+        """Waits for calls in progress, and leaves the group."""
         self._line.end()
         self._line.fail(Error("this process group was shut down", kind="closed"))
         self.comm.close()
@@ -163,7 +165,7 @@ class ProcessGroup(dist.ProcessGroup):
         is_late = "imed out" in said or "timeout" in said
         if not is_late and "gloo/" not in said:
             return failure
-        # This also notifies the other ranks that the group has failed.
+        # If the barrier in it fails, Foldwire also notifies the other ranks.
         blamed = self._blamed()
         kind, rank = "timeout" if is_late else "peer_lost", blamed if peer is None else peer
         self._line.fail(Error(f"gloo: {said}", kind=kind, rank=rank))
@@ -178,6 +180,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._exact.timeout = min(_BLAME, self._timeout.total_seconds())
             self._exact.barrier()
         except Error as failure:
+            # If `rank` aborted the barrier, `culprit` is the rank that made it do so.
             return failure.rank if failure.culprit is None else failure.culprit
         return None
 
@@ -187,7 +190,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.AllreduceOptions()
         (tensor,) = tensors
         op = op_of(opts, tensor)
-        if op is None or not is_moved(tensor):
+        if op is None or not is_dense_cpu(tensor):
             return self._pass_on("allreduce", tensors, opts)
 
         def call(comm):
@@ -201,7 +204,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.ReduceOptions()
         (tensor,) = tensors
         op, root = op_of(opts, tensor), opts.rootRank
-        if op is None or not is_moved(tensor):
+        if op is None or not is_dense_cpu(tensor):
             return self._pass_on("reduce", tensors, opts)
 
         def call(comm):
@@ -229,14 +232,14 @@ class ProcessGroup(dist.ProcessGroup):
         (output,), (inputs,) = output_tensors, input_tensors
         op = op_of(opts, output)
         alike = all(tensor.nbytes == output.nbytes for tensor in inputs)
-        if op is None or not alike or not is_moved(output):
+        if op is None or not alike or not is_dense_cpu(output):
             return self._pass_on("reduce_scatter", output_tensors, input_tensors, opts)
         return self._scatter(output, torch.stack([t.reshape(-1) for t in inputs]), op, opts)
 
     def _reduce_scatter_base(self, output, tensor, opts=None):
         opts = opts or dist.ReduceScatterOptions()
         op = op_of(opts, output)
-        if op is None or not is_moved(output):
+        if op is None or not is_dense_cpu(output):
             return self._pass_on("_reduce_scatter_base", output, tensor, opts)
         return self._scatter(output, tensor, op, opts)
 
@@ -245,7 +248,7 @@ class ProcessGroup(dist.ProcessGroup):
     def broadcast(self, tensors, opts=None):
         opts = opts or dist.BroadcastOptions()
         (tensor,) = tensors
-        if not is_moved(tensor):
+        if not is_dense_cpu(tensor):
             return self._pass_on("broadcast", tensors, opts)
 
         def call(comm):
@@ -258,7 +261,8 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.AllgatherOptions()
         (outputs,), (tensor,) = output_tensors, input_tensors
-        if not all(output.nbytes == tensor.nbytes for output in outputs) or not is_moved(tensor):
+        alike = all(output.nbytes == tensor.nbytes for output in outputs)
+        if not alike or not is_dense_cpu(tensor):
             return self._pass_on("allgather", output_tensors, input_tensors, opts)
 
         def call(comm):
@@ -273,7 +277,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _allgather_base(self, output, tensor, opts=None):
         opts = opts or dist.AllgatherOptions()
-        if not is_moved(tensor):
+        if not is_dense_cpu(tensor):
             return self._pass_on("_allgather_base", output, tensor, opts)
 
         def call(comm):
@@ -287,7 +291,7 @@ class ProcessGroup(dist.ProcessGroup):
     def gather(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.GatherOptions()
         (tensor,), (outputs,) = input_tensors, output_tensors or [[]]
-        if not is_moved(tensor):
+        if not is_dense_cpu(tensor):
             return self._pass_on("gather", output_tensors, input_tensors, opts)
 
         def call(comm):
@@ -302,7 +306,7 @@ class ProcessGroup(dist.ProcessGroup):
     def scatter(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.ScatterOptions()
         (output,), (inputs,) = output_tensors, input_tensors or [[]]
-        if not is_moved(output):
+        if not is_dense_cpu(output):
             return self._pass_on("scatter", output_tensors, input_tensors, opts)
 
         def call(comm):
@@ -315,7 +319,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
         opts = opts or dist.AllToAllOptions()
-        if not is_moved(tensor):
+        if not is_dense_cpu(tensor):
             return self._pass_on("alltoall_base", output, tensor, output_splits, input_splits,
                                  opts)
 

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-__all__ = ["Lent", "is_float", "is_moved", "op_of"]
+__all__ = ["Lent", "is_dense_cpu", "is_float", "op_of"]
 
 _FLOATS = {
     torch.float32: "float32",
@@ -33,7 +33,7 @@ def is_float(tensor: torch.Tensor) -> bool:
     return tensor.dtype in _FLOATS
 
 
-def is_moved(tensor: torch.Tensor) -> bool:
+def is_dense_cpu(tensor: torch.Tensor) -> bool:
     """Returns whether Foldwire can read the tensor: dense, on the CPU."""
     return tensor.device.type == "cpu" and tensor.layout == torch.strided
 
