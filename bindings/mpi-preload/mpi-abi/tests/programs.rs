@@ -15,7 +15,7 @@ const LIBRARY: MpiUnderTest = MpiUnderTest {
     launchers: &[current!("mpich/bin/mpirun"), "mpirun"],
     launcher_version_text: "HYDRA",
     file: "libfoldwire_preload_mpi_abi.so",
-    is_hydra: true,
+    launcher_is_hydra: true,
     // It has none, so non-blocking calls are passed on.
     progress_callbacks_since: None,
     constants: constants_of::<Standard>,

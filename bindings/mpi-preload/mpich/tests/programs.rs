@@ -16,7 +16,7 @@ const LIBRARY: MpiUnderTest = MpiUnderTest {
     launchers: &["mpirun.mpich", "mpirun"],
     launcher_version_text: "HYDRA",
     file: "libfoldwire_preload_mpich.so",
-    is_hydra: true,
+    launcher_is_hydra: true,
     progress_callbacks_since: Some([4, 3]),
     constants: constants_of::<Mpich>,
 };

@@ -16,7 +16,7 @@ const LIBRARY: MpiUnderTest = MpiUnderTest {
     launchers: &["mpirun.openmpi", "mpirun"],
     launcher_version_text: "Open MPI",
     file: "libfoldwire_preload_openmpi.so",
-    is_hydra: false,
+    launcher_is_hydra: false,
     progress_callbacks_since: Some([1, 0]),
     constants: constants_of::<OpenMpi>,
 };
