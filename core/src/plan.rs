@@ -4,9 +4,10 @@ mod rounding;
 
 pub use rounding::Rounding;
 
-use crate::bound::{Bound, Scope, Spacing};
-use crate::codec::{self, CodecId, Loss, Prediction};
+use crate::bound::{Bound, Quantum, Scope, Spacing};
+use crate::codec::{self, CodecId, CodecParams, Loss, Prediction, Sizes};
 use crate::element::DType;
+use crate::frame::HEADER_BYTES;
 use crate::pipeline::{self, Pipeline};
 #[cfg(doc)]
 use crate::preset::Preset;
@@ -72,6 +73,9 @@ pub struct Plan {
     pub exact_below: usize,
     /// True if all ranks get the same bits ([`as_published`](Plan::as_published)).
     pub same_bits: bool,
+    /// True if work overlaps with messages and with other work
+    /// ([`without_overlap`](Plan::without_overlap)).
+    pub overlaps: bool,
     /// True if codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
     pub is_auto: bool,
 }
@@ -112,6 +116,7 @@ impl PartialEq for Plan {
             sampling,
             exact_below,
             same_bits,
+            overlaps,
             is_auto,
         } = *self;
         // Zero-sized schedules may all have the same address, so compare names too.
@@ -127,7 +132,7 @@ impl PartialEq for Plan {
             && (bound, scope, spacing) == (other.bound, other.scope, other.spacing)
             && (rounding, division, sampling) == (other.rounding, other.division, other.sampling)
             && (exact_below, same_bits) == (other.exact_below, other.same_bits)
-            && is_auto == other.is_auto
+            && (overlaps, is_auto) == (other.overlaps, other.is_auto)
     }
 }
 
@@ -150,6 +155,7 @@ impl Plan {
             sampling: Sampling::Auto,
             exact_below: 0,
             same_bits: true,
+            overlaps: true,
             is_auto: false,
         }
     }
@@ -364,6 +370,31 @@ impl Plan {
         self
     }
 
+    /// The same plan, carried out message by message, as published systems do. All ranks must
+    /// choose the same.
+    ///
+    /// One lane works, with messages as long as a frame can hold. Decompression, reduction and
+    /// compression are passes of their own over a whole message. So nothing overlaps if frames hold
+    /// a whole part of the array. With shorter frames, a frame passes through all hops before the
+    /// next one starts. Operations that a codec carries out on its own codes are one pass as ever.
+    #[must_use]
+    pub const fn without_overlap(mut self) -> Self {
+        self.overlaps = false;
+        self
+    }
+
+    /// Returns the bytes of a frame that holds any message of `n_values` values, header included.
+    /// `None` if no frame can hold it. A plan [without overlap](Self::without_overlap) needs such
+    /// frames for each part of an array.
+    #[must_use]
+    pub fn message_bytes(&self, dtype: DType, n_values: usize) -> Option<usize> {
+        let params = CodecParams::new(Quantum::LOSSLESS).with_setting(self.setting);
+        let codec = Sizes::new(self.codec, dtype, params.with_strides(self.strides));
+        // Partial sums may travel as floats.
+        let floats = n_values.checked_mul(dtype.n_bytes())?;
+        codec.max_encoded_len(n_values)?.max(floats).checked_add(HEADER_BYTES)
+    }
+
     /// The same plan with another scope of the bound.
     #[must_use]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
@@ -455,6 +486,7 @@ impl fmt::Debug for Plan {
         if self.exact_below > 0 {
             write!(f, ", exact below {} bytes", self.exact_below)?;
         }
+        f.write_str(if self.overlaps { "" } else { ", message by message" })?;
         f.write_str(if self.same_bits { "" } else { ", as published" })
     }
 }

@@ -21,6 +21,8 @@ struct PresetRow {
     codec: CodecId,
     setting: u16,
     is_threaded: bool,
+    /// False for systems that work message by message, as all published ones do.
+    overlaps: bool,
 }
 
 /// Source of the schedule.
@@ -46,7 +48,11 @@ const ZCCL: PresetRow = PresetRow {
     codec: CodecId::FzLight,
     setting: 0,
     is_threaded: false,
+    overlaps: false,
 };
+
+/// What differs if a published system runs in Foldwire's engine.
+const IN_ENGINE: &str = "segments overlap; decompress, reduce and compress are one pass";
 
 /// Systems in which an MPI library encodes each message.
 const IN_MESSAGES: PresetRow =
@@ -86,7 +92,19 @@ presets! {
         schedules: Schedules::Chosen,
         pipeline: pipeline::RAW,
         codec: CodecId::Raw,
+        overlaps: true,
         ..ZCCL
+    };
+    /// Plain collectives with the schedules of the papers, message by message: the MPI library that
+    /// the papers compare with.
+    RawRing: PresetRow {
+        name: "raw-ring",
+        title: "MPI-like raw ring",
+        source: "baseline of Huang et al., ZCCL (2025)",
+        differs: "values are copied into messages, and received ones out of them",
+        schedules: Schedules::Fixed,
+        overlaps: false,
+        ..Self::Raw.row()
     };
     /// Compression in every point-to-point message.
     Cprp2p: PresetRow {
@@ -97,9 +115,25 @@ presets! {
         pipeline: pipeline::PER_HOP,
         ..ZCCL
     };
+    /// CPRP2P in Foldwire's engine.
+    Cprp2pPlus: PresetRow {
+        name: "cprp2p+",
+        title: "CPRP2P, our engine",
+        differs: IN_ENGINE,
+        overlaps: true,
+        ..Self::Cprp2p.row()
+    };
     /// ZCCL: compress once, move, decompress once. Reductions decompress, reduce and compress in
     /// between.
     Zccl: ZCCL;
+    /// ZCCL in Foldwire's engine.
+    ZcclPlus: PresetRow {
+        name: "zccl+",
+        title: "ZCCL, our engine",
+        differs: IN_ENGINE,
+        overlaps: true,
+        ..ZCCL
+    };
     /// hZCCL: compressed blocks are added without decompression.
     Hzccl: PresetRow {
         name: "hzccl",
@@ -108,6 +142,14 @@ presets! {
         differs: "all collectives, not all-reduce and reduce-scatter alone",
         pipeline: pipeline::HOMOMORPHIC,
         ..ZCCL
+    };
+    /// hZCCL in Foldwire's engine.
+    HzcclPlus: PresetRow {
+        name: "hzccl+",
+        title: "hZCCL, our engine",
+        differs: IN_ENGINE,
+        overlaps: true,
+        ..Self::Hzccl.row()
     };
     /// gZCCL, according to a summary of its paper: short all-reduces use recursive doubling, which
     /// takes fewer compressions but more bytes.
@@ -119,14 +161,23 @@ presets! {
         schedules: Schedules::Switched,
         ..ZCCL
     };
+    /// gZCCL in Foldwire's engine.
+    GzcclPlus: PresetRow {
+        name: "gzccl+",
+        title: "gZCCL, our engine",
+        differs: IN_ENGINE,
+        overlaps: true,
+        ..Self::Gzccl.row()
+    };
     /// Foldwire's own plan.
     Foldwire: PresetRow {
         name: "foldwire",
         title: "Foldwire",
         source: "this library",
-        differs: "–",
+        differs: "",
         schedules: Schedules::Chosen,
         pipeline: pipeline::FUSED,
+        overlaps: true,
         ..ZCCL
     };
     /// Foldwire's own plan, exact or with one of several codecs, chosen for each call.
@@ -154,6 +205,14 @@ presets! {
         source: "Huang et al., C-Coll; in Huang et al., ZCCL (2025)",
         codec: CodecId::Szx,
         ..ZCCL
+    };
+    /// C-Coll in Foldwire's engine.
+    CCollPlus: PresetRow {
+        name: "c-coll+",
+        title: "C-Coll, our engine",
+        differs: IN_ENGINE,
+        overlaps: true,
+        ..Self::CColl.row()
     };
     /// MPC-OPT: messages compressed without loss inside an MPI library.
     MpcOpt: PresetRow {
@@ -260,6 +319,14 @@ impl Preset {
         self.row().differs
     }
 
+    /// Returns whether its plan works message by message ([`Plan::without_overlap`]), as all
+    /// published systems do. It then represents the system only if frames hold a whole part of the
+    /// array. The same system in Foldwire's engine is another preset, whose name ends in `+`.
+    #[must_use]
+    pub const fn is_message_by_message(self) -> bool {
+        !self.row().overlaps
+    }
+
     /// Returns whether a rank uses several [`threads`](crate::Config::threads) to compute.
     #[must_use]
     pub const fn is_threaded(self) -> bool {
@@ -276,7 +343,7 @@ impl Preset {
     /// all-reduce depends on that: it uses a ring for long shares.
     #[must_use]
     pub fn plan_for(self, collective: Collective, bound: Bound, n_bytes: usize) -> Plan {
-        let PresetRow { schedules, pipeline, codec, setting, .. } = self.row();
+        let PresetRow { schedules, pipeline, codec, setting, overlaps, .. } = self.row();
         let is_short = collective == Collective::AllReduce && n_bytes < GZCCL_RING_BYTES;
         let schedule: Option<&dyn Schedule> = match schedules {
             Schedules::Chosen => None,
@@ -284,12 +351,12 @@ impl Preset {
             Schedules::Fixed | Schedules::Switched => Some(schedule::default_for(collective)),
         };
         let plan = match self {
-            Self::Raw => Plan::raw(),
+            Self::Raw | Self::RawRing => Plan::raw(),
             Self::Foldwire => Plan::foldwire(bound),
             Self::Auto => Plan::auto(bound),
             _ => Plan::raw().compressed(pipeline, bound).with_codec(codec).with_setting(setting),
         };
-        Plan { schedule, ..plan }
+        Plan { schedule, overlaps, ..plan }
     }
 }
 
@@ -303,7 +370,7 @@ mod tests {
         let bound = Bound::Relative(1e-3);
         for &preset in Preset::ALL {
             let plan = preset.plan(Collective::AllReduce, bound);
-            let keeps = plan.codec.loss() != Loss::Setting && preset != Preset::Raw;
+            let keeps = plan.codec.loss() != Loss::Setting && plan.codec != CodecId::Raw;
             assert_eq!(plan.bound.is_some(), keeps, "{}", preset.name());
             let is_known = Preset::ALL.iter().filter(|known| known.name() == preset.name()).count();
             assert_eq!(is_known, 1);

@@ -233,7 +233,10 @@ pub enum Primitive {
         into: Slot,
     },
     /// Local input ⊕ decoded `In` → output.
-    ReduceStore,
+    ReduceStore {
+        /// Codec of `In`.
+        codec: CodecId,
+    },
     /// Payload → output.
     Store {
         /// Slot to read.
@@ -280,7 +283,7 @@ impl Primitive {
             Self::Join { .. } | Self::Replace { .. } => Some(Slot::Held),
             Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
             Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
-            Self::ReduceStore
+            Self::ReduceStore { .. }
             | Self::Store { .. }
             | Self::StoreWhole { .. }
             | Self::StoreOwn
@@ -357,7 +360,7 @@ impl Primitive {
                 contents[held] = Some(rest.followed_by(of(from)?)?);
                 return Some(contents);
             }
-            Self::ReduceStore => return received.map(|_| contents),
+            Self::ReduceStore { codec } => return by(Slot::In, codec).map(|_| contents),
             Self::Store { from, codec, .. } | Self::StoreWhole { from, codec, .. } => {
                 return by(from, codec).map(|_| contents);
             }

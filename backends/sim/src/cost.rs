@@ -70,7 +70,7 @@ use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
 use foldwire::schedule::{Portion, ProgramSpec, Schedule};
 use foldwire::transport::{MAX_LANES, Rank};
-use foldwire::{Collective, Element, Error, Float, Plan, Quantum, layout, select};
+use foldwire::{Collective, DType, Element, Error, Float, Plan, Quantum, layout, select};
 use prices::picoseconds;
 use run::{PricedProgram, RankStart, RankTotals, Simulation};
 
@@ -92,9 +92,9 @@ pub struct ModelCall {
     pub count: usize,
     /// True if input and result are the same buffer.
     pub in_place: bool,
-    /// Number of lanes, 1…[`MAX_LANES`].
+    /// Number of lanes, 1…[`MAX_LANES`]. A plan [without overlap](Plan::without_overlap) uses one.
     pub lanes: usize,
-    /// Bytes of a frame.
+    /// Bytes of a frame. With a plan without overlap, frames hold the whole array.
     pub frame_bytes: usize,
     /// True if ranks know which of them share a node ([`HostModel::ranks_per_node`]), so that long
     /// arrays use a two-level schedule. Messages within a node then take no bandwidth.
@@ -119,6 +119,16 @@ impl ModelCall {
             lanes: 4,
             frame_bytes: (256 << 10) + 4096,
             by_node: false,
+        }
+    }
+
+    /// Returns the same call with the lanes and frames of its plan, if that plan works message by
+    /// message: one lane, and frames that hold all values.
+    fn in_messages(self, dtype: DType) -> Self {
+        let frame_bytes = self.plan.message_bytes(dtype, self.count);
+        match frame_bytes.filter(|_| !self.plan.overlaps) {
+            Some(frame_bytes) => Self { lanes: self.lanes.min(1), frame_bytes, ..self },
+            None => self,
         }
     }
 }
@@ -305,7 +315,7 @@ pub fn predict<T: Float>(
     cluster: &ClusterModel,
     costs: &Costs,
 ) -> Result<CallPrediction, CostError> {
-    let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), ..*case };
+    let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), ..*case }.in_messages(T::DTYPE);
     let &ModelCall { collective, root, size, lanes, .. } = case;
     let host = &cluster.host;
     if [size, lanes, host.ranks_per_node, host.cores].contains(&0) || root.index() >= size {

@@ -77,6 +77,9 @@ fn speeds(n_ranks: usize) -> Speeds {
 }
 
 impl World {
+    /// Default bytes in a frame.
+    pub const FRAME_BYTES: usize = 256 * 1024 + 4096;
+
     /// Creates a world of `n_ranks` ranks, with links as fast as memory.
     ///
     /// # Panics
@@ -85,7 +88,7 @@ impl World {
         assert!(n_ranks <= MAX_SIZE, "a world has at most {MAX_SIZE} ranks, not {n_ranks}");
         Self {
             n_ranks: NonZeroUsize::new(n_ranks).expect("a world has at least one rank"),
-            frame_bytes: 256 * 1024 + 4096,
+            frame_bytes: Self::FRAME_BYTES,
             n_held: n_ranks * MAX_CHANNELS * Tag::COUNT * FRAMES_PER_LANE,
             link_depth: 4,
             bytes_per_second: None,
@@ -94,7 +97,7 @@ impl World {
         }
     }
 
-    /// Sets the bytes in every frame. The default is 256 KiB + 4096.
+    /// Sets the bytes in every frame. The default is [`FRAME_BYTES`](Self::FRAME_BYTES).
     ///
     /// # Panics
     /// If `n_bytes` is below [`MIN_FRAME_BYTES`].

@@ -57,8 +57,8 @@ use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
+use foldwire_workbench::{ranks, streams};
 use indicatif::ProgressBar;
 
 use crate::tune;
@@ -217,7 +217,11 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, U
 /// # Errors
 /// Fails if the environment or the file of speeds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
-    let config = config_from_env()?.with_lanes(lanes(args));
+    let mut config = config_from_env()?.with_lanes(lanes(args));
+    // Frames may hold whole parts of the array, for rows that work message by message.
+    if args.backend == BackendArg::Threads && args.frame.is_none() {
+        config.message_bytes = Some(message_bytes(args));
+    }
     Ok(match (tune::speeds(args.speeds.as_deref())?, args.backend) {
         (Some(speeds), _) => config.with_speeds(speeds),
         (None, BackendArg::Threads) => config.with_speeds(threads::world(args).speeds()),
@@ -232,6 +236,11 @@ fn config(args: &BenchArgs) -> Result<Config, UsageError> {
 pub(crate) fn config_from_env() -> Result<Config, UsageError> {
     let wrong = |error| UsageError::new(format!("{}: {error}", foldwire::select::VARIABLE));
     Config::from_env().map_err(wrong)
+}
+
+/// Returns the bytes of messages of rows whose work overlaps, for values of up to 8 bytes.
+fn message_bytes(args: &BenchArgs) -> usize {
+    ranks::message_bytes(args.threads.unwrap_or(1), DType::F64)
 }
 
 fn lanes(args: &BenchArgs) -> usize {

@@ -229,6 +229,31 @@ fn every_collective_gives_right_results_from_any_root_and_in_place() {
 }
 
 #[test]
+fn multi_threaded_presets_compute_on_more_than_one_thread() {
+    let presets = "zccl,zccl+,zccl-mt,hzccl-mt";
+    // Each of four lanes needs a segment that is long enough for two threads.
+    let args = "allreduce --ranks 2 --sizes 16M --repeat 2 --min-time 0 --json --preset";
+    let threads = |more: &str| {
+        let object = object(&bench(&format!("{args} {presets} {more}")));
+        let rows = object["rows"].as_array().unwrap();
+        rows.iter().for_each(check_row);
+        rows.iter().map(|row| row["threads"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(threads(""), [1, 1, 2, 2]);
+    assert_eq!(threads("--threads 2"), [2; 4]);
+}
+
+#[test]
+fn frames_that_are_too_short_for_a_message_are_remarked_on() {
+    let args = "allreduce --ranks 2 --sizes 1M --repeat 2 --min-time 0 --preset raw,cprp2p";
+    let note = |frame: &str| String::from_utf8(bench(&format!("{args} {frame}")).stderr).unwrap();
+    let short = note("--frame 64K");
+    assert!(short.contains("note: cprp2p work message by message"), "{short}");
+    assert!(short.contains("add --frame 5"), "{short}");
+    assert!(!note("").contains("note") && !note("--frame 1M").contains("note"));
+}
+
+#[test]
 fn the_table_has_a_head_and_aligned_rows() {
     let output =
         bench("broadcast --ranks 2 --sizes 4K --preset raw --repeat 2 --min-time 0 --check false");

@@ -5,8 +5,8 @@
 //! run lasts from the first rank's start to the last rank's end. The first round is a warm-up and
 //! is not counted.
 
-use foldwire::schedule::Pairwise;
-use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Report};
+use foldwire::schedule::{Pairwise, ProgramSpec};
+use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Rank, Report};
 use foldwire_workbench::memory::median;
 use foldwire_workbench::ranks;
 use foldwire_workbench::threads::Pools;
@@ -27,6 +27,8 @@ pub(super) struct PresetBenchmark {
     pub(super) as_published: bool,
     /// Shape of each volume, slowest dimension first.
     pub(super) shape: Vec<usize>,
+    /// Threads that each rank computes on, in all presets but the multi-threaded ones.
+    pub(super) n_threads: usize,
     /// Thread pools of each rank.
     pub(super) pools: Vec<Pools>,
 }
@@ -88,13 +90,18 @@ impl PresetBenchmark {
         volumes: &[Vec<T>],
         progress: &ProgressBar,
     ) -> Result<Vec<PresetOutcome<T>>, Error> {
-        let world = ranks::world(volumes.len(), self.link);
         let n_bytes = size_of_val(&volumes[0][..]) / volumes.len();
         let plans: Vec<Plan> =
             self.presets.iter().map(|&preset| self.plan(preset, n_bytes)).collect();
+        let call = ProgramSpec::new(Collective::AllReduce, volumes.len(), Rank(0));
+        let whole = |plan| ranks::whole_message_bytes(plan, call, T::DTYPE, volumes[0].len());
+        let message_bytes = ranks::message_bytes(self.n_threads, T::DTYPE);
+        let frame_bytes = plans.iter().filter_map(whole).fold(message_bytes, usize::max);
+        let world = ranks::world(volumes.len(), self.link).frame_bytes(frame_bytes);
         let barrier = Barrier::new(volumes.len());
         let ranks = world.run(|mut comm| -> Result<_, Error> {
             let rank = comm.rank().index();
+            comm.config_mut().message_bytes = Some(message_bytes);
             let mut results = vec![vec![T::from_f64(0.0); volumes[rank].len()]; plans.len()];
             let mut rounds = Vec::new();
             for _ in 0..=self.repeat {

@@ -55,6 +55,8 @@ struct StackRow {
     /// The same bytes before compression.
     raw_bytes: u64,
     ratio: f64,
+    /// Threads that rank 0 computed on.
+    threads: u16,
     /// Time of the raw preset / time of this preset, if the raw preset ran.
     speedup_raw: Option<f64>,
     /// Seconds in each part of the median run, mean over ranks.
@@ -206,6 +208,7 @@ fn compare<T: Float + Into<f64>>(
         repeat: args.repeat,
         as_published: args.as_published,
         shape: inputs.dims.sizes().to_vec(),
+        n_threads: args.threads.unwrap_or(1),
         pools: (0..volumes.len()).map(|_| Pools::new(args.threads)).collect::<Result<_, _>>()?,
     };
     let progress = progress::bar(&format!("running at {bound}"), benchmark.n_runs());
@@ -305,6 +308,7 @@ fn row<T: Float + Into<f64>>(
         raw_bytes,
         // A single rank sends nothing.
         ratio: if wire_bytes == 0 { 1.0 } else { raw_bytes as f64 / wire_bytes as f64 },
+        threads: report.threads,
         speedup_raw: raw_time.map(|raw| raw.as_secs_f64() / time_s),
         encode_s: mean(|r| r.encode),
         fold_s: mean(|r| r.fold),
@@ -326,6 +330,7 @@ fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
         ("algbw", "GB/s", Align::Right),
         ("wire", "all ranks", Align::Right),
         ("ratio", "", Align::Right),
+        ("threads", "", Align::Right),
         ("encode", "ms", Align::Right),
         ("fold", "ms", Align::Right),
         ("decode", "ms", Align::Right),
@@ -347,6 +352,7 @@ fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
             format!("{:.3}", row.algbw_gbps),
             table::bytes(row.wire_bytes),
             format!("{:.2}", row.ratio),
+            row.threads.to_string(),
             ms(row.encode_s),
             ms(row.fold_s),
             ms(row.decode_s),

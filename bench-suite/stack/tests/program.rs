@@ -34,6 +34,21 @@ fn it_sums_images_and_summarizes_the_result_in_words() {
 }
 
 #[test]
+fn multi_threaded_presets_compute_on_more_than_one_thread() {
+    // Each of four lanes needs a segment that is long enough for two threads.
+    let size = "--shape 128x112x128 --time 0.02 --ranks 2 --cache images --repeat 1 --link none";
+    let more = "--no-pictures --json --preset zccl zccl-mt hzccl-mt foldwire";
+    for (threads, expected) in [("", [1, 2, 2, 1]), ("--threads 2", [2; 4])] {
+        let output = stack(&format!("{size} {more} {threads}"));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let object: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let rows = object["rows"].as_array().expect("rows");
+        let threads: Vec<_> = rows.iter().map(|row| row["threads"].as_u64()).collect();
+        assert_eq!(threads, expected.map(Some), "{threads:?}");
+    }
+}
+
+#[test]
 fn a_wrong_argument_is_named_and_sets_the_exit_code() {
     for (args, expected) in [
         ("--shape 64x64", "three numbers"),

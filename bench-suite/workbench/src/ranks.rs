@@ -1,5 +1,7 @@
 //! Ranks as threads of this process.
 
+use foldwire::schedule::ProgramSpec;
+use foldwire::{Bound, DType, Plan};
 use foldwire_threads::World;
 
 /// Ranks with links of this rate in bytes per second, each way. With `None`, links have the speed
@@ -7,4 +9,58 @@ use foldwire_threads::World;
 pub fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
     let world = World::new(n_ranks);
     if let Some(rate) = link_rate { world.link_rate(rate) } else { world }
+}
+
+/// Values of a message for each thread. The codec fz-light gains from threads from 48 chunks of
+/// 4096 values on, and segments may be half as long as a message allows.
+const VALUES_PER_THREAD: usize = 48 * 4096;
+
+/// Returns the bytes of messages of plans whose work overlaps: the default, or enough for ranks
+/// that compute on several threads.
+pub fn message_bytes(n_threads: usize, dtype: DType) -> usize {
+    let plan = Plan::foldwire(Bound::Absolute(1.0));
+    let threaded = plan.message_bytes(dtype, n_threads.saturating_mul(VALUES_PER_THREAD));
+    threaded.filter(|_| n_threads > 1).unwrap_or(World::FRAME_BYTES)
+}
+
+/// Returns the bytes of a frame that holds every message of this plan in a call on `count` values,
+/// if the plan works message by message as its authors do. `None` for other plans, which divide
+/// long messages themselves.
+///
+/// A message carries one part of the array, or all of it: to and from a root, and where the length
+/// decides about the schedule.
+pub fn whole_message_bytes(
+    plan: &Plan,
+    call: ProgramSpec,
+    dtype: DType,
+    count: usize,
+) -> Option<usize> {
+    if plan.overlaps {
+        return None;
+    }
+    let schedule = plan.schedule.filter(|_| !call.collective.has_root());
+    let n_parts = schedule.map_or(1, |schedule| schedule.n_parts(call));
+    plan.message_bytes(dtype, count.div_ceil(n_parts.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldwire::frame::HEADER_BYTES;
+    use foldwire::{Collective, Preset, Rank};
+
+    #[test]
+    fn frames_hold_a_part_or_all_of_the_array() {
+        let bytes = |preset: Preset, collective| {
+            let plan = preset.plan(collective, Bound::Absolute(1.0));
+            let call = ProgramSpec::new(collective, 4, Rank(0));
+            whole_message_bytes(&plan, call, DType::F32, 4000)
+        };
+        let raw = |collective| bytes(Preset::RawRing, collective);
+        assert_eq!(raw(Collective::AllReduce), Some(4000 + HEADER_BYTES));
+        assert_eq!(raw(Collective::Broadcast), Some(16_000 + HEADER_BYTES));
+        assert!(bytes(Preset::Cprp2p, Collective::AllReduce) > raw(Collective::AllReduce));
+        assert!(bytes(Preset::MpcOpt, Collective::AllGather) > raw(Collective::Broadcast));
+        assert_eq!(bytes(Preset::ZcclPlus, Collective::AllReduce), None);
+    }
 }

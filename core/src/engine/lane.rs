@@ -519,7 +519,7 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
         | Primitive::Combine { .. }
         | Primitive::CombineInPlace { .. }
         | Primitive::Reduce { .. }
-        | Primitive::ReduceStore => Some(|report| &mut report.fold),
+        | Primitive::ReduceStore { .. } => Some(|report| &mut report.fold),
         Primitive::Copy { .. }
         | Primitive::Move { .. }
         | Primitive::Join { .. }

@@ -338,11 +338,11 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 codec.reduce_paced(&op, src, floats_mut(dst, n)?, pace)?;
                 written.n_bytes = n * T::BYTES;
             }
-            Primitive::ReduceStore => {
+            Primitive::ReduceStore { codec: from } => {
                 let weight = codec.weight();
                 let output = buffers.copy_own(segment, Stores::Cached)?;
                 weigh(output, weight);
-                codec.reduce_paced(&op, payloads.of(Slot::In)?, output, pace)?;
+                by(from).reduce_paced(&op, payloads.of(Slot::In)?, output, pace)?;
                 T::divide(output, divisor, weight);
             }
             Primitive::Store { from, codec, over_own }

@@ -34,6 +34,8 @@ pub struct Rules {
     /// True if all ranks must get the same bits. Each rank then stores its own values as other
     /// ranks decode them.
     pub(super) same_bits: bool,
+    /// True if decompression, reduction and compression of a frame may be one pass.
+    pub(super) fuses: bool,
     /// True if this rank has no buffer for results, so that it stores nothing.
     pub(super) reads_only: bool,
 }
@@ -83,6 +85,7 @@ impl Rules {
             reduces: collective.reduces(),
             divides: collective.reduces() && op == OpCode::Avg,
             same_bits: true,
+            fuses: true,
             reads_only: false,
         }
     }
@@ -90,11 +93,11 @@ impl Rules {
     /// Returns the rules of a plan that is already [adapted to the element type](Plan::for_values).
     #[must_use]
     pub fn of_plan(collective: Collective, plan: &Plan, op: OpCode) -> Self {
-        let Plan { pipeline, codec, same_bits, .. } = plan;
+        let Plan { pipeline, codec, same_bits, overlaps, .. } = plan;
         let rules = Self::new(collective, pipeline, *codec, op);
         // If all ranks must get the same bits, encoding again must not change values.
         let recodes = rules.recodes && (codec.is_stable() || !same_bits);
-        Self { same_bits: *same_bits, recodes, ..rules }
+        Self { same_bits: *same_bits, recodes, fuses: *overlaps, ..rules }
     }
 
     /// Returns the same rules for a rank without a buffer for the result.
@@ -311,6 +314,11 @@ impl PrimitiveList<'_> {
         if self.step.before {
             return self.store_and_add_own(received);
         }
+        let decoded = self.decode_first(received);
+        if decoded != received && store && !self.step.stores_as_sent() && to.is_none() && !keep {
+            return self.push(Primitive::ReduceStore { codec: decoded });
+        }
+        let received = decoded;
         if received == CodecId::Raw || keeps_frames && !encodes_own && received.is_in_place() {
             self.push(Primitive::FoldInPlace);
             self.finish(Slot::In, received);
@@ -327,12 +335,23 @@ impl PrimitiveList<'_> {
             self.push(Primitive::Refold);
             self.finish(Slot::Out, codec);
         } else if store && !self.step.stores_as_sent() && !keep {
-            self.push(Primitive::ReduceStore);
+            self.push(Primitive::ReduceStore { codec });
         } else {
             self.push(Primitive::EncodeOwn { to: Slot::Spare, codec: CodecId::Raw });
             self.push(Primitive::Reduce { into: Slot::Spare });
             self.finish(Slot::Spare, CodecId::Raw);
         }
+    }
+
+    /// Decodes a received payload before it is reduced as floats, if rules ask for separate passes.
+    /// Returns the payload's codec.
+    fn decode_first(&mut self, received: CodecId) -> CodecId {
+        if self.rules.fuses || self.rules.keeps_frames || received == CodecId::Raw {
+            return received;
+        }
+        self.transcode(Slot::In, Slot::Spare, [received, CodecId::Raw]);
+        self.push(Primitive::Move { from: Slot::Spare, to: Slot::In });
+        CodecId::Raw
     }
 
     /// Stores a received payload, and sends its sum with local input. The input must be read first,
@@ -353,6 +372,7 @@ impl PrimitiveList<'_> {
     /// Adds the primitives for a received payload and the held content.
     fn received_with_held(&mut self, received: CodecId, held: CodecId) {
         let codec = self.rules.codec;
+        let received = self.decode_first(received);
         match [received, held].map(|codec| codec == CodecId::Raw) {
             [true, true] => self.combine_in_place(Slot::Held, received),
             [false, true] if !self.rules.keeps_frames => {

@@ -18,8 +18,9 @@ fn all_rules() -> List<Rules> {
             for &codec in CodecId::ALL {
                 for &op in ops {
                     let rules = Rules::new(collective, pipeline, codec, op);
-                    // Also with a codec that is exact, but not free.
-                    for rules in [rules, Rules { exact: true, ..rules }] {
+                    // Also with a codec that is exact, but not free, and with passes apart.
+                    let exact = Rules { exact: true, ..rules };
+                    for rules in [rules, exact, Rules { fuses: false, ..rules }] {
                         if !all.contains(&rules) {
                             all.push(rules);
                         }
@@ -272,7 +273,7 @@ fn what_is_not_there_is_not_read() {
         Primitive::Move { from: Slot::In, to: Slot::Out },
         Primitive::Fold,
         Primitive::CombineInPlace { with: Slot::Held },
-        Primitive::ReduceStore,
+        Primitive::ReduceStore { codec: CodecId::FzLight },
         Primitive::Store { from: Slot::Held, codec, over_own: false },
         Primitive::Join { from: Slot::In },
     ] {

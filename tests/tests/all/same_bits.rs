@@ -6,12 +6,13 @@
 //! out.
 
 use foldwire::codec::CodecId;
+use foldwire::error::AbortReason;
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::threads::{self, Scoped};
-use foldwire::{Bound, Config, Float, Op, Plan, Quantum, Rank, Report, bf16, f16};
+use foldwire::{Bound, Config, Error, Float, Op, Plan, Quantum, Rank, Report, bf16, f16};
 use foldwire_tests::case::CODECS;
 use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Operation, Threads, data};
@@ -461,6 +462,71 @@ fn threads_of_a_rank_do_not_show() {
                 });
                 assert!(together == alone, "{plan:?}, {op:?}");
             }
+        }
+    }
+}
+
+/// Passes of their own, one lane and longer messages change no bit.
+#[test]
+fn work_without_overlap_gives_the_same_bits() {
+    let (size, count) = (5, 40_011);
+    let inputs = inputs::<f64>(size, count);
+    for pipeline in [PER_HOP, pipeline::COMPRESS_ONCE, HOMOMORPHIC, FUSED] {
+        for codec in CODECS {
+            for (schedule, op) in SCHEDULES.into_iter().flat_map(|s| ON_LATTICE.map(|op| (s, op))) {
+                let plan = plan(pipeline, schedule, Division::Blocks).with_codec(codec);
+                let run = |plan: &Plan| {
+                    all_reduce(Threads::default(), &inputs, op, plan, |_, config| {
+                        config.message_bytes = Some(40_000);
+                    })
+                };
+                let (overlapping, _) = run(&plan);
+                let (alone, _) = run(&plan.without_overlap());
+                assert!(alone == overlapping, "{plan:?}, {op:?}");
+            }
+        }
+    }
+}
+
+/// A call without overlap has one lane, and messages as long as frames allow.
+#[test]
+fn messages_are_as_long_as_plan_and_configuration_say() {
+    let plan = plan(PER_HOP, &Ring, Division::Blocks);
+    let report = |plan: Plan, message_bytes| {
+        let reports = Threads::default().run(3, |mut comm| {
+            comm.config_mut().message_bytes = message_bytes;
+            let mut values: Vec<f64> = data::smooth(comm.rank().index(), 60_000);
+            comm.all_reduce(&mut values, Op::Sum, &plan).expect("the call")
+        });
+        (reports[0].lanes, reports[0].segment)
+    };
+    assert_eq!(report(plan.without_overlap(), Some(10_000)), (1, 20_000));
+    assert_eq!(report(plan.without_overlap(), None), (1, 20_000));
+    let (lanes, segment) = report(plan, Some(10_000));
+    assert!(lanes == 4 && segment <= 10_000 / 8, "{lanes} lanes, segments of {segment}");
+}
+
+/// Ranks whose calls would divide the array differently notice that, on every rank.
+#[test]
+fn ranks_that_overlap_differently_get_an_error() {
+    for case in 0..2 {
+        let errors = Threads::default().run(2, |mut comm| {
+            let is_first = comm.rank() == Rank(0);
+            let mut plan = plan(PER_HOP, &Ring, Division::Blocks);
+            if is_first && case == 0 {
+                plan = plan.without_overlap();
+            }
+            comm.config_mut().message_bytes = (is_first && case == 1).then_some(10_000);
+            let mut values: Vec<f64> = data::smooth(comm.rank().index(), 60_000);
+            comm.all_reduce(&mut values, Op::Sum, &plan).expect_err("they differ")
+        });
+        for error in errors {
+            let is_named = match error {
+                Error::Mismatch { .. } => true,
+                Error::Aborted { reason, .. } => matches!(reason, AbortReason::Mismatch(_)),
+                _ => false,
+            };
+            assert!(is_named, "case {case}: {error}");
         }
     }
 }

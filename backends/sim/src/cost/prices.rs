@@ -123,7 +123,8 @@ impl Prices {
             work.reduce,
             work.refold,
             work.recode,
-            work.copy,
+            // Adding waits for memory as copying does.
+            work.copy + work.add,
         ];
         times.iter().zip(&self.per_value).map(|(&n, rate)| f64::from(n) * rate).sum()
     }

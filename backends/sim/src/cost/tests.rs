@@ -474,7 +474,7 @@ fn short_all_to_alls_pay_by_rounds_and_by_two_levels() {
 fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
     let (rank, call) = (Rank(0), ProgramSpec::new(collective, size, Rank(0)));
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
-    let rules = Rules::new(collective, &plan.pipeline, plan.codec, op);
+    let rules = Rules::of_plan(collective, plan, op);
     let mut held = None;
     let mut sums = [0; 7];
     for index in 0..schedule.n_steps(call, rank) {
@@ -485,7 +485,7 @@ fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usi
         let step_sums = [
             w.encode + w.refold + w.recode,
             w.decode + w.reduce + w.refold + w.recode,
-            w.reduce + w.refold,
+            w.reduce + w.refold + w.add,
             w.combine,
             w.fold + w.fold_store,
             w.copy,

@@ -28,6 +28,8 @@ pub(super) struct PrimitiveCounts {
     pub(super) recode: u8,
     /// Copies of values.
     pub(super) copy: u8,
+    /// Additions of floats to floats, in calls that compress.
+    pub(super) add: u8,
     /// Copies of a frame into the frame to send.
     pub(super) copy_frame: u8,
     /// Copies of a received frame's segments into the frame that the lane holds.
@@ -37,7 +39,7 @@ pub(super) struct PrimitiveCounts {
 impl PrimitiveCounts {
     /// Counts a primitive of a call with `codec`. If `in_place`, the local input is already in the
     /// output and needs no copy. Some payloads may be raw although `codec` compresses. Encoding or
-    /// storing such a payload counts as a copy, and so does adding to it in place.
+    /// storing such a payload counts as a copy.
     fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
         let is_uncompressed = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {
@@ -48,7 +50,7 @@ impl PrimitiveCounts {
                 self.copy += 1;
             }
             Primitive::FoldInPlace | Primitive::CombineInPlace { .. } if !codec.is_in_place() => {
-                self.copy += 1;
+                self.add += 1;
             }
             Primitive::Transcode { codecs: [from, to], .. } => {
                 match [from, to].map(is_uncompressed) {
@@ -67,9 +69,9 @@ impl PrimitiveCounts {
             Primitive::Refold => self.refold += 1,
             Primitive::Combine { .. } | Primitive::CombineInPlace { .. } => self.combine += 1,
             Primitive::Reduce { .. } => self.reduce += 1,
-            Primitive::ReduceStore => {
+            Primitive::ReduceStore { codec } => {
                 self.copy += u8::from(!in_place);
-                self.reduce += 1;
+                *(if is_uncompressed(codec) { &mut self.add } else { &mut self.reduce }) += 1;
             }
             Primitive::Divide => self.copy += 1,
             Primitive::StoreOwn => self.copy += u8::from(!in_place),

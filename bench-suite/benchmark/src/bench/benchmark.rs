@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Context;
+use foldwire::schedule::ProgramSpec;
 use foldwire::{Collective, Float, Rank, Report};
 use foldwire_arguments::sizes::{Size, SizeList};
 use foldwire_arguments::{BenchArgs, FormArg, OpArg};
@@ -19,11 +20,11 @@ use foldwire_fields::memory;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Data;
 use foldwire_workbench::memory::{Memcpy, gbps, median};
-use foldwire_workbench::room;
+use foldwire_workbench::{ranks, room};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::implementation::Implementation;
+use super::implementation::{Implementation, PlanImplementation};
 use super::overlap::OverlapWork;
 use super::problem::Problem;
 use super::result_check::ResultCheck;
@@ -133,6 +134,21 @@ impl Settings {
                 Size(count * T::BYTES)
             ))
         })
+    }
+
+    /// Returns the bytes of a frame that holds every message of these plans that work message by
+    /// message. `None` if there are none.
+    pub(super) fn whole_message_bytes<T: Float>(
+        &self,
+        plans: &[PlanImplementation],
+        size: usize,
+    ) -> Option<usize> {
+        let call = ProgramSpec::new(self.collective, size, self.root);
+        let longest = self.counts.iter().copied().max()?;
+        let bytes = |row: &PlanImplementation| {
+            ranks::whole_message_bytes(&row.plan, call, T::DTYPE, longest)
+        };
+        plans.iter().filter_map(bytes).max()
     }
 }
 
@@ -370,6 +386,7 @@ pub(super) struct ReportSummary {
     pub(super) bound: f64,
     pub(super) worst_case: Option<f64>,
     pub(super) as_published: bool,
+    pub(super) threads: u16,
     pub(super) encode: Duration,
     pub(super) fold: Duration,
     pub(super) decode: Duration,
@@ -386,13 +403,14 @@ impl From<Report> for ReportSummary {
     fn from(report: Report) -> Self {
         let waiting = report.waiting();
         let Report { raw_bytes, wire_bytes, bound, worst_case, as_published, .. } = report;
-        let Report { encode, fold, decode, .. } = report;
+        let Report { threads, encode, fold, decode, .. } = report;
         Self {
             raw_bytes,
             wire_bytes,
             bound,
             worst_case,
             as_published,
+            threads,
             encode,
             fold,
             decode,

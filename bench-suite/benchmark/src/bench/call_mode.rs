@@ -1,15 +1,17 @@
 //! Runs one rank of the benchmark, from its endpoint to its results, in the same way on every
 //! backend.
 
-use foldwire::{Communicator, Float, Transport};
+use foldwire::{Communicator, Float, Rank, Transport};
 use foldwire_arguments::BenchArgs;
+use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Data;
+use foldwire_workbench::streams;
 
 use super::benchmark::{Benchmark, Settings};
 use super::implementation::Implementation;
 use super::output::{BenchHead, BenchResults};
 use super::runner::{Barrier, barrier};
-use super::{config, presets, progress};
+use super::{config, plans, presets, progress};
 
 /// Everything a rank knows before it joins the other ranks.
 #[derive(Clone, Copy)]
@@ -56,6 +58,25 @@ pub(super) trait CallMode<T: Float + Into<f64>> {
     ) -> anyhow::Result<BenchResults>;
 }
 
+/// Says which presets work message by message, if frames are shorter than their messages.
+fn remark_short_frames<X: Transport, T: Float>(
+    inputs: &BenchInputs<'_, T>,
+    comm: &Communicator<X>,
+) -> Result<(), UsageError> {
+    let plans = plans(inputs.args, &[])?;
+    let whole = inputs.settings.whole_message_bytes::<T>(&plans, comm.size());
+    let have = comm.transport().frame_capacity();
+    if let Some(need) = whole.filter(|need| *need > have) {
+        let rows = plans.iter().filter(|row| !row.plan.overlaps).map(|row| row.name);
+        streams::remark(format_args!(
+            "note: {} work message by message, and messages of {need} bytes do not fit frames of \
+             {have}; to measure them as published, add --frame {need}",
+            rows.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    Ok(())
+}
+
 /// Makes one call after the other.
 pub(super) struct SequentialCalls;
 
@@ -68,6 +89,9 @@ impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
         let BenchInputs { args, settings, data, .. } = inputs;
         let head = BenchHead::new(&inputs, &endpoint);
         let comm = Communicator::with_config(endpoint, config(args)?)?;
+        if comm.rank() == Rank(0) {
+            remark_short_frames::<X, T>(&inputs, &comm)?;
+        }
         let mut implementations = presets(args, data.shape())?;
         implementations.extend(extras.implementations);
         let progress = progress(comm.rank().index());

@@ -8,10 +8,11 @@
 //! Source: J. L. Träff, W. D. Gropp, R. Thakur, "Self-consistent MPI performance guidelines", IEEE
 //! Trans. Parallel Distrib. Syst. 21 (2010).
 
-use foldwire::{Collective, Communicator, Preset, Rank, Transport};
+use foldwire::{Collective, Communicator, DType, Preset, Rank, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::{BackendArg, GuidelinesArgs, OpArg};
 use foldwire_fields::usage::UsageError;
+use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::{Align, Table};
 use foldwire_workbench::{ranks, streams};
@@ -122,8 +123,17 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let counts = counts::<f32>(&args.sizes)?;
     let data = FieldSource::open(None)?.data::<f32>(size);
-    let world = ranks::world(size, args.link.bytes_per_s());
+    // Some presets work message by message, with a whole array in a frame.
+    let longest = counts.iter().copied().max().unwrap_or(0);
+    let whole = |preset: Preset| {
+        let plan = preset.plan(Collective::Broadcast, args.bound);
+        plan.message_bytes(DType::F32, longest).filter(|_| !plan.overlaps)
+    };
+    let whole = args.presets().into_iter().filter_map(whole).max();
+    let frame_bytes = whole.unwrap_or(0).max(World::FRAME_BYTES);
+    let world = ranks::world(size, args.link.bytes_per_s()).frame_bytes(frame_bytes);
     let ranks = world.run(|mut comm| {
+        comm.config_mut().message_bytes = Some(World::FRAME_BYTES);
         let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
         let measurement =
             GuidelineMeasurement { counts: &counts, data: &data, implementations: presets(args) };

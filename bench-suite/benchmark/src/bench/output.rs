@@ -15,7 +15,7 @@ use super::row::{self, CollectiveRow, MPI_BEST, MPI_DEFAULT};
 use super::sweep;
 
 /// Columns of `--csv`.
-const CSV_COLUMNS: [&str; 30] = [
+const CSV_COLUMNS: [&str; 32] = [
     "collective",
     "backend",
     "ranks",
@@ -29,9 +29,11 @@ const CSV_COLUMNS: [&str; 30] = [
     "algbw_gbps",
     "busbw_gbps",
     "ratio",
+    "threads",
     "max_err",
     "bound_worst",
     "n_wrong",
+    "n_unequal",
     "speedup_raw",
     "speedup_mpi_default",
     "speedup_mpi_best",
@@ -237,9 +239,11 @@ impl BenchResults {
                 row.algbw_gbps.to_string(),
                 row.busbw_gbps.to_string(),
                 optional(row.ratio),
+                row.threads.map(|n| n.to_string()).unwrap_or_default(),
                 optional(row.max_err),
                 optional(row.bound_worst),
                 row.n_wrong.map(|n| n.to_string()).unwrap_or_default(),
+                row.n_unequal.map(|n| n.to_string()).unwrap_or_default(),
                 optional(row.speedup_raw),
                 optional(row.speedup_mpi_default),
                 optional(row.speedup_mpi_best),
@@ -295,11 +299,17 @@ fn table(rows: &[CollectiveRow]) -> String {
         ("algbw", "GB/s", Align::Right),
         ("busbw", "GB/s", Align::Right),
         ("ratio", "", Align::Right),
+        ("threads", "", Align::Right),
         ("max error", "", Align::Right),
         ("allowed", "", Align::Right),
         ("#wrong", "", Align::Right),
-        ("speed-up", "x raw", Align::Right),
     ];
+    // Ranks may differ only without the guarantee of the same bits.
+    let may_differ = rows.iter().any(|row| row.n_unequal > Some(0));
+    if may_differ {
+        columns.push(("#unequal", "ranks", Align::Right));
+    }
+    columns.push(("speed-up", "x raw", Align::Right));
     if has_memcpy {
         columns.push(("time", "x memcpy", Align::Right));
     }
@@ -328,6 +338,8 @@ fn table(rows: &[CollectiveRow]) -> String {
     let optional =
         |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), text);
     let two_digits = |x: f64| format!("{x:.2}");
+    let optional_count =
+        |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
     for row in rows {
         let mut cells = vec![
             Size(row.n_bytes).to_string(),
@@ -338,11 +350,15 @@ fn table(rows: &[CollectiveRow]) -> String {
             format!("{:.3}", row.algbw_gbps),
             format!("{:.3}", row.busbw_gbps),
             optional(row.ratio, two_digits),
+            optional(row.threads.map(f64::from), |n| n.to_string()),
             optional(row.max_err, table::scientific),
             optional(row.bound_worst, table::scientific),
-            row.n_wrong.map_or_else(|| "-".to_owned(), |n| n.to_string()),
-            optional(row.speedup_raw, two_digits),
+            optional_count(row.n_wrong),
         ];
+        if may_differ {
+            cells.push(optional_count(row.n_unequal));
+        }
+        cells.push(optional(row.speedup_raw, two_digits));
         if has_memcpy {
             cells.push(optional(row.times_memcpy, two_digits));
         }

@@ -62,6 +62,9 @@ pub(crate) struct CollectiveRow {
     pub(crate) wire_bytes: Option<u64>,
     /// `raw_bytes` / `wire_bytes`.
     pub(crate) ratio: Option<f64>,
+    /// Most threads that a rank computed on; only for Foldwire.
+    #[serde(default)]
+    pub(crate) threads: Option<u16>,
     /// Absolute bound on each operand.
     pub(crate) bound_abs: Option<f64>,
     /// Largest allowed error, including rounding; `None` if there is no limit.
@@ -80,6 +83,10 @@ pub(crate) struct CollectiveRow {
     /// Foldwire guarantees equal bits.
     #[serde(default)]
     pub(crate) n_wrong: Option<usize>,
+    /// Number of ranks whose bits differ from rank 0's, where all ranks get the same array; `None`
+    /// unless checked.
+    #[serde(default)]
+    pub(crate) n_unequal: Option<usize>,
     /// Seconds that ranks spent on each kind of work in the last round, mean over ranks; only for
     /// Foldwire.
     pub(crate) encode_s: Option<f64>,
@@ -157,20 +164,18 @@ impl CollectiveRow {
         } else {
             (sum_up(|v| v.mismatched_nonfinite), sum_up(|_| 0))
         };
-        let guarantees_bits = reports.as_ref().is_some_and(|reports| !reports[0].as_published)
-            && matches!(
-                problem.collective,
-                Collective::AllReduce | Collective::AllGather | Collective::Broadcast
-            );
-        let n_unequal =
-            result_checks.as_ref().filter(|_| guarantees_bits).map_or(0, |result_checks| {
-                result_checks
-                    .iter()
-                    .filter(|result_check| result_check.digest != result_checks[0].digest)
-                    .count()
-            });
+        let is_same_array = matches!(
+            problem.collective,
+            Collective::AllReduce | Collective::AllGather | Collective::Broadcast
+        );
+        let n_unequal = result_checks
+            .as_ref()
+            .filter(|_| is_same_array)
+            .map(|checks| checks.iter().filter(|check| check.digest != checks[0].digest).count());
+        let guarantees_bits = reports.as_ref().is_some_and(|reports| !reports[0].as_published);
+        let n_faults = n_unequal.filter(|_| guarantees_bits).unwrap_or(0);
         let n_beyond = sum_up(|v| v.n_beyond);
-        let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_unequal);
+        let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_faults);
         // Other libraries have no error except rounding.
         let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
         Self {
@@ -191,6 +196,7 @@ impl CollectiveRow {
             raw_bytes,
             wire_bytes,
             ratio,
+            threads: reports.as_ref().and_then(|all| all.iter().map(|r| r.threads).max()),
             bound_abs: reports.as_ref().map(|r| r[0].bound),
             bound_worst: worst_case.map(|worst| worst + rounding),
             max_err: result_checks
@@ -199,6 +205,7 @@ impl CollectiveRow {
             mismatched_nonfinite,
             nans_left_open,
             n_wrong,
+            n_unequal,
             encode_s: mean(|r| r.encode),
             fold_s: mean(|r| r.fold),
             decode_s: mean(|r| r.decode),

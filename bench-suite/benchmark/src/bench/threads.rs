@@ -11,7 +11,7 @@ use foldwire_workbench::ranks;
 
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::output::BenchResults;
-use super::{FieldSource, Settings, show};
+use super::{FieldSource, Settings, message_bytes, plans, show};
 
 /// Default number of ranks.
 const DEFAULT_RANKS: usize = 4;
@@ -21,9 +21,13 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &FieldSource,
 ) -> anyhow::Result<()> {
-    let world = world(args);
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
+    let mut world = world(args);
+    let whole = settings.whole_message_bytes::<T>(&plans(args, &[])?, size);
+    if args.frame.is_none() {
+        world = world.frame_bytes(message_bytes(args).max(whole.unwrap_or(0)));
+    }
     settings.check_room::<T>(size, 0..size)?;
     let data = source.data::<T>(size);
     let inputs = BenchInputs { args, settings: &settings, data: &data, backend: "threads" };

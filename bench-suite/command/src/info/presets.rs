@@ -14,7 +14,7 @@ const COLUMNS: &[(&str, Align)] = &[
     ("pipeline", Align::Left),
     ("codec", Align::Left),
     ("source", Align::Left),
-    ("what differs", Align::Left),
+    ("differs from the paper by", Align::Left),
 ];
 
 pub(super) fn section() -> ReportSection {

@@ -54,8 +54,8 @@ const fn us(n: u64) -> Duration {
 /// to as fast as memory, with and without latency, and other collectives.
 const CASES: [ValidationCase; 12] = {
     use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter};
-    use Preset::{Cprp2p, Foldwire, Gzccl, Hzccl, Raw, Zccl};
-    const MOST: &[Preset] = &[Raw, Zccl, Hzccl, Foldwire];
+    use Preset::{Cprp2pPlus, Foldwire, GzcclPlus, HzcclPlus, Raw, ZcclPlus};
+    const MOST: &[Preset] = &[Raw, ZcclPlus, HzcclPlus, Foldwire];
     const ENDS: &[Preset] = &[Raw, Foldwire];
     const fn case(
         (ranks, link, latency): (usize, &'static str, Duration),
@@ -71,7 +71,7 @@ const CASES: [ValidationCase; 12] = {
         case((2, "10gbit", us(20)), (AllReduce, 32 << 20), MOST),
         case((4, "10gbit", us(0)), (AllReduce, 32 << 20), MOST),
         case((8, "10gbit", us(20)), (AllReduce, 16 << 20), MOST),
-        case((8, "10gbit", us(0)), (AllReduce, 16 << 20), &[Cprp2p, Gzccl]),
+        case((8, "10gbit", us(0)), (AllReduce, 16 << 20), &[Cprp2pPlus, GzcclPlus]),
         case((2, "none", us(0)), (AllReduce, 32 << 20), ENDS),
         case((8, "none", us(0)), (AllReduce, 16 << 20), ENDS),
         case((4, "10gbit", us(0)), (ReduceScatter, 32 << 20), ENDS),
