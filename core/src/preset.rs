@@ -42,7 +42,7 @@ const ZCCL: PresetRow = PresetRow {
     name: "zccl",
     title: "ZCCL",
     source: "Huang et al., ZCCL (2025)",
-    differs: "no exchange of sizes first: frames tell their own, and nobody waits for others'",
+    differs: "sizes travel with the messages, not before them; polls every 8192 values, not 5120",
     schedules: Schedules::Fixed,
     pipeline: pipeline::COMPRESS_ONCE,
     codec: CodecId::FzLight,
@@ -157,7 +157,7 @@ presets! {
         name: "gzccl",
         title: "gZCCL-style",
         source: "Huang et al., gZCCL (ICS'24), by a summary",
-        differs: "on CPUs, fz-light in place of cuSZp",
+        differs: "on CPUs, fz-light in place of cuSZp; a scatter encodes step by step",
         schedules: Schedules::Switched,
         ..ZCCL
     };

@@ -68,8 +68,8 @@ impl SweepSetting {
         }
     }
 
-    fn plan(&self, preset: Preset) -> Plan {
-        let plan = preset.plan(self.collective, self.bound);
+    fn plan(&self, preset: Preset, ranks: usize) -> Plan {
+        let plan = preset.plan_for(self.collective, self.bound, self.n_bytes / ranks.max(1));
         self.schedule.map_or(plan, |named| plan.with_schedule(named.0))
     }
 }
@@ -140,7 +140,7 @@ fn predict_row(
     ranks: usize,
     preset: Preset,
 ) -> Result<SweepRow, CostError> {
-    let plan = setting.plan(preset);
+    let plan = setting.plan(preset, ranks);
     let case = ModelCall {
         lanes: setting.lanes,
         frame_bytes: setting.frame_bytes,

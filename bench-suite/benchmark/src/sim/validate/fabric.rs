@@ -193,7 +193,7 @@ impl LocalMachine<'_> {
         results: &FabricResults,
         times: &PresetTimes,
     ) -> anyhow::Result<Costs> {
-        let plan = times.preset.plan(results.collective, results.bound);
+        let plan = times.plan(results);
         let n_ranks = results.ranks.min(self.host.ranks_per_node);
         let busy = n_ranks.min(self.host.cores);
         let task = MeasurementTask {
@@ -243,9 +243,9 @@ impl TimedCase<'_> {
     }
 
     fn predicted_with<T: Float>(&self, fabric: FabricModel) -> anyhow::Result<f64> {
-        let &FabricResults { collective, bound, ranks, root, in_place, .. } = self.results;
+        let &FabricResults { collective, ranks, root, in_place, .. } = self.results;
         let &FabricResults { lanes, frame_bytes, checksums, ref link, .. } = self.results;
-        let plan = self.times.preset.plan(collective, bound);
+        let plan = self.times.plan(self.results);
         let case = ModelCall::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
         let in_place = in_place || case.in_place;
         let case = ModelCall { root: Rank::new(root), in_place, lanes, frame_bytes, ..case };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use foldwire::{Bound, Collective, DType, Preset};
+use foldwire::{Bound, Collective, DType, Plan, Preset};
 use foldwire_arguments::values::LinkRate;
 use foldwire_fields::usage::UsageError;
 
@@ -102,9 +102,17 @@ impl FabricResults {
 }
 
 impl PresetTimes {
-    /// Returns the times of a row; `None` if it is not a preset, or cannot be predicted.
+    /// Returns the plan of the calls.
+    pub(super) fn plan(&self, results: &FabricResults) -> Plan {
+        let share_bytes = self.n_bytes / results.ranks.max(1);
+        self.preset.plan_for(results.collective, results.bound, share_bytes)
+    }
+
+    /// Returns the times of a row; `None` if it is not a preset, or cannot be predicted. The model
+    /// gives presets that work message by message longer frames than the measurement may have had.
     fn of_preset(row: &CollectiveRow) -> Option<Self> {
-        let mut presets = Preset::ALL.iter().copied().filter(|preset| is_priced(*preset));
+        let is_known = |preset: &Preset| is_priced(*preset) && !preset.is_message_by_message();
+        let mut presets = Preset::ALL.iter().copied().filter(is_known);
         let preset = presets.find(|preset| preset.name() == row.contestant)?;
         let fastest = row.times_s.iter().copied().fold(row.time_s, f64::min);
         let slowest = row.times_s.iter().copied().fold(row.time_s, f64::max);

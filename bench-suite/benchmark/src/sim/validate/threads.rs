@@ -183,7 +183,7 @@ impl ValidationCase {
         let host = HostModel { ranks_per_node: self.ranks, cores, ..HostModel::default() };
         let cluster = self.with_wake(ClusterModel { network, host })?;
         let row = |&preset: &Preset| {
-            let plan = preset.plan(self.collective, bound);
+            let plan = preset.plan_for(self.collective, bound, self.n_bytes / self.ranks);
             let costs = if plan.codec.is_exact() { &raw } else { &lossy };
             let row = self.row(preset, &plan, bound, &cluster, costs, data);
             progress.inc(1);
