@@ -11,7 +11,7 @@ use foldwire::{
 
 /// Number of concurrent calls on a communicator.
 const N_CALLS: usize = 6;
-/// Counts for calls with unequal shares, which these cases do not have.
+/// Only calls with uneven shares take counts. The shares of these cases are even.
 static NO_COUNTS: Counts = Counts::NONE;
 
 /// Runs all checks of this file. Skips transports that have too few channels for them.
@@ -26,6 +26,7 @@ pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, 
     let cases: Vec<Case> = cases.into_iter().step_by(step).collect();
     let outcomes = backend.run_transports(size, |transport| {
         let n_bytes = transport.frame_capacity();
+        // `world` takes N_CALLS channels, the largest duplicate one more. The others are a reserve.
         let has_channels = transport.n_channels() >= 2 * N_CALLS + 4;
         has_channels.then(|| {
             let world = world(transport);
@@ -96,7 +97,7 @@ fn batch<'a, X: Transport + 'a>(
     Ok(digests)
 }
 
-/// Returns a digest of a call's result and report.
+/// Returns the digest of a call's result and report ([`Case::word`]).
 fn digest<T: Float>(
     case: &Case,
     rank: usize,
@@ -105,9 +106,9 @@ fn digest<T: Float>(
     Ok(Case::word(&case.result_at_once(rank, buffer), &report))
 }
 
-/// Runs sums while neighbouring ranks exchange messages, on the same communicator and on a
-/// duplicate. On the duplicate, one rank exchanges its message before it starts its sums, and all
-/// other ranks exchange theirs after they have started their sums.
+/// Runs sums on `world` while neighbouring ranks exchange messages, first on a duplicate of it, then
+/// on `world` itself. One rank makes the exchange on the duplicate before it starts its sums, all
+/// other ranks after they have started theirs.
 fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
@@ -191,6 +192,7 @@ fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<()
         }
     }
     // A dropped communicator frees its channels, so duplicating any number of times works.
+    // A duplicate may run more calls than its original.
     for _ in 0..20 {
         let again = world.duplicate(N_CALLS + 1)?;
         assert_eq!((again.rank(), again.size()), (world.rank(), world.size()));

@@ -23,6 +23,8 @@ pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &
     for (seed, n_bytes) in [Some(20_000), None].into_iter().enumerate() {
         let backend = make(n_bytes);
         backend.run_transports(size, |transport| {
+            // `world` takes one channel for each call and one for messages, a duplicate takes two.
+            // The other channels are a reserve.
             if transport.n_channels() < 3 * (N_CALLS + 1) {
                 return;
             }
@@ -152,6 +154,7 @@ fn long_before<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Resu
         let early = world.start_recv(vec![-1.0; n_values], before, 1)?;
         let sent = world.start_send(own.clone(), after, 2, &Plan::raw())?;
         for _ in 0..3 {
+            // Rank `before` starts its send only after the barriers, which wait for this rank.
             assert!(!early.is_finished(), "its send comes when all have been here");
             world.barrier()?;
         }

@@ -21,6 +21,9 @@
 //! receiver's memory. Between ranks of one node, frames pass through shared memory
 //! ([`Messages::share_memory`]).
 //!
+//! *Other backends.* Ranks of another backend, such as libfabric's, can exchange their addresses
+//! over MPI by [`OverMpi`].
+//!
 //! *Order of drops.* Drop Foldwire's communicators before the `Universe`, like MPI's own. Dropping
 //! one waits until its messages are delivered, as `MPI_Finalize` does.
 //!

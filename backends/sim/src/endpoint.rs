@@ -74,6 +74,8 @@ impl Endpoint {
     }
 }
 
+/// Polls for a frame, for credit and for a received frame are sometimes pending without a reason
+/// ([`NetSettings::refusal`](crate::NetSettings::refusal)).
 impl Transport for Endpoint {
     type Frame = Frame;
     type Error = Error;
@@ -216,8 +218,8 @@ impl Clock {
         self.fabric.borrow().ranks[self.rank.index()].is_dead
     }
 
-    /// Returns the time of the last frame that the rank sent or received, except on the control
-    /// tag.
+    /// Returns the time of the last frame that the rank sent or received, except on the [control
+    /// tag](Tag::CONTROL).
     #[must_use]
     pub fn last_move(&self) -> Duration {
         Duration::from_nanos(self.fabric.borrow().ranks[self.rank.index()].last_move)

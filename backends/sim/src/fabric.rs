@@ -57,7 +57,7 @@ pub(crate) struct SimRank {
     n_sent: usize,
     /// Frames that the rank has sent or received.
     n_moved: usize,
-    /// Time of the last frame sent or received, except on the control tag.
+    /// Time of the last frame sent or received, except on the [control tag](Tag::CONTROL).
     pub(crate) last_move: Nanos,
     /// Time from which the NIC is free to send.
     egress: Nanos,
