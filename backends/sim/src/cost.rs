@@ -96,8 +96,9 @@ pub struct ModelCall {
     pub lanes: usize,
     /// Bytes of a frame. With a plan without overlap, frames hold the whole array.
     pub frame_bytes: usize,
-    /// True if ranks know which of them share a node ([`HostModel::ranks_per_node`]), so that long
-    /// arrays use a two-level schedule. Messages within a node then take no bandwidth.
+    /// True if ranks know which of them share a node ([`HostModel::ranks_per_node`]). Long arrays
+    /// then use a two-level schedule, and messages within a node take no bandwidth, except in a
+    /// reduction by another schedule. If false, all messages occupy links.
     pub by_node: bool,
 }
 
@@ -226,7 +227,7 @@ pub struct Costs {
     pub wire: WireSizes,
     /// Bytes per second of a scan of all values for their range; infinity makes the scan free.
     pub look: f64,
-    /// Bytes per second of a scan of a sample, counting the bytes of all values.
+    /// As `look`, for a scan of a sample: bytes of the whole input, not of the sample, per second.
     pub sample: f64,
 }
 
@@ -309,7 +310,9 @@ pub struct RankPrediction {
 /// same time.
 ///
 /// # Errors
-/// [`CostError`] if the library would refuse the call, or if nothing can run on this cluster.
+/// [`CostError::Refused`] if the library would refuse the call. [`CostError::Empty`] if there are
+/// no ranks, lanes or cores, or the root is not a rank. [`CostError::Stuck`] if the schedule
+/// deadlocks.
 pub fn predict<T: Float>(
     case: &ModelCall,
     cluster: &ClusterModel,
@@ -345,6 +348,7 @@ pub fn predict<T: Float>(
     let division =
         if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
     let (call, layout) = divide::<T>(case, call, schedule, division)?;
+    // Sizes of payloads in the plan's codec, and of payloads that are sent raw in spite of it.
     let (wire, floats) = (costs.wire.table(size), WireSizes::exact(T::BYTES).table(size));
     let program = PricedProgram {
         schedule,
@@ -440,10 +444,12 @@ fn divide<T: Float>(
     let codec = Sizes::new(case.plan.codec, T::DTYPE, params);
     let max_segment = layout::max_segment(&codec, case.frame_bytes, schedule.min_run(call))?;
     let n_parts = schedule.n_parts(call);
+    // To give all lanes work, segments may be shortened to `shortest` chunks.
     let (lanes, shortest) = (case.lanes.min(MAX_LANES), select::shortest(case.plan.codec));
     let cut = Cut { n_parts, division, max_segment, lanes, shortest };
     // The layout of rank 0 serves for all ranks, because lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
     let max_run = select::max_run(call, &codec, case.frame_bytes, &layout);
+    // The schedule may need more parts in a message than `max_run`.
     Ok((call.with_runs(max_run).with_runs_of(schedule), layout))
 }

@@ -101,6 +101,7 @@ impl Prices {
         let mut time = n_values as f64 * self.of_value(work);
         if let Some(n_bytes) = messages.received {
             time += self.receiving.of(n_bytes) + f64::from(n_bytes) * self.per_checked_byte;
+            // The segments of the received frame are copied into the frame that the lane holds.
             time += f64::from(n_bytes) * self.per_frame_byte * f64::from(work.join);
         }
         if let Some(n_bytes) = messages.sent {
