@@ -106,9 +106,9 @@ fn digest<T: Float>(
     Ok(Case::word(&case.result_at_once(rank, buffer), &report))
 }
 
-/// Runs sums on `world` while neighbouring ranks exchange messages, first on a duplicate of it, then
-/// on `world` itself. One rank makes the exchange on the duplicate before it starts its sums, all
-/// other ranks after they have started theirs.
+/// Runs sums on `world` while neighbouring ranks exchange messages, first on a duplicate of it,
+/// then on `world` itself. One rank makes the exchange on the duplicate before it starts its sums,
+/// all other ranks after they have started theirs.
 fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
     let (rank, size) = (world.rank().index(), world.size());
     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
