@@ -59,7 +59,7 @@ use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::automatic::{self, Bits, CallFacts, Mode};
 use crate::select::{self, Network};
 use crate::threads::{self, Threads};
-use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, MIN_FRAME_BYTES, Rank, Transport};
+use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::fmt;
 use core::time::Duration;
 use named::named_methods;
@@ -437,7 +437,7 @@ impl<X: Transport> Communicator<X> {
         };
         // Reject a bad frame size before anything is sent.
         let codec = self.sizes(&spec, Quantum::LOSSLESS);
-        max_segment(&codec, self.capacity(&plan), schedule.min_run(call))?;
+        max_segment(&codec, self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(spec)
     }
@@ -558,7 +558,7 @@ impl<X: Transport> Communicator<X> {
         let link_rate = self.declared_link_rate();
         #[cfg(feature = "alloc")]
         let link_rate = link_rate.or_else(|| self.state.measured.links.rate());
-        let frame_bytes = self.max_message_bytes();
+        let frame_bytes = self.transport.frame_capacity();
         Network { link_rate, frame_bytes }
     }
 
@@ -570,19 +570,6 @@ impl<X: Transport> Communicator<X> {
 
     pub(crate) fn checksum(&self) -> bool {
         self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
-    }
-
-    /// Returns the most bytes of a message whose work overlaps with others.
-    pub(crate) fn max_message_bytes(&self) -> usize {
-        let capacity = self.transport.frame_capacity();
-        self.config
-            .message_bytes
-            .map_or(capacity, |n_bytes| n_bytes.clamp(MIN_FRAME_BYTES, capacity))
-    }
-
-    /// Returns the most bytes of a message of calls with this plan.
-    fn capacity(&self, plan: &Plan) -> usize {
-        if plan.overlaps { self.max_message_bytes() } else { self.transport.frame_capacity() }
     }
 
     fn lanes(&self) -> usize {
@@ -605,7 +592,7 @@ impl<X: Transport> Communicator<X> {
         header: CallHeader,
     ) -> Result<(Program<'s>, usize), Error> {
         let &CallSpec { schedule, call, op, ref plan, shares, window, .. } = spec;
-        let (rank, capacity) = (self.rank(), self.capacity(plan));
+        let (rank, capacity) = (self.rank(), self.transport.frame_capacity());
         let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
         // Each array of a group is one part, which travels whole in a frame with the others.
         let (n_arrays, n_parts, lanes) = match shares {

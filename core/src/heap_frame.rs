@@ -16,8 +16,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 const PAGE: usize = 4096;
 /// Frames of at least this many bytes begin at staggered offsets in a page.
 const STAGGERED_FROM: usize = 4 * PAGE;
-/// Frames of at least this many bytes take memory only as it is written. Few messages fill them.
-const UNTOUCHED_FROM: usize = 1 << 20;
 /// Offsets in a page at which staggered frames begin. Large arrays of callers begin near the start
 /// of a page, so no offset is near it.
 const PAGE_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
@@ -48,7 +46,7 @@ pub struct HeapFrame {
 
 impl HeapFrame {
     /// Allocates a frame of `n_bytes` zeros. Writing the zeros touches every page, so that the
-    /// first call that uses the frame does not have to. A frame of 1 MiB or more is not touched.
+    /// first call that uses the frame does not have to.
     ///
     /// # Panics
     /// If memory runs out.
@@ -69,14 +67,9 @@ impl HeapFrame {
             (PAGE_OFFSETS[nth % PAGE_OFFSETS.len()], PAGE)
         };
         let n_stored = n_bytes.checked_add(modulus - 1)?;
-        let storage = if n_bytes >= UNTOUCHED_FROM {
-            bytemuck::try_zeroed_vec(n_stored).ok()?
-        } else {
-            let mut storage = Vec::new();
-            storage.try_reserve_exact(n_stored).ok()?;
-            storage.resize(n_stored, 0);
-            storage
-        };
+        let mut storage = Vec::new();
+        storage.try_reserve_exact(n_stored).ok()?;
+        storage.resize(n_stored, 0);
         let storage = storage.into_boxed_slice();
         let start = offset.wrapping_sub(storage.as_ptr().addr()) % modulus;
         Some(Self { storage, start, n_bytes })
@@ -109,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_aligned_and_has_its_length() {
-        for n_bytes in [0, 1, 63, 64, 65, 4096, 100_001, UNTOUCHED_FROM] {
+        for n_bytes in [0, 1, 63, 64, 65, 4096, 100_001] {
             let mut frame = HeapFrame::new(n_bytes);
             assert_eq!(frame.as_ref().len(), n_bytes);
             assert_eq!(frame.as_mut().as_ptr().addr() % FRAME_ALIGN, 0);

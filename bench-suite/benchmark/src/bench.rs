@@ -52,20 +52,23 @@ mod sweep;
 pub(crate) mod tcp;
 mod threads;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
+use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
-use foldwire_workbench::{ranks, streams};
 use indicatif::ProgressBar;
 
 use crate::tune;
 use benchmark::Settings;
 use call_mode::{CallMode, SequentialCalls};
 use concurrent::ConcurrentCalls;
-use implementation::{Implementation, PlanImplementation};
+use implementation::{Implementation, PlanImplementation, WholeMessages};
 use output::BenchResults;
 use sweep::ScheduleImplementation;
 
@@ -179,17 +182,25 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     .into()
 }
 
-/// Returns the implementations that every backend has.
+/// Returns the implementations that every backend has. Those that work message by message use
+/// `long`, if there is such a communicator with longer frames.
 ///
 /// # Errors
 /// Fails if the environment holds wrong settings.
-fn presets<'a, X: Transport, T: Float>(
+fn presets<'a, X: Transport + 'a, T: Float>(
     args: &BenchArgs,
     shape: &[usize],
+    long: Option<Communicator<X>>,
 ) -> Result<Implementations<'a, X, T>, UsageError> {
     let mut all: Implementations<'a, X, T> = Vec::new();
+    let long = long.map(|comm| Rc::new(RefCell::new(comm)));
     for plan in plans(args, shape)? {
-        all.push(Box::new(plan));
+        match &long {
+            Some(comm) if !plan.plan.overlaps => {
+                all.push(Box::new(WholeMessages::new(plan, Rc::clone(comm))));
+            }
+            _ => all.push(Box::new(plan)),
+        }
     }
     let select = config(args)?.select;
     for plan in args.swept() {
@@ -217,11 +228,7 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, U
 /// # Errors
 /// Fails if the environment or the file of speeds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
-    let mut config = config_from_env()?.with_lanes(lanes(args));
-    // Frames may hold whole parts of the array, for rows that work message by message.
-    if args.backend == BackendArg::Threads && args.frame.is_none() {
-        config.message_bytes = Some(message_bytes(args));
-    }
+    let config = config_from_env()?.with_lanes(lanes(args));
     Ok(match (tune::speeds(args.speeds.as_deref())?, args.backend) {
         (Some(speeds), _) => config.with_speeds(speeds),
         (None, BackendArg::Threads) => config.with_speeds(threads::world(args).speeds()),
@@ -236,11 +243,6 @@ fn config(args: &BenchArgs) -> Result<Config, UsageError> {
 pub(crate) fn config_from_env() -> Result<Config, UsageError> {
     let wrong = |error| UsageError::new(format!("{}: {error}", foldwire::select::VARIABLE));
     Config::from_env().map_err(wrong)
-}
-
-/// Returns the bytes of messages of rows whose work overlaps, for values of up to 8 bytes.
-fn message_bytes(args: &BenchArgs) -> usize {
-    ranks::message_bytes(args.threads.unwrap_or(1), DType::F64)
 }
 
 fn lanes(args: &BenchArgs) -> usize {

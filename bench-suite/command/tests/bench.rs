@@ -244,6 +244,15 @@ fn multi_threaded_presets_compute_on_more_than_one_thread() {
 }
 
 #[test]
+fn presets_whose_codec_keeps_no_bound_are_measured() {
+    for collective in ["allreduce", "alltoall"] {
+        let args = "--ranks 2 --sizes 64K --repeat 2 --min-time 0 --json --preset zfp-opt-8";
+        let object = object(&bench(&format!("{collective} {args}")));
+        assert_eq!(object["rows"][0]["bound_worst"], serde_json::Value::Null);
+    }
+}
+
+#[test]
 fn frames_that_are_too_short_for_a_message_are_remarked_on() {
     let args = "allreduce --ranks 2 --sizes 1M --repeat 2 --min-time 0 --preset raw,cprp2p";
     let note = |frame: &str| String::from_utf8(bench(&format!("{args} {frame}")).stderr).unwrap();

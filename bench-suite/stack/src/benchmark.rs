@@ -7,6 +7,7 @@
 
 use foldwire::schedule::{Pairwise, ProgramSpec};
 use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Rank, Report};
+use foldwire_threads::World;
 use foldwire_workbench::memory::median;
 use foldwire_workbench::ranks;
 use foldwire_workbench::threads::Pools;
@@ -95,19 +96,21 @@ impl PresetBenchmark {
             self.presets.iter().map(|&preset| self.plan(preset, n_bytes)).collect();
         let call = ProgramSpec::new(Collective::AllReduce, volumes.len(), Rank(0));
         let whole = |plan| ranks::whole_message_bytes(plan, call, T::DTYPE, volumes[0].len());
-        let message_bytes = ranks::message_bytes(self.n_threads, T::DTYPE);
-        let frame_bytes = plans.iter().filter_map(whole).fold(message_bytes, usize::max);
-        let world = ranks::world(volumes.len(), self.link).frame_bytes(frame_bytes);
+        // Presets that work message by message have their own world, with longer frames.
+        let long = plans.iter().filter_map(whole).max().unwrap_or(World::FRAME_BYTES);
+        let long = ranks::world(volumes.len(), self.link).frame_bytes(long).communicators();
+        let world = ranks::world(volumes.len(), self.link)
+            .frame_bytes(ranks::frame_bytes(self.n_threads, T::DTYPE));
         let barrier = Barrier::new(volumes.len());
-        let ranks = world.run(|mut comm| -> Result<_, Error> {
+        let ranks = world.run_with(long, |mut comm, mut long| -> Result<_, Error> {
             let rank = comm.rank().index();
-            comm.config_mut().message_bytes = Some(message_bytes);
             let mut results = vec![vec![T::from_f64(0.0); volumes[rank].len()]; plans.len()];
             let mut rounds = Vec::new();
             for _ in 0..=self.repeat {
                 let mut round = Vec::new();
                 let rows = self.presets.iter().zip(&plans);
                 for ((&preset, plan), result) in rows.zip(&mut results) {
+                    let comm = if plan.overlaps { &mut comm } else { &mut long };
                     comm.config_mut().threads = self.pools[rank].of(Some(preset));
                     barrier.wait();
                     let started = Instant::now();

@@ -15,17 +15,17 @@ pub fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
 /// 4096 values on, and segments may be half as long as a message allows.
 const VALUES_PER_THREAD: usize = 48 * 4096;
 
-/// Returns the bytes of messages of plans whose work overlaps: the default, or enough for ranks
-/// that compute on several threads.
-pub fn message_bytes(n_threads: usize, dtype: DType) -> usize {
+/// Returns the bytes of frames for plans whose work overlaps: the default, or enough for ranks that
+/// compute on several threads.
+pub fn frame_bytes(n_threads: usize, dtype: DType) -> usize {
     let plan = Plan::foldwire(Bound::Absolute(1.0));
     let threaded = plan.message_bytes(dtype, n_threads.saturating_mul(VALUES_PER_THREAD));
     threaded.filter(|_| n_threads > 1).unwrap_or(World::FRAME_BYTES)
 }
 
 /// Returns the bytes of a frame that holds every message of this plan in a call on `count` values,
-/// if the plan works message by message as its authors do. `None` for other plans, which divide
-/// long messages themselves.
+/// if the plan works message by message as its authors do. `None` for other plans. Such frames
+/// belong to a world of their own, since other plans are faster with shorter ones.
 ///
 /// A message carries one part of the array, or all of it: to and from a root, and where the length
 /// decides about the schedule.

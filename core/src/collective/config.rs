@@ -39,10 +39,6 @@ pub struct Config {
     /// lane. More lanes than the default pay only on links of high latency: at 0.5 ms, 8 lanes are
     /// twice as fast as 4.
     pub lanes: usize,
-    /// Largest message in bytes, with its header, of calls whose work
-    /// [overlaps](crate::Plan::overlaps). `None`: a whole frame. Shorter messages overlap more, and
-    /// longer ones cost less each. Must be the same on all ranks.
-    pub message_bytes: Option<usize>,
     /// Time without any progress after which a call fails with [`Error::Stalled`]. Only time in
     /// which the call is polled counts. With [`Config::NEVER`] a call waits for a silent rank
     /// without limit. [`Operation::with_timeout`] sets the timeout of one call and describes it in
@@ -81,7 +77,6 @@ impl Config {
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let Self {
             lanes,
-            message_bytes,
             checksum,
             level,
             threads,
@@ -94,7 +89,7 @@ impl Config {
             messages: _,
         } = *self;
         (lanes, checksum, level) == (other.lanes, other.checksum, other.level)
-            && (message_bytes, threads) == (other.message_bytes, other.threads)
+            && threads == other.threads
             && core::ptr::eq(select, other.select)
             && (link_rate, speeds) == (other.link_rate, other.speeds)
     }
@@ -108,13 +103,6 @@ impl Config {
     #[must_use]
     pub const fn with_lanes(mut self, lanes: usize) -> Self {
         self.lanes = lanes;
-        self
-    }
-
-    /// Sets the largest message, in bytes ([`message_bytes`](Self::message_bytes)).
-    #[must_use]
-    pub const fn with_message_bytes(mut self, n_bytes: usize) -> Self {
-        self.message_bytes = Some(n_bytes);
         self
     }
 
@@ -204,10 +192,9 @@ impl Default for Config {
         let threads = Threads::default();
         let speeds = Speeds::default();
         let (deadline, checksum, link_rate) = (None, None, None);
-        let (lanes, message_bytes, select, messages) = (4, None, &[][..], false);
+        let (lanes, select, messages) = (4, &[][..], false);
         Self {
             lanes,
-            message_bytes,
             timeout,
             deadline,
             checksum,

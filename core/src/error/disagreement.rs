@@ -44,11 +44,11 @@ fields! {
     Quantum: "bound",
     Source: "sender of the message",
     Part: "part (schedule)",
-    Round: "round (length of frames or messages, or lanes)",
-    Segment: "segment length (length of frames or messages)",
+    Round: "round (frame capacity or lanes)",
+    Segment: "segment length (frame capacity)",
     Operands: "number of values combined (schedule)",
     Context: "context (communicator, or number of calls under way)",
-    Run: "number of parts in a message (length of frames or messages)",
+    Run: "number of parts in a message (frame capacity)",
     Tag: "tag",
 }
 

@@ -345,7 +345,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<(Vec<CallSpec<'s>>, Vec<Range<usize>>), Error> {
         let mut comm = self.call_slot()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        let capacity = comm.max_message_bytes().saturating_sub(HEADER_BYTES);
+        let capacity = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
         // Keep frames small enough for several calls: one call computes while another's frame is in
         // transit.
         let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();

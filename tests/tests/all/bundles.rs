@@ -244,8 +244,8 @@ fn ranks_that_pack_differently_hear_of_it() {
     let Err(error @ Error::Mismatch { rank: Rank(0), field: Field::Run, .. }) = results[4] else {
         panic!("{:?}", results[4]);
     };
-    let words = "rank 0 disagrees on the number of parts in a message (length of frames or \
-                 messages): 3 there, 4 here";
+    let words = "rank 0 disagrees on the number of parts in a message (frame capacity): 3 there, \
+                 4 here";
     assert_eq!(error.to_string(), words);
     // An inconsistent bundle is damaged.
     let (results, _) = tampered(&case, 4, |frame, n_bytes, _| {

@@ -475,11 +475,8 @@ fn work_without_overlap_gives_the_same_bits() {
         for codec in CODECS {
             for (schedule, op) in SCHEDULES.into_iter().flat_map(|s| ON_LATTICE.map(|op| (s, op))) {
                 let plan = plan(pipeline, schedule, Division::Blocks).with_codec(codec);
-                let run = |plan: &Plan| {
-                    all_reduce(Threads::default(), &inputs, op, plan, |_, config| {
-                        config.message_bytes = Some(40_000);
-                    })
-                };
+                let run =
+                    |plan: &Plan| all_reduce(Threads::default(), &inputs, op, plan, |_, _| {});
                 let (overlapping, _) = run(&plan);
                 let (alone, _) = run(&plan.without_overlap());
                 assert!(alone == overlapping, "{plan:?}, {op:?}");
@@ -490,44 +487,36 @@ fn work_without_overlap_gives_the_same_bits() {
 
 /// A call without overlap has one lane, and messages as long as frames allow.
 #[test]
-fn messages_are_as_long_as_plan_and_configuration_say() {
+fn calls_without_overlap_have_one_lane_and_long_messages() {
     let plan = plan(PER_HOP, &Ring, Division::Blocks);
-    let report = |plan: Plan, message_bytes| {
+    let report = |plan: Plan| {
         let reports = Threads::default().run(3, |mut comm| {
-            comm.config_mut().message_bytes = message_bytes;
             let mut values: Vec<f64> = data::smooth(comm.rank().index(), 60_000);
             comm.all_reduce(&mut values, Op::Sum, &plan).expect("the call")
         });
         (reports[0].lanes, reports[0].segment)
     };
-    assert_eq!(report(plan.without_overlap(), Some(10_000)), (1, 20_000));
-    assert_eq!(report(plan.without_overlap(), None), (1, 20_000));
-    let (lanes, segment) = report(plan, Some(10_000));
-    assert!(lanes == 4 && segment <= 10_000 / 8, "{lanes} lanes, segments of {segment}");
+    assert_eq!(report(plan.without_overlap()), (1, 20_000));
+    let (lanes, segment) = report(plan);
+    assert!(lanes == 3 && segment < 10_000, "{lanes} lanes, segments of {segment}");
 }
 
-/// Ranks whose calls would divide the array differently notice that, on every rank.
+/// All ranks must choose the same.
 #[test]
 fn ranks_that_overlap_differently_get_an_error() {
-    for case in 0..2 {
-        let errors = Threads::default().run(2, |mut comm| {
-            let is_first = comm.rank() == Rank(0);
-            let mut plan = plan(PER_HOP, &Ring, Division::Blocks);
-            if is_first && case == 0 {
-                plan = plan.without_overlap();
-            }
-            comm.config_mut().message_bytes = (is_first && case == 1).then_some(10_000);
-            let mut values: Vec<f64> = data::smooth(comm.rank().index(), 60_000);
-            comm.all_reduce(&mut values, Op::Sum, &plan).expect_err("they differ")
-        });
-        for error in errors {
-            let is_named = match error {
-                Error::Mismatch { .. } => true,
-                Error::Aborted { reason, .. } => matches!(reason, AbortReason::Mismatch(_)),
-                _ => false,
-            };
-            assert!(is_named, "case {case}: {error}");
-        }
+    let errors = Threads::default().run(2, |mut comm| {
+        let plan = plan(PER_HOP, &Ring, Division::Blocks);
+        let plan = if comm.rank() == Rank(0) { plan.without_overlap() } else { plan };
+        let mut values: Vec<f64> = data::smooth(comm.rank().index(), 60_000);
+        comm.all_reduce(&mut values, Op::Sum, &plan).expect_err("they differ")
+    });
+    for error in errors {
+        let is_named = match error {
+            Error::Mismatch { .. } => true,
+            Error::Aborted { reason, .. } => matches!(reason, AbortReason::Mismatch(_)),
+            _ => false,
+        };
+        assert!(is_named, "{error}");
     }
 }
 

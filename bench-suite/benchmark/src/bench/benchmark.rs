@@ -29,7 +29,7 @@ use super::overlap::OverlapWork;
 use super::problem::Problem;
 use super::result_check::ResultCheck;
 use super::row::{self, CollectiveRow};
-use super::runner::{AnyCommunicator, Barrier, Runner, gather_json};
+use super::runner::{AnyCommunicator, Barrier, Runner, bits, gather_json};
 
 /// Largest number of rounds, however short they are.
 const MAX_ROUNDS: usize = 1000;
@@ -383,6 +383,8 @@ pub(super) struct RankRecord {
 pub(super) struct ReportSummary {
     pub(super) raw_bytes: u64,
     pub(super) wire_bytes: u64,
+    /// Infinite if the codec keeps no bound.
+    #[serde(with = "bits")]
     pub(super) bound: f64,
     pub(super) worst_case: Option<f64>,
     pub(super) as_published: bool,

@@ -27,13 +27,15 @@ pub(super) struct BenchInputs<'a, T> {
 pub(super) struct BackendExtras<'a, X: Transport, T> {
     /// The backend's own barrier, if it has one.
     pub(super) barrier: Option<Box<dyn FnMut() + 'a>>,
+    /// A communicator of the same ranks whose frames hold whole messages.
+    pub(super) long_frames: Option<Communicator<X>>,
     /// Additional implementations, for calls that run one after the other.
     pub(super) implementations: Vec<Box<dyn Implementation<Communicator<X>, T> + 'a>>,
 }
 
 impl<X: Transport, T> Default for BackendExtras<'_, X, T> {
     fn default() -> Self {
-        Self { barrier: None, implementations: Vec::new() }
+        Self { barrier: None, long_frames: None, implementations: Vec::new() }
     }
 }
 
@@ -89,10 +91,11 @@ impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
         let BenchInputs { args, settings, data, .. } = inputs;
         let head = BenchHead::new(&inputs, &endpoint);
         let comm = Communicator::with_config(endpoint, config(args)?)?;
+        let long = extras.long_frames;
         if comm.rank() == Rank(0) {
-            remark_short_frames::<X, T>(&inputs, &comm)?;
+            remark_short_frames::<X, T>(&inputs, long.as_ref().unwrap_or(&comm))?;
         }
-        let mut implementations = presets(args, data.shape())?;
+        let mut implementations = presets(args, data.shape(), long)?;
         implementations.extend(extras.implementations);
         let progress = progress(comm.rank().index());
         let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, backend_barrier);

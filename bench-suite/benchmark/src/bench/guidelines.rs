@@ -123,17 +123,9 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let counts = counts::<f32>(&args.sizes)?;
     let data = FieldSource::open(None)?.data::<f32>(size);
-    // Some presets work message by message, with a whole array in a frame.
-    let longest = counts.iter().copied().max().unwrap_or(0);
-    let whole = |preset: Preset| {
-        let plan = preset.plan(Collective::Broadcast, args.bound);
-        plan.message_bytes(DType::F32, longest).filter(|_| !plan.overlaps)
-    };
-    let whole = args.presets().into_iter().filter_map(whole).max();
-    let frame_bytes = whole.unwrap_or(0).max(World::FRAME_BYTES);
-    let world = ranks::world(size, args.link.bytes_per_s()).frame_bytes(frame_bytes);
+    remark_short_frames(args, &counts);
+    let world = ranks::world(size, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| {
-        comm.config_mut().message_bytes = Some(World::FRAME_BYTES);
         let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
         let measurement =
             GuidelineMeasurement { counts: &counts, data: &data, implementations: presets(args) };
@@ -141,6 +133,24 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     });
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     show(args, &format!("{size} ranks over threads"), &ranks.swap_remove(0))
+}
+
+/// Says which presets work message by message, if messages do not fit frames.
+fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
+    let longest = counts.iter().copied().max().unwrap_or(0);
+    let is_cut = |preset: &Preset| {
+        let plan = preset.plan(Collective::Broadcast, args.bound);
+        let need = plan.message_bytes(DType::F32, longest);
+        !plan.overlaps && need.is_none_or(|need| need > World::FRAME_BYTES)
+    };
+    let cut: Vec<_> = args.presets().iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();
+    if !cut.is_empty() {
+        streams::remark(format_args!(
+            "note: {} work message by message, and messages are longer than frames here; their \
+             times are not as published",
+            cut.join(", ")
+        ));
+    }
 }
 
 /// Prints comparisons. Only rank 0 calls it.

@@ -1,5 +1,7 @@
 //! Implementations: everything that can carry out a collective and take part in a benchmark.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -232,6 +234,50 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for PlanImplemen
         work: &OverlapWork,
     ) -> anyhow::Result<Option<CompletedRun>> {
         self.carry_out(comm, problem, buffers, start, Some(work)).map(Some)
+    }
+}
+
+/// A plan that works message by message, on a communicator whose frames hold whole messages.
+pub(super) struct WholeMessages<X: Transport> {
+    row: PlanImplementation,
+    comm: Rc<RefCell<Communicator<X>>>,
+}
+
+impl<X: Transport> WholeMessages<X> {
+    pub(super) const fn new(row: PlanImplementation, comm: Rc<RefCell<Communicator<X>>>) -> Self {
+        Self { row, comm }
+    }
+}
+
+impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for WholeMessages<X> {
+    fn name(&self) -> &'static str {
+        self.row.name
+    }
+
+    fn title(&self) -> String {
+        self.row.title.clone()
+    }
+
+    fn run(
+        &mut self,
+        _comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+    ) -> anyhow::Result<CompletedRun> {
+        self.row.carry_out(&mut self.comm.borrow_mut(), problem, buffers, start, None)
+    }
+
+    fn run_beside(
+        &mut self,
+        _comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut ProblemBuffers<T>,
+        start: &mut StartClock<'_, Communicator<X>>,
+        work: &OverlapWork,
+    ) -> anyhow::Result<Option<CompletedRun>> {
+        let mut comm = self.comm.borrow_mut();
+        self.row.carry_out(&mut comm, problem, buffers, start, Some(work)).map(Some)
     }
 }
 

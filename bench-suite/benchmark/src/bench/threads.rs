@@ -1,9 +1,10 @@
 //! Ranks as threads of this process.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context;
-use foldwire::Float;
+use foldwire::{DType, Float, Transport};
 use foldwire_arguments::BenchArgs;
 use foldwire_arguments::values::LinkRate;
 use foldwire_threads::World;
@@ -11,7 +12,7 @@ use foldwire_workbench::ranks;
 
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::output::BenchResults;
-use super::{FieldSource, Settings, message_bytes, plans, show};
+use super::{FieldSource, Settings, plans, show};
 
 /// Default number of ranks.
 const DEFAULT_RANKS: usize = 4;
@@ -23,18 +24,23 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
 ) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
-    let mut world = world(args);
-    let whole = settings.whole_message_bytes::<T>(&plans(args, &[])?, size);
-    if args.frame.is_none() {
-        world = world.frame_bytes(message_bytes(args).max(whole.unwrap_or(0)));
-    }
+    let world = world(args);
+    let long = settings.whole_message_bytes::<T>(&plans(args, &[])?, size);
+    let long = long.filter(|_| args.frame.is_none());
     settings.check_room::<T>(size, 0..size)?;
     let data = source.data::<T>(size);
     let inputs = BenchInputs { args, settings: &settings, data: &data, backend: "threads" };
     let mut launches = Vec::new();
     for _ in 0..args.launches {
-        let run_rank = |endpoint| P::run_rank(inputs, endpoint, BackendExtras::default());
-        let ranks = world.clone().run_endpoints(run_rank);
+        let comms = long.map(|n_bytes| world.clone().frame_bytes(n_bytes).communicators());
+        let comms = Mutex::new(comms.into_iter().flatten().map(Some).collect::<Vec<_>>());
+        let ranks = world.clone().run_endpoints(|endpoint| {
+            let mut comms = comms.lock().expect("no rank panics here");
+            let long_frames = comms.get_mut(endpoint.rank().index()).and_then(Option::take);
+            drop(comms);
+            let extras = BackendExtras { long_frames, ..BackendExtras::default() };
+            P::run_rank(inputs, endpoint, extras)
+        });
         let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         launches.push(ranks.swap_remove(0));
     }
@@ -46,5 +52,7 @@ pub(super) fn world(args: &BenchArgs) -> World {
     let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let latency = Duration::from_secs_f64(args.latency.unwrap_or_default());
     let world = ranks::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate).link_latency(latency);
-    if let Some(n_bytes) = args.frame { world.frame_bytes(n_bytes) } else { world }
+    // For values of up to 8 bytes.
+    let n_bytes = || ranks::frame_bytes(args.threads.unwrap_or(1), DType::F64);
+    world.frame_bytes(args.frame.unwrap_or_else(n_bytes))
 }
