@@ -262,7 +262,9 @@ fn effective_axes(i: &Indices) -> [bool; AXES.len()] {
     // Scans have no average.
     has_effect[axis::OP] = collective.reduces() && !(collective.is_scan() && op == Operation::Avg);
     has_effect[axis::ROOT] = !of_all && !collective.is_scan();
-    has_effect[axis::IN_PLACE] = of_all || collective.is_scan() || collective == Collective::Reduce;
+    has_effect[axis::IN_PLACE] = of_all
+        || collective.is_scan()
+        || matches!(collective, Collective::Reduce | Collective::Gather);
     has_effect[axis::BOUND] = is_lossy;
     has_effect[axis::SCOPE] = is_lossy && has_bound;
     has_effect[axis::DIVISION] = collective == Collective::AllReduce;

@@ -135,6 +135,12 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             if rank == root.index() {
                 let want = (0..size).flat_map(|r| part(0, r)).collect();
                 expect_near(&gathered, want, report.bound, "gather to a root");
+                let mut data = vec![-77.0; recv.len()];
+                data[starts[rank]..][..counts[rank]].copy_from_slice(&part(0, rank));
+                comm.gather_v_in_place(&mut data, counts, &tree)?;
+                assert!(data::bits(&data) == data::bits(&gathered), "gather {seed} in place");
+            } else {
+                comm.gather_v(counts, &part(0, rank), &mut [], root, &tree)?;
             }
             let mut own = vec![-77.0; counts[rank]];
             let whole: Vec<f32> = (0..size).flat_map(|r| part(0, r)).collect();

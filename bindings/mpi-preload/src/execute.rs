@@ -231,7 +231,7 @@ impl CallContext<'_> {
             let window = match collective {
                 Collective::Broadcast => Window::Whole,
                 // In place, `send` holds a copy of the input.
-                Collective::ReduceScatter | Collective::Gather | Collective::Scatter => Window::Own,
+                Collective::ReduceScatter | Collective::Scatter => Window::Own,
                 Collective::AllToAll if matches!(shares, Shares::Exchanged { .. }) => Window::Own,
                 _ if in_place => Window::Whole,
                 _ => Window::Own,
@@ -269,23 +269,12 @@ impl CallContext<'_> {
                 let whole = side.at(mpi, 0, counts.iter().sum())?;
                 (whole, recv.at(mpi, 0, counts[rank])?, false)
             }
-            Collective::AllGather if in_place => (none(), all(recv)?, true),
+            Collective::AllGather | Collective::Gather if in_place => (none(), all(recv)?, true),
             Collective::AllGather => (own(send)?, all(recv)?, false),
             Collective::AllToAll if in_place && recv.counts.is_none() => (none(), all(recv)?, true),
             Collective::AllToAll if in_place => (all(recv)?, all(recv)?, false),
             Collective::AllToAll => (all(send)?, all(recv)?, false),
-            Collective::Gather if is_root => {
-                // In place, the root's share is already at its destination.
-                let from = match (in_place, recv.counts) {
-                    (false, _) => own(send)?,
-                    (true, Some(_)) => recv.areas(mpi, rank..rank + 1)?,
-                    (true, None) => {
-                        let n_own = recv.count as usize;
-                        recv.at(mpi, n_own * rank, n_own)?
-                    }
-                };
-                (from, all(recv)?, true)
-            }
+            Collective::Gather if is_root => (own(send)?, all(recv)?, false),
             Collective::Gather => (own(send)?, none(), false),
             // In place, the root's share stays where it is.
             Collective::Scatter if in_place => (all(send)?, none(), false),

@@ -95,6 +95,12 @@ class Collectives(unittest.TestCase):
             gathered = comm.gather(own, root=comm.size - 1, counts=counts)
             if comm.rank == comm.size - 1:
                 np.testing.assert_array_equal(gathered, rows)
+            whole = np.zeros_like(all)
+            whole[comm.rank] = of(comm.rank)
+            gathered = comm.gather(whole[comm.rank], out=whole if comm.rank == 0 else None)
+            if comm.rank == 0:
+                self.assertIs(gathered, whole)
+                np.testing.assert_array_equal(whole, all)
 
         self.each(program)
 

@@ -39,7 +39,7 @@ impl Case {
         let garbage = T::from_f64(-77.0);
         let mut recv = vec![garbage; self.result_range(rank).len()];
         match self.collective {
-            Collective::AllGather if self.in_place => {
+            Collective::AllGather | Collective::Gather if self.in_place => {
                 let share = self.share(rank);
                 data[..share.start].fill(garbage);
                 data[share.end..].fill(garbage);
@@ -68,12 +68,12 @@ impl Case {
         let rank = comm.rank().index();
         let Buffers { data, recv, counts } = buffers;
         let n_own = data.len();
-        let (send, recv): (&[T], &mut [T]) = match self.window() {
+        let (send, recv): (&[T], &mut [T]) = match self.window(rank) {
             Window::Own => (&data[self.sent(rank, n_own)], recv),
             _ if self.is_in_place() => (&[], data),
             _ => (&[], recv),
         };
-        comm.start(self.call(counts, n_own, send, recv), &self.plan())
+        comm.start(self.call(rank, counts, n_own, send, recv), &self.plan())
     }
 
     /// Starts one rank's call on a communicator that may run other calls at the same time. `counts`
@@ -90,17 +90,18 @@ impl Case {
         let rank = comm.rank().index();
         let Buffers { data, recv, .. } = self.buffers::<T>(rank);
         let n_own = data.len();
-        let (send, recv) = match self.window() {
+        let (send, recv) = match self.window(rank) {
             Window::Own => (data[self.sent(rank, n_own)].to_vec(), recv),
             _ if self.is_in_place() => (Vec::new(), data),
             _ => (Vec::new(), recv),
         };
-        comm.start(self.call(counts, n_own, send, recv), &self.plan())
+        comm.start(self.call(rank, counts, n_own, send, recv), &self.plan())
     }
 
-    /// The call of a rank that has `n_own` values.
+    /// The call of `rank`, which has `n_own` values.
     fn call<'a, T: Float, S, R>(
         &self,
+        rank: usize,
         counts: &'a Counts,
         n_own: usize,
         send: S,
@@ -113,15 +114,16 @@ impl Case {
             (_, Collective::AllToAll) => Shares::Exchanged { send: to, recv: from },
             _ => Shares::Given(to),
         };
-        let call = Call::of(self.collective, shares, self.window(), send, recv);
+        let call = Call::of(self.collective, shares, self.window(rank), send, recv);
         call.with_op(self.op.op()).with_root(Rank::new(self.root))
     }
 
-    /// Part of the array that the buffers of the call hold.
-    fn window(&self) -> Window {
+    /// Part of the array that the buffers of `rank`'s call hold.
+    fn window(&self, rank: usize) -> Window {
         match self.collective {
             Collective::Broadcast => Window::Whole,
-            Collective::Scatter | Collective::Gather => Window::Own,
+            Collective::Scatter => Window::Own,
+            Collective::Gather if rank != self.root => Window::Own,
             _ if self.is_in_place() => Window::Whole,
             _ => Window::Own,
         }
@@ -136,12 +138,16 @@ impl Case {
         }
     }
 
+    /// Returns whether the result of `rank` replaces its values.
+    fn is_in_data(&self, rank: usize) -> bool {
+        self.is_in_place() && self.window(rank) == Window::Whole
+    }
+
     /// Like [`result`](Self::result), for the buffer that a call of
     /// [`start_at_once`](Self::start_at_once) returned.
     #[must_use]
     pub fn result_at_once<T: Float>(&self, rank: usize, returned: Vec<T>) -> Vec<T> {
-        let has_two_buffers = matches!(self.collective, Collective::Scatter | Collective::Gather);
-        if self.is_in_place() && !has_two_buffers {
+        if self.is_in_data(rank) {
             let counts = Counts::NONE;
             self.result(rank, Buffers { data: returned, recv: Vec::new(), counts })
         } else {
@@ -168,9 +174,7 @@ impl Case {
             let before = self.input::<T>(rank);
             assert!(data::bits(&before) == data::bits(&data), "{self:?}: rank 0's changed");
         }
-        let is_in_data = self.is_in_place()
-            && !matches!(self.collective, Collective::Scatter | Collective::Gather);
-        if is_in_data { data[self.result_range(rank)].to_vec() } else { recv }
+        if self.is_in_data(rank) { data[self.result_range(rank)].to_vec() } else { recv }
     }
 
     /// Runs one rank's call to its end. Returns its result (empty if it has none) and report.

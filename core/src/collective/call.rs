@@ -100,6 +100,18 @@ impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
         Self::all_gather_in_place(data).with(Shares::Given(counts))
     }
 
+    /// Same as [`gather`](Self::gather) to this rank, into `data`. The input is this rank's share
+    /// of `data`. The other ranks call `gather` with this rank as the root.
+    pub fn gather_in_place(data: R) -> Self {
+        Self::in_place(Collective::Gather, data).here()
+    }
+
+    /// Same as [`gather_v`](Self::gather_v) to this rank, into `data`. The input is this rank's
+    /// share of `data`. The other ranks call `gather_v` with this rank as the root.
+    pub fn gather_v_in_place(data: R, counts: &'s [usize]) -> Self {
+        Self::gather_in_place(data).with(Shares::Given(counts))
+    }
+
     /// `data` becomes the root's `data`, with the same bits on every rank, the root included.
     pub fn broadcast(data: R, root: Rank) -> Self {
         Self::in_place(Collective::Broadcast, data).at(root)
@@ -247,9 +259,7 @@ impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
     /// from them by at most the bound, unless the codec is lossless.
     pub fn broadcast_from(data: S) -> Self {
         let shares = Shares::Even(data.as_ref().len());
-        let mut call = Self::of(Collective::Broadcast, shares, Window::Input, data, &mut []);
-        call.request.is_root_here = true;
-        call
+        Self::of(Collective::Broadcast, shares, Window::Input, data, &mut []).here()
     }
 }
 
@@ -298,6 +308,11 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
 
     fn at(mut self, root: Rank) -> Self {
         self.request.root = root;
+        self
+    }
+
+    fn here(mut self) -> Self {
+        self.request.is_root_here = true;
         self
     }
 

@@ -251,6 +251,31 @@ macro_rules! named_methods {
             self.run(Call::gather_v(counts, send, recv, root), plan)
         }
 
+        /// Runs [`Call::gather_in_place`](crate::Call::gather_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn gather_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::gather_in_place(data), plan)
+        }
+
+        /// Runs [`Call::gather_v_in_place`](crate::Call::gather_v_in_place).
+        ///
+        /// # Errors
+        /// As [`run`](Self::run).
+        pub fn gather_v_in_place<T: Element>(
+            &$($mutable)? self,
+            data: &mut [T],
+            counts: &[usize],
+            plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.run(Call::gather_v_in_place(data, counts), plan)
+        }
+
         /// Runs [`Call::reduce`](crate::Call::reduce).
         ///
         /// # Errors

@@ -118,10 +118,11 @@ impl<'s> Request<'s> {
     fn allows_buffers(&self, rank: Rank) -> bool {
         use Collective::{Broadcast, Gather, Scatter};
         match self.window {
-            Window::Whole => {
-                let is_exchanged = self.shares.is_exchanged();
-                !is_exchanged && !matches!(self.collective, Gather | Scatter)
-            }
+            Window::Whole => match self.collective {
+                Scatter => false,
+                Gather => self.root == rank,
+                _ => !self.shares.is_exchanged(),
+            },
             Window::Own => self.collective != Broadcast,
             Window::Input => self.collective == Broadcast && self.root == rank,
         }

@@ -58,12 +58,13 @@ const MISUSES: [MisuseCase; 20] = [
         |e| matches!(e, Error::NoSuchCall { collective: Collective::AllReduce }),
     ),
     (
-        "a gather in place",
+        "a gather in place to another rank",
         |comm| {
             let (shares, mut x) = (Shares::Even(10), [1.5f32; 10]);
             let empty: &[f32] = &[];
             let call = Call::of(Collective::Gather, shares, Window::Whole, empty, &mut x[..]);
-            failed(comm.run(call, &Plan::raw()))
+            let root = Rank::new((comm.rank().index() + 1) % comm.size());
+            failed(comm.run(call.with_root(root), &Plan::raw()))
         },
         |e| matches!(e, Error::NoSuchCall { collective: Collective::Gather }),
     ),

@@ -24,7 +24,7 @@ type StartCall<X, T> = for<'a> fn(
 ) -> Result<Operation<'a, X, T>, Error>;
 
 /// Returns every call of a communicator.
-fn calls<X: Transport, T: Float>() -> [(&'static str, StartCall<X, T>); 11] {
+fn calls<X: Transport, T: Float>() -> [(&'static str, StartCall<X, T>); 12] {
     [
         ("all_reduce", |comm, b, plan| comm.start(Call::all_reduce(&mut b.send, Op::Sum), plan)),
         ("all_reduce_into", |comm, b, plan| {
@@ -52,6 +52,13 @@ fn calls<X: Transport, T: Float>() -> [(&'static str, StartCall<X, T>); 11] {
         ("gather", |comm, b, plan| {
             let share = comm.share(COUNT);
             comm.start(Call::gather(COUNT, &b.send[share], &mut b.recv, ROOT), plan)
+        }),
+        ("gather_in_place", |comm, b, plan| {
+            let share = comm.share(COUNT);
+            match comm.rank() {
+                ROOT => comm.start(Call::gather_in_place(&mut b.send), plan),
+                _ => comm.start(Call::gather(COUNT, &b.send[share], &mut b.recv, ROOT), plan),
+            }
         }),
         ("reduce", |comm, b, plan| {
             comm.start(Call::reduce(&b.send, &mut b.recv, Op::Min, ROOT), plan)

@@ -330,7 +330,7 @@ impl CheckedCollective {
                 }
                 (Window::Whole, none, data)
             }
-            (CollectiveKind::Gather | CollectiveKind::Scatter, BufferOverlap::InPlace) => {
+            (CollectiveKind::Scatter, BufferOverlap::InPlace) => {
                 let send = SendBuffer::Copied(lend(send)?.as_ref().to_vec());
                 (Window::Own, send, lend(recv)?)
             }

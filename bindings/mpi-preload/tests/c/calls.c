@@ -198,6 +198,7 @@ static void movements(void) {
         for (int of = 0; of < size; of++)
             for (int i = 0; i < N; i++) good &= near(back[of * N + i], value(of, i), 1);
     check(good, "gathers");
+    memset(back, 0, (size_t)N * size * sizeof *back);
     if (rank == root) memcpy(back + (size_t)N * rank, one, N * sizeof *one);
     MPI_Gather(rank == root ? MPI_IN_PLACE : one, N, MPI_DOUBLE, back, N, MPI_DOUBLE, root,
                MPI_COMM_WORLD);
