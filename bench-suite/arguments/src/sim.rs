@@ -23,7 +23,7 @@ Examples:
   foldwire sim allreduce --ranks 8,64,4096 --link 10gbit --field temperature.f32 \
       --bound rel:1e-4 --json > result.json
       Ratio and speeds measured on your data; stdout holds one JSON object.
-  foldwire sim broadcast --ranks 2:512 --speeds zccl-multi-thread-fast --preset raw,zccl
+  foldwire sim broadcast --ranks 2:512 --speeds zccl-multi-thread --preset raw,zccl
       With the codec speeds and the compression ratio of a publication.
   foldwire sim allreduce --speeds mine.toml --ranks-per-node 16 --cores 16
       With speeds from a file (see the example in docs/scale.md), 16 ranks on the 16 cores of each
@@ -101,8 +101,8 @@ pub struct SimArgs {
     pub dtype: Option<DTypeArg>,
 
     /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a
-    /// publication with its ratio (zccl-1-thread-slow, …-fast, zccl-multi-thread-slow, …-fast,
-    /// hzccl-18-threads-slow, …-fast, gzccl-a100)
+    /// publication with its ratio (zccl-1-thread, zccl-multi-thread, hzccl-18-threads,
+    /// hzccl-18-threads-half, gzccl-a100)
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 

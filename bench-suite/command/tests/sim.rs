@@ -275,7 +275,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --size 6", "multiple of 4"),
         ("allreduce --latency 3", "as in 2us"),
         ("allreduce --preset raw --preset c-coll --preset auto", "leave out c-coll, auto"),
-        ("allreduce --speeds mine", "hzccl-18-threads-fast"),
+        ("allreduce --speeds mine", "hzccl-18-threads"),
         ("allreduce --speeds none.toml", "none.toml"),
         ("allreduce --speeds broken.toml", "add"),
         ("allreduce --field none.f32", "no such file"),
