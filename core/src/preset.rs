@@ -250,7 +250,7 @@ presets! {
     CamIntra: PresetRow {
         name: "cam-intra",
         title: "CAM, intra-step",
-        source: "Kumar et al., Parallel Computing (2008)",
+        source: "Santhosh Kumar et al., Parallel Computing (2008)",
         differs: "all collectives; no size threshold unless the plan has one",
         codec: CodecId::XorLz,
         ..IN_MESSAGES

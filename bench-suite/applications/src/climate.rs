@@ -1,11 +1,11 @@
 //! `foldwire climate`: a flow on a sphere whose ranks exchange halos and transpose fields in each
 //! step, with each method of the climate model CAM to compress messages.
 //!
-//! It follows the climate model CAM, the Community Atmosphere Model (R. Kumar et al., Parallel
-//! Computing 2008): values in double precision, compressed messages between neighbours, and a
-//! compressed all-to-all. The *perturbation growth test* (J. Rosinski and D. Williamson, 1997)
-//! judges the result: the error of a method may not grow faster than the effect of changing the
-//! last bit of the initial state. [`foldwire_sphere`] computes the flow.
+//! It follows the climate model CAM, the Community Atmosphere Model (V. Santhosh Kumar et al.,
+//! Parallel Computing 2008): values in double precision, compressed messages between neighbours,
+//! and a compressed all-to-all. The *perturbation growth test* (J. Rosinski and D. Williamson,
+//! 1997) judges the result: the error of a method may not grow faster than the effect of changing
+//! the last bit of the initial state. [`foldwire_sphere`] computes the flow.
 //!
 //! A run on one rank is the reference. Lossless methods must have its bits at every sample.
 //!
