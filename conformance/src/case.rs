@@ -154,6 +154,8 @@ pub struct Case {
     pub sampling: Sampling,
     /// Rounding of input values to a lattice.
     pub rounding: Rounding,
+    /// False if the call works message by message.
+    pub overlaps: bool,
     /// Division of the values among ranks, if the call can take counts.
     pub deal: Deal,
     /// Number of consecutive ranks known to share a node, for two levels; 1 if the layout is
@@ -165,7 +167,7 @@ impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, {:?}{}{}",
+            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, {:?}{}{}{}",
             self.collective.name(),
             self.schedule.name(),
             self.pipeline.name,
@@ -181,6 +183,7 @@ impl fmt::Debug for Case {
             self.division,
             if self.rough { ", rough" } else { "" },
             if self.rounding == Rounding::Nearest { "" } else { ", unbiased" },
+            if self.overlaps { "" } else { ", message by message" },
         )?;
         match (self.deal, self.collective) {
             (Deal::Even, _) => Ok(()),
@@ -194,7 +197,7 @@ impl fmt::Debug for Case {
 }
 
 /// Number of choices on each axis of the product, in the order of [`axis`].
-const AXES: [usize; 15] = [
+const AXES: [usize; 16] = [
     ROUTES.len(),
     pipeline::ALL.len(),
     CODECS.len(),
@@ -210,6 +213,7 @@ const AXES: [usize; 15] = [
     2, // divisions
     2, // samplings
     ROUNDINGS.len(),
+    2, // overlapping or message by message
 ];
 /// Index of each axis.
 mod axis {
@@ -228,6 +232,7 @@ mod axis {
     pub(super) const DIVISION: usize = 12;
     pub(super) const SAMPLING: usize = 13;
     pub(super) const ROUNDING: usize = 14;
+    pub(super) const OVERLAP: usize = 15;
 }
 
 /// Index of the choice on each axis.
@@ -309,6 +314,7 @@ impl Case {
             division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
             sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
             rounding: ROUNDINGS[i[axis::ROUNDING]],
+            overlaps: i[axis::OVERLAP] == 0,
             deal: Deal::Even,
             per_node: 1,
         }
@@ -347,7 +353,7 @@ impl Case {
     /// The plan of the case.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        Plan::raw()
+        let plan = Plan::raw()
             .with_schedule(self.schedule)
             .with_pipeline(self.pipeline)
             .with_bound(self.bound)
@@ -355,7 +361,8 @@ impl Case {
             .with_scope(self.scope)
             .with_division(self.division)
             .with_sampling(self.sampling)
-            .with_rounding(self.rounding)
+            .with_rounding(self.rounding);
+        if self.overlaps { plan } else { plan.without_overlap() }
     }
 
     /// Codec that values of the case's type use.
@@ -436,10 +443,11 @@ impl Choice {
     }
 
     /// The same choices with one changed at random, for a rank whose call disagrees with the other
-    /// ranks' calls. The group size and the kind of data stay the same.
+    /// ranks' calls. The group size and the kind of data stay the same, and so does overlap: with
+    /// one lane no rank could detect a difference.
     #[must_use]
     pub fn twisted(self, random: &mut Random) -> Self {
-        let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH].contains(axis);
+        let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH, axis::OVERLAP].contains(axis);
         let axes: Vec<usize> = (0..AXES.len()).filter(may_differ).collect();
         let axis = *random.pick(&axes);
         let mut indices = self.indices;
@@ -483,6 +491,7 @@ impl Case {
             division: Division::Interleaved,
             sampling: Sampling::Auto,
             rounding: Rounding::Nearest,
+            overlaps: true,
             deal: Deal::Even,
             per_node: 1,
         }

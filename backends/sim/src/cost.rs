@@ -70,7 +70,7 @@ use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
 use foldwire::schedule::{Portion, ProgramSpec, Schedule};
 use foldwire::transport::{MAX_LANES, Rank};
-use foldwire::{Collective, DType, Element, Error, Float, Plan, Quantum, layout, select};
+use foldwire::{Collective, Element, Error, Float, Plan, Quantum, layout, select};
 use prices::picoseconds;
 use run::{PricedProgram, RankStart, RankTotals, Simulation};
 
@@ -94,7 +94,7 @@ pub struct ModelCall {
     pub in_place: bool,
     /// Number of lanes, 1…[`MAX_LANES`]. A plan [without overlap](Plan::without_overlap) uses one.
     pub lanes: usize,
-    /// Bytes of a frame. With a plan without overlap, frames hold the whole array.
+    /// Bytes of a frame.
     pub frame_bytes: usize,
     /// True if ranks know which of them share a node ([`HostModel::ranks_per_node`]). Long arrays
     /// then use a two-level schedule, and messages within a node take no bandwidth, except in a
@@ -120,16 +120,6 @@ impl ModelCall {
             lanes: 4,
             frame_bytes: (256 << 10) + 4096,
             by_node: false,
-        }
-    }
-
-    /// Returns the same call with the lanes and frames of its plan, if that plan works message by
-    /// message: one lane, and frames that hold all values.
-    fn in_messages(self, dtype: DType) -> Self {
-        let frame_bytes = self.plan.message_bytes(dtype, self.count);
-        match frame_bytes.filter(|_| !self.plan.overlaps) {
-            Some(frame_bytes) => Self { lanes: self.lanes.min(1), frame_bytes, ..self },
-            None => self,
         }
     }
 }
@@ -318,7 +308,8 @@ pub fn predict<T: Float>(
     cluster: &ClusterModel,
     costs: &Costs,
 ) -> Result<CallPrediction, CostError> {
-    let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), ..*case }.in_messages(T::DTYPE);
+    let lanes = if case.plan.overlaps { case.lanes } else { case.lanes.min(1) };
+    let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), lanes, ..*case };
     let &ModelCall { collective, root, size, lanes, .. } = case;
     let host = &cluster.host;
     if [size, lanes, host.ranks_per_node, host.cores].contains(&0) || root.index() >= size {

@@ -7,7 +7,7 @@ use super::{AXES, Case, Indices, SIZES, axis, effective_axes, normalised};
 use crate::data::Random;
 use std::collections::BTreeSet;
 
-/// All 18 million cases of the product, without those that equal another case because they differ
+/// All 37 million cases of the product, without those that equal another case because they differ
 /// from it only on axes without effect. Tests run every n-th case, or all cases on demand.
 pub fn all() -> impl Iterator<Item = Case> {
     let total: usize = AXES.iter().product();

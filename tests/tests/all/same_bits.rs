@@ -498,7 +498,7 @@ fn calls_without_overlap_have_one_lane_and_long_messages() {
     };
     assert_eq!(report(plan.without_overlap()), (1, 20_000));
     let (lanes, segment) = report(plan);
-    assert!(lanes == 3 && segment < 10_000, "{lanes} lanes, segments of {segment}");
+    assert!(lanes > 1 && segment < 20_000, "{lanes} lanes, segments of {segment}");
 }
 
 /// All ranks must choose the same.

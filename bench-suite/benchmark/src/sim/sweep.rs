@@ -141,11 +141,14 @@ fn predict_row(
     preset: Preset,
 ) -> Result<SweepRow, CostError> {
     let plan = setting.plan(preset, ranks);
+    let count = setting.n_bytes / setting.dtype.n_bytes();
+    // A preset that works message by message has frames for whole messages.
+    let whole = plan.message_bytes(setting.dtype, count).filter(|_| !plan.overlaps);
     let case = ModelCall {
         lanes: setting.lanes,
-        frame_bytes: setting.frame_bytes,
+        frame_bytes: whole.unwrap_or(setting.frame_bytes),
         by_node: setting.by_node,
-        ..ModelCall::new(setting.collective, plan, ranks, setting.n_bytes / setting.dtype.n_bytes())
+        ..ModelCall::new(setting.collective, plan, ranks, count)
     };
     let prediction = (setting.predict)(&case, &setting.cluster, &speeds.costs(&plan, ranks))?;
     let time = prediction.seconds.max(1e-12);
