@@ -167,7 +167,8 @@ impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, {:?}{}{}{}",
+            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, \
+             {:?}{}{}{}",
             self.collective.name(),
             self.schedule.name(),
             self.pipeline.name,

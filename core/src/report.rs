@@ -45,11 +45,11 @@ pub struct Report {
     pub decode: Duration,
     /// Time from the start of the call to its end.
     pub total: Duration,
-    /// Absolute error bound on each operand; 0 for the raw codec.
+    /// Absolute error bound on each operand: 0 for exact codecs, infinite for codecs without one.
     pub bound: f64,
     /// Largest error that a value of the result can have, not counting rounding in the element type
     /// (docs/guarantees.md). 0 for exact codecs. `None` if there is no bound (products and user
-    /// operations with lossy codecs).
+    /// operations with lossy codecs, and codecs by a setting).
     pub worst_case: Option<f64>,
     /// True if the plan did not require the same bits on all ranks
     /// ([`Plan::as_published`](crate::Plan::as_published)).
@@ -96,6 +96,14 @@ impl Report {
     #[must_use]
     pub fn waiting(&self) -> Duration {
         [self.encode, self.fold, self.decode].into_iter().fold(self.total, Duration::saturating_sub)
+    }
+}
+
+impl Report {
+    /// Raises the bounds to that of a message; infinite if its codec keeps none.
+    pub(crate) fn add_message(&mut self, bound: f64) {
+        self.bound = self.bound.max(bound);
+        self.worst_case = Some(self.bound).filter(|bound| bound.is_finite());
     }
 }
 

@@ -11,8 +11,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use foldwire::{Error, Plan, Rank, Report};
-use foldwire_arguments::HaloArgs;
+use foldwire::{DType, Error, Plan, Rank, Report};
+use foldwire_arguments::{HaloArgs, coding};
 use foldwire_fields::usage::UsageError;
 use foldwire_wave::{Ground, Survey};
 use foldwire_workbench::memory::median_run;
@@ -69,13 +69,14 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
             format!("{} ranks have too few planes each; ask for fewer --ranks", args.ranks);
         return Err(UsageError::new(message).into());
     }
-    let n_contestants = args.bound.len() + 1;
+    coding::check_all(&args.codec, DType::F32)?;
+    let variants = coding::variants(&args.codec, &args.bound);
+    let n_contestants = variants.len() + 1;
     let n_runs = 1 + n_contestants * args.repeat;
     let progress = progress::bar("simulating", n_runs * args.steps);
     let alone = simulate(&ground, args, 1, &Plan::raw(), &progress)?;
-    let plans: Vec<(String, Plan)> = std::iter::once(("raw".to_owned(), Plan::raw()))
-        .chain(args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound))))
-        .collect();
+    let plans: Vec<(String, Plan)> =
+        std::iter::once(("raw".to_owned(), Plan::raw())).chain(variants).collect();
     let mut runs: Vec<Vec<HaloRun>> = plans.iter().map(|_| Vec::new()).collect();
     // Take turns, so that disturbances of the machine affect all runs alike.
     for _ in 0..args.repeat {
@@ -106,7 +107,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
         let mut gallery = Gallery::open(&args.out, &exact, &args.shape)?;
         let largest = rows.iter().map(|row| row.quality.max_error).fold(0.0, f64::max);
         for (at, ((name, _), runs)) in plans.iter().zip(&runs).enumerate().skip(1) {
-            let title = format!("halos within {name}");
+            let title = format!("halos, {name}");
             gallery.add(&format!("halo-{at}"), &title, &runs[0].field, largest)?;
         }
         streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use foldwire::layout::share;
-use foldwire::{Communicator, Error, Plan, Report, Transport};
-use foldwire_arguments::TransposeArgs;
+use foldwire::{Communicator, DType, Error, Plan, Report, Transport};
+use foldwire_arguments::{TransposeArgs, coding};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::median_run;
@@ -53,8 +53,9 @@ struct TransposeRow {
 pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let matrix = Matrix::new(args)?;
     let raw = ("raw".to_owned(), Plan::raw());
-    let bounds = args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound)));
-    let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(bounds).collect();
+    coding::check_all(&args.codec, DType::F32)?;
+    let variants = coding::variants(&args.codec, &args.bound);
+    let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(variants).collect();
     let progress = progress::bar("transposing", plans.len() * args.repeat);
     let mut runs: Vec<Vec<TransposeRun>> = plans.iter().map(|_| Vec::new()).collect();
     // Take turns, so that disturbances of the machine affect all runs alike.

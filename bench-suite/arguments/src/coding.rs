@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use foldwire::codec::{CodecId, CodecParams};
-use foldwire::{DType, Plan};
+use foldwire::codec::{CodecId, CodecParams, Loss};
+use foldwire::{Bound, DType, Plan, pipeline};
 use foldwire_fields::usage::UsageError;
 
 /// A codec and its setting.
@@ -63,6 +63,32 @@ impl CodecArg {
     pub fn is_for(self, dtype: DType) -> bool {
         self.codec.is_for(dtype) && self.codec.setting(dtype, self.setting).is_some()
     }
+}
+
+/// Returns a name and a plan for each compressed variant of a program's messages: fz-light, or each
+/// of these codecs, within each bound. A codec that keeps no bound has one variant.
+pub fn variants(codecs: &[CodecArg], bounds: &[Bound]) -> Vec<(String, Plan)> {
+    let within = |bound: &Bound| (bound.to_string(), Plan::foldwire(*bound));
+    let of_codec = |codec: &CodecArg| -> Vec<(String, Plan)> {
+        if codec.codec.loss() == Loss::Bound {
+            let named = |(bound, plan)| (format!("{codec} {bound}"), codec.of_plan(plan));
+            return bounds.iter().map(within).map(named).collect();
+        }
+        let plan = Plan::raw().with_pipeline(pipeline::PER_HOP);
+        vec![(codec.to_string(), codec.of_plan(plan))]
+    };
+    match codecs {
+        [] => bounds.iter().map(within).collect(),
+        _ => codecs.iter().flat_map(of_codec).collect(),
+    }
+}
+
+/// Refuses codecs that do not support this type.
+///
+/// # Errors
+/// As [`CodecArg::check`].
+pub fn check_all(codecs: &[CodecArg], dtype: DType) -> Result<(), UsageError> {
+    codecs.iter().try_for_each(|codec| codec.check(dtype))
 }
 
 impl From<CodecId> for CodecArg {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::BackendArg;
 use super::bench::below;
+use crate::coding::CodecArg;
 use crate::sizes::{Size, SizeList};
 use crate::values::LinkRate;
 
@@ -20,6 +21,8 @@ Examples:
       Compared with MPI_Send and MPI_Recv, MPI_Sendrecv and MPI_Barrier.
   foldwire p2p pingpong --link 1gbit --sizes 64K:16M:4 --bound rel:1e-3,rel:1e-5
       Long messages over slow links, two bounds beside each other.
+  foldwire p2p pingpong --link 1gbit --sizes 32K:32M:4 --codec mpc,zfp-rate:4,zfp-rate:8
+      The codecs of MPC-OPT and ZFP-OPT.
   foldwire p2p pingpong sendrecv --exact-below 4K --csv > p2p.csv
       Messages of fewer than 4096 bytes are not compressed; the output is for a spreadsheet.
   foldwire launch -n 2 --no-prefix -- foldwire p2p --backend libfabric --json > p2p.json
@@ -100,6 +103,11 @@ pub struct P2pArgs {
     )]
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
+
+    /// Codecs instead of fz-light, with a setting as in zfp-rate:8; each is a contestant of its
+    /// own, and those that keep a bound have one for each --bound
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub codec: Vec<CodecArg>,
 
     /// Messages of fewer bytes are not compressed, even with a bound
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]

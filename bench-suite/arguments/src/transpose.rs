@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use foldwire::Bound;
 
+use crate::coding::CodecArg;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -55,6 +56,11 @@ pub struct TransposeArgs {
     )]
     #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
+
+    /// Codecs instead of fz-light, with a setting as in zfp-rate:8; each is a run of its own, and
+    /// those that keep a bound have one for each --bound
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub codec: Vec<CodecArg>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory

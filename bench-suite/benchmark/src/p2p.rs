@@ -20,8 +20,8 @@ mod mpi;
 mod output;
 mod threads;
 
-use foldwire::{Plan, Transport};
-use foldwire_arguments::{BackendArg, P2pArgs};
+use foldwire::{DType, Plan, Transport};
+use foldwire_arguments::{BackendArg, P2pArgs, coding};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::{room, streams};
@@ -55,6 +55,7 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
         )
         .into());
     }
+    coding::check_all(&args.codec, DType::F32)?;
     counts::<f32>(&args.sizes)?;
     let source = FieldSource::open(args.field.as_deref())?;
     match args.backend {
@@ -83,10 +84,9 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
 /// Returns the implementations that every backend has.
 fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn MessageImplementation<X> + 'a>> {
     let exact_below = args.exact_below.unwrap_or(0);
-    let bounds = args.bound.iter().map(|&bound| {
-        let plan = Plan::foldwire(bound).with_exact_below(exact_below);
-        PlanMessages { name: bound.to_string(), plan }
-    });
+    let variants = coding::variants(&args.codec, &args.bound).into_iter();
+    let bounds = variants
+        .map(|(name, plan)| PlanMessages { name, plan: plan.with_exact_below(exact_below) });
     let raw = PlanMessages { name: implementation::RAW.to_owned(), plan: Plan::raw() };
     std::iter::once(raw).chain(bounds).map(|plan| Box::new(plan) as Box<_>).collect()
 }

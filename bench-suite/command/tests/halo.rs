@@ -40,12 +40,27 @@ fn compressed_planes_cost_fewer_bytes_and_a_little_accuracy() {
 }
 
 #[test]
+fn codecs_are_runs_of_their_own() {
+    let args =
+        "--shape 30x24x28 --steps 60 --link none --codec mpc,zfp-rate:16 --json --no-pictures";
+    let output = run(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    let exchanges: Vec<&str> = rows.iter().map(|row| row["exchange"].as_str().unwrap()).collect();
+    assert_eq!(exchanges, ["raw", "mpc", "zfp-rate:16"]);
+    assert_eq!(rows[1]["max_err"], 0.0);
+    assert!(rows[2]["ratio"].as_f64().unwrap() > 1.5, "{rows:?}");
+}
+
+#[test]
 fn what_cannot_be_divided_is_an_error_of_use() {
     for (args, says) in [
         ("--shape 30x20", "three numbers"),
         ("--shape 20x20x20 --ranks 64", "too few planes"),
         ("--steps 0", "whole number"),
         ("--bound rel:0", "rel:0"),
+        ("--codec demote", "demote is not for f32"),
     ] {
         let output = run(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

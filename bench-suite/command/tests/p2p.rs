@@ -40,6 +40,24 @@ fn every_contestant_has_a_row_and_long_messages_are_compressed() {
     }
 }
 
+/// The command fails if a value of an exact codec changes.
+#[test]
+fn codecs_are_contestants_with_and_without_a_bound() {
+    let args =
+        "pingpong --sizes 256K --codec mpc,zfp-rate:8,szx --bound rel:1e-2 --repeat 2 --json";
+    let object: Value = serde_json::from_str(&succeed(args)).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["contestant"].as_str().unwrap()).collect();
+    assert_eq!(names, ["raw", "mpc", "zfp-rate:8", "szx rel:0.01"]);
+    let number = |row: usize, name: &str| rows[row][name].as_f64();
+    assert_eq!((number(1, "max_err"), number(1, "bound_abs")), (Some(0.0), Some(0.0)));
+    assert_eq!(number(2, "bound_abs"), None, "no bound is kept");
+    assert!(number(2, "ratio").unwrap() > 3.9 && number(3, "max_err") <= number(3, "bound_abs"));
+    let output = run("--codec demote");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("demote is not for f32"), "{said}");
+}
+
 #[test]
 fn three_ranks_send_in_a_circle_and_short_messages_may_stay_as_they_are() {
     let args = "--ranks 3 --sizes 1K,64K --exact-below 4K --repeat 2 --csv sendrecv,pingpong";

@@ -29,6 +29,18 @@ fn compressed_blocks_cost_fewer_bytes_and_no_more_than_the_bound() {
 }
 
 #[test]
+fn codecs_are_runs_of_their_own() {
+    let args = "--side 301 --link none --codec mpc,zfp-rate:8 --repeat 1 --json";
+    let output = run(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["exchange"].as_str().unwrap()).collect();
+    assert_eq!(names, ["raw", "mpc", "zfp-rate:8"]);
+    assert_eq!((&rows[1]["max_err"], &rows[2]["allowed"]), (&0.0.into(), &Value::Null));
+}
+
+#[test]
 fn any_side_will_do_and_nonsense_is_an_error_of_use() {
     for side in [1, 3] {
         let output = run(&format!("--side {side} --ranks 4 --link none --repeat 1"));
@@ -39,6 +51,7 @@ fn any_side_will_do_and_nonsense_is_an_error_of_use() {
         ("--side 99999", "whole number"),
         ("--field nowhere.f32", "no such file"),
         ("--bound rel:0", "rel:0"),
+        ("--codec zfp-rate:99", "zfp-rate"),
     ] {
         let output = run(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

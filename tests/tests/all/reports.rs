@@ -1,8 +1,8 @@
 //! The figures of a report equal hand-made counts.
 
-use foldwire::codec::BlockStats;
+use foldwire::codec::{BlockStats, CodecId};
 use foldwire::frame::HEADER_BYTES;
-use foldwire::pipeline::{FUSED, HOMOMORPHIC};
+use foldwire::pipeline::{FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{Bound, Op, Plan, Rank, Report};
 use foldwire_tests::{Backend, Threads, data};
@@ -53,6 +53,36 @@ fn a_rank_alone_sends_nothing() {
         let report = all_reduce(1, &plan)[0];
         assert_eq!((report.raw_bytes, report.wire_bytes, report.n_messages), (0, 0, 0));
         assert_eq!((report.ratio(), report.worst_case), (1.0, Some(0.0)));
+    }
+}
+
+/// Both reports of a message say what its codec keeps.
+#[test]
+fn a_message_has_the_bound_of_its_codec_on_both_ends() {
+    let lossy = Plan::foldwire(Bound::Absolute(1e-3));
+    let by_setting = Plan::raw().with_pipeline(PER_HOP).with_codec(CodecId::ZfpRate);
+    let mpc = by_setting.with_codec(CodecId::Mpc);
+    for (plan, expected) in [
+        (Plan::raw(), (0.0, Some(0.0))),
+        (mpc, (0.0, Some(0.0))),
+        (by_setting.with_setting(8), (f64::INFINITY, None)),
+        (by_setting.with_codec(CodecId::Truncate), (f64::INFINITY, None)),
+        (lossy, (1e-3, Some(1e-3))),
+    ] {
+        let reports = THREADS.run(2, |mut comm| {
+            let mut x: Vec<f32> = data::smooth(0, COUNT);
+            match comm.rank() {
+                Rank(0) => comm.send(&x, Rank(1), 7, &plan),
+                _ => comm.recv(&mut x, Rank(0), 7),
+            }
+            .expect("a message")
+        });
+        for report in reports {
+            let (bound, worst_case) = expected;
+            let is_near = |x: f64| x == bound || (x / bound - 1.0).abs() < 1e-6;
+            assert!(is_near(report.bound), "{plan:?}: {report:?}");
+            assert!(report.worst_case.is_some() == worst_case.is_some(), "{plan:?}: {report:?}");
+        }
     }
 }
 

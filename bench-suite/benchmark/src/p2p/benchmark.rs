@@ -288,6 +288,8 @@ pub(super) struct RankMessageRecord {
     pub(super) n_wrong: usize,
     #[serde(with = "bits")]
     pub(super) max_err: f64,
+    /// Infinite if the codec keeps no bound.
+    #[serde(with = "bits")]
     pub(super) bound: f64,
     /// Bytes of the checked messages, before and after compression, if the implementation reports
     /// them.

@@ -4,7 +4,7 @@ use super::super::{CallSpec, Communicator, value_range};
 use super::Rows;
 use crate::bound::{Quantum, ValueRange};
 use crate::budget::{check_plan, resolve};
-use crate::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Sizes, Source, Stores};
+use crate::codec::{AnyCodec, CodecExt, CodecId, CodecParams, Loss, Sizes, Source, Stores};
 use crate::element::Element;
 use crate::engine::{
     NoticeBody, NoticeMessage, ProgressHook, check_fields, check_source, floats_mut, misuse, tell,
@@ -202,8 +202,7 @@ impl<X: Transport> Communicator<X> {
         let codec = Sizes::new(spec.plan.codec, spec.dtype, params);
         let segment = max_segment(&codec, self.transport.frame_capacity(), 1)?;
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
-        let bound = report.bound.max(budget.bound);
-        (report.bound, report.worst_case) = (bound, Some(bound));
+        report.add_message(budget.bound);
         if report.codec == CodecId::Raw {
             report.codec = send.codec.as_dyn().id();
         }
@@ -433,8 +432,11 @@ impl<X: Transport> Communicator<X> {
         cursor.advance(n_values, count);
         let decode = self.transport.now().saturating_sub(begun);
         report.decode = report.decode.saturating_add(decode);
-        let bound = report.bound.max(Quantum::bound_of_step(theirs.step));
-        (report.bound, report.worst_case) = (bound, Some(bound));
+        report.add_message(match theirs.codec.loss() {
+            Loss::None => 0.0,
+            Loss::Bound => Quantum::bound_of_step(theirs.step),
+            Loss::Setting => f64::INFINITY,
+        });
         Ok(())
     }
 
