@@ -1,7 +1,7 @@
 //! Functions that create, query, split, shrink, abort and destroy communicators.
 //!
 //! In a group, an error of fwGetUniqueId or fwCommInitRank invalidates the group
-//! ([`catch_call_errors`]).
+//! (`catch_call_errors`).
 
 use std::ptr;
 use std::time::Duration;
