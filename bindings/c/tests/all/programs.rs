@@ -117,7 +117,9 @@ fn checks(source: &str, at_least: u64) -> Option<PathBuf> {
     if has("valgrind", "the C interface under valgrind") {
         // Valgrind does not support AVX-512. It reports this to programs that query the CPU.
         let mut checked = Command::new("valgrind");
-        checked.args(["--quiet", "--error-exitcode=99", "--leak-check=full"]);
+        // Valgrind runs one thread at a time. Without a fair turn, a rank that polls may keep it
+        // from the rank it waits for, for minutes.
+        checked.args(["--quiet", "--fair-sched=try", "--error-exitcode=99", "--leak-check=full"]);
         checked.arg("--errors-for-leak-kinds=definite,possible");
         let known = package().join("tests/c/valgrind.supp");
         checked.arg(format!("--suppressions={}", known.display()));
