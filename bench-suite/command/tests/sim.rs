@@ -215,7 +215,7 @@ fn bench(folder: &Path, name: &str, args: &str) -> Value {
 fn measured_times_are_predicted_from_their_files() {
     let folder = folder();
     let path = folder.path();
-    let sums = "allreduce --ranks 3 --sizes 300K,1M --preset raw,zccl --link 250mbit --lanes 2";
+    let sums = "allreduce --ranks 3 --sizes 300K,1M --preset raw,zccl+ --link 250mbit --lanes 2";
     let measured = bench(path, "sums.json", sums);
     bench(
         path,

@@ -1,6 +1,7 @@
 //! Ranks as threads of this process.
 
 use foldwire::schedule::ProgramSpec;
+use foldwire::transport::MIN_FRAME_BYTES;
 use foldwire::{Bound, DType, Plan};
 use foldwire_threads::World;
 
@@ -40,7 +41,8 @@ pub fn whole_message_bytes(
     }
     let schedule = plan.schedule.filter(|_| !call.collective.has_root());
     let n_parts = schedule.map_or(1, |schedule| schedule.n_parts(call));
-    plan.message_bytes(dtype, count.div_ceil(n_parts.max(1)))
+    let n_bytes = plan.message_bytes(dtype, count.div_ceil(n_parts.max(1)))?;
+    Some(n_bytes.max(MIN_FRAME_BYTES))
 }
 
 #[cfg(test)]
@@ -62,5 +64,8 @@ mod tests {
         assert!(bytes(Preset::Cprp2p, Collective::AllReduce) > raw(Collective::AllReduce));
         assert!(bytes(Preset::MpcOpt, Collective::AllGather) > raw(Collective::Broadcast));
         assert_eq!(bytes(Preset::ZcclPlus, Collective::AllReduce), None);
+        let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
+        let plan = Preset::RawRing.plan(Collective::AllReduce, Bound::Absolute(1.0));
+        assert_eq!(whole_message_bytes(&plan, call, DType::F32, 3), Some(MIN_FRAME_BYTES));
     }
 }

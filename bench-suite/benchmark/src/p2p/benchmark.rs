@@ -7,7 +7,7 @@
 //! is timed.
 
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use foldwire::{Communicator, Report, Transport};
@@ -89,6 +89,7 @@ impl<X: Transport> MessageBenchmark<'_, X> {
         for _ in 0..args.repeat {
             for (implementation, record) in &mut records {
                 record.times.push(runner.time(*implementation, 0..record.in_a_row)?);
+                record.coding.extend(runner.coding);
             }
         }
         for (implementation, record) in &mut records {
@@ -124,6 +125,9 @@ struct MessageRunner<'a, X: Transport> {
     /// Rank whose messages this rank receives.
     from: usize,
     data: &'a Data<f32>,
+    /// Seconds to encode and to decode a message in the last measurement, if the implementation
+    /// reports them.
+    coding: Option<[f64; 2]>,
 }
 
 impl<'a, X: Transport> MessageRunner<'a, X> {
@@ -142,7 +146,7 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
             P2pTest::PingPong => (1 - rank.min(1), 1 - rank.min(1)),
             P2pTest::SendRecv | P2pTest::Barrier => ((rank + 1) % size, (rank + size - 1) % size),
         };
-        Ok(Self { what, count, comm, barrier, send, recv, to, from, data })
+        Ok(Self { what, count, comm, barrier, send, recv, to, from, data, coding: None })
     }
 
     /// Returns whether this rank receives messages.
@@ -197,9 +201,16 @@ impl<'a, X: Transport> MessageRunner<'a, X> {
         let n = places.len().max(1) as f64;
         (self.barrier)(self.comm)?;
         let started = Instant::now();
+        let mut coding = None;
         for place in places {
-            self.exchange(implementation, place)?;
+            if let MessageReports { sent: Some(sent), received: Some(received) } =
+                self.exchange(implementation, place)?
+            {
+                let [encode, decode] = coding.unwrap_or_default();
+                coding = Some([encode + sent.encode, decode + received.decode]);
+            }
         }
+        self.coding = coding.map(|parts: [Duration; 2]| parts.map(|part| part.as_secs_f64() / n));
         let each = started.elapsed().as_secs_f64() / n;
         Ok(match (self.what, self.comm.rank().index()) {
             (P2pTest::PingPong, 0) => each / 2.0,
@@ -296,6 +307,9 @@ pub(super) struct RankMessageRecord {
     pub(super) bytes: Option<[u64; 2]>,
     /// Seconds per message, one entry for each round.
     pub(super) times: Vec<f64>,
+    /// Seconds to encode and to decode a message, one entry for each round, if the implementation
+    /// reports them.
+    pub(super) coding: Vec<[f64; 2]>,
 }
 
 impl RankMessageRecord {

@@ -14,7 +14,7 @@ use crate::bench::benchmark::slowest;
 use crate::bench::row::{median, percentile};
 
 /// Columns of `--csv`.
-const CSV_COLUMNS: [&str; 16] = [
+const CSV_COLUMNS: [&str; 18] = [
     "what",
     "backend",
     "ranks",
@@ -25,6 +25,8 @@ const CSV_COLUMNS: [&str; 16] = [
     "time_s",
     "min_s",
     "p99_s",
+    "encode_s",
+    "decode_s",
     "mb_per_s",
     "ratio",
     "max_err",
@@ -85,6 +87,7 @@ impl P2pHead {
              # data: {}\n\
              # kernels: {}; frames of {} bytes, {checksums}\n\
              # pingpong: half of the way to and fro; sendrecv, barrier: the slowest rank's time\n\
+             # encode, decode: the codec's part of the time, with copies into frames\n\
              # time: median over rounds; MB/s: size / time, of sendrecv what is sent and received\n\
              # #wrong: values beyond the bound, or with other bits where there is none\n",
             self.ranks, self.backend, self.data, self.kernels, self.frame_bytes,
@@ -109,6 +112,10 @@ pub(super) struct MessageRow {
     p99_s: f64,
     /// Seconds per message in each round.
     times_s: Vec<f64>,
+    /// Seconds to encode and to decode a message on the slowest rank, median over rounds; only for
+    /// Foldwire. The rest of the time is the network's.
+    encode_s: Option<f64>,
+    decode_s: Option<f64>,
     /// Rate in 1e6 bytes/s.
     mb_per_s: Option<f64>,
     /// Bytes of the checked messages over all ranks, before compression; only for Foldwire.
@@ -150,6 +157,14 @@ impl MessageRow {
             bytes.peek().is_some().then(|| bytes.sum::<u64>())
         };
         let (raw_bytes, wire_bytes) = (sum(0), sum(1));
+        let coding = |part: usize| {
+            let of_rank = |rank: &RankMessageRecord| -> Vec<f64> {
+                rank.coding.iter().map(|parts| parts[part]).collect()
+            };
+            let times: Vec<Vec<f64>> =
+                ranks.iter().map(of_rank).filter(|times| !times.is_empty()).collect();
+            (!times.is_empty()).then(|| median(&slowest(&times)))
+        };
         let most = |part: fn(&RankMessageRecord) -> f64| ranks.iter().map(part).fold(0.0, f64::max);
         Self {
             what,
@@ -160,6 +175,8 @@ impl MessageRow {
             min_s: times_s.iter().copied().fold(f64::INFINITY, f64::min),
             p99_s: percentile(&times_s, 0.99),
             times_s,
+            encode_s: coding(0),
+            decode_s: coding(1),
             mb_per_s: n_bytes.map(rate),
             raw_bytes,
             wire_bytes,
@@ -214,6 +231,8 @@ impl P2pResults {
                 row.time_s.to_string(),
                 row.min_s.to_string(),
                 row.p99_s.to_string(),
+                number(row.encode_s),
+                number(row.decode_s),
                 number(row.mb_per_s),
                 number(row.ratio),
                 number(row.max_err),
@@ -241,6 +260,8 @@ fn table(rows: &[MessageRow]) -> String {
         ("time", "µs", Align::Right),
         ("min", "µs", Align::Right),
         ("p99", "µs", Align::Right),
+        ("encode", "µs", Align::Right),
+        ("decode", "µs", Align::Right),
         ("rate", "MB/s", Align::Right),
         ("ratio", "", Align::Right),
         ("#wrong", "", Align::Right),
@@ -261,6 +282,8 @@ fn table(rows: &[MessageRow]) -> String {
             micros(row.time_s),
             micros(row.min_s),
             micros(row.p99_s),
+            row.encode_s.map_or_else(missing, micros),
+            row.decode_s.map_or_else(missing, micros),
             row.mb_per_s.map_or_else(missing, |x| format!("{x:.1}")),
             row.ratio.map_or_else(missing, two_digits),
             row.n_wrong.map_or_else(missing, |n| n.to_string()),

@@ -59,8 +59,12 @@ impl Plot for SweepPlot<'_> {
             .axis_desc_style(font(14))
             .light_line_style(RGBColor(240, 240, 240))
             .draw()?;
+        // The main presets have the same colours in every plot.
+        let is_other = |preset: &&Preset| !Preset::MAIN.contains(preset);
+        let others: Vec<Preset> = setting.presets.iter().filter(is_other).copied().collect();
         let lines = setting.presets.iter().map(|&preset| {
-            let at = Preset::ALL.iter().position(|&known| known == preset).unwrap_or(0);
+            let mut in_order = Preset::MAIN.iter().chain(&others);
+            let at = in_order.position(|&known| known == preset).unwrap_or(0);
             let of_preset = sweep.rows.iter().filter(|row| row.preset == preset);
             let points = of_preset.map(|row| (row.ranks as f64, value(row))).collect();
             (preset.title().to_owned(), COLOURS[at % COLOURS.len()], points)

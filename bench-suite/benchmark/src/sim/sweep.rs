@@ -146,7 +146,7 @@ fn predict_row(
     let whole = plan.message_bytes(setting.dtype, count).filter(|_| !plan.overlaps);
     let case = ModelCall {
         lanes: setting.lanes,
-        frame_bytes: whole.unwrap_or(setting.frame_bytes),
+        frame_bytes: whole.map_or(setting.frame_bytes, |whole| whole.max(setting.frame_bytes)),
         by_node: setting.by_node,
         ..ModelCall::new(setting.collective, plan, ranks, count)
     };
