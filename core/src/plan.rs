@@ -7,7 +7,6 @@ pub use rounding::Rounding;
 use crate::bound::{Bound, Quantum, Scope, Spacing};
 use crate::codec::{self, CodecId, CodecParams, Loss, Prediction, Sizes};
 use crate::element::DType;
-use crate::frame::HEADER_BYTES;
 use crate::pipeline::{self, Pipeline};
 #[cfg(doc)]
 use crate::preset::Preset;
@@ -383,16 +382,16 @@ impl Plan {
         self
     }
 
-    /// Returns the bytes of a frame that holds any message of `n_values` values, header included.
-    /// `None` if no frame can hold it. A plan [without overlap](Self::without_overlap) needs such
-    /// frames for each part of an array.
+    /// Returns the most bytes that a message of `n_values` values takes, besides its header. `None`
+    /// if no frame can hold it. A plan [without overlap](Self::without_overlap) needs frames for
+    /// whole parts of an array.
     #[must_use]
-    pub fn message_bytes(&self, dtype: DType, n_values: usize) -> Option<usize> {
+    pub fn max_payload_bytes(&self, dtype: DType, n_values: usize) -> Option<usize> {
         let params = CodecParams::new(Quantum::LOSSLESS).with_setting(self.setting);
         let codec = Sizes::new(self.codec, dtype, params.with_strides(self.strides));
         // Partial sums may travel as floats.
         let floats = n_values.checked_mul(dtype.n_bytes())?;
-        codec.max_encoded_len(n_values)?.max(floats).checked_add(HEADER_BYTES)
+        Some(codec.max_encoded_len(n_values)?.max(floats))
     }
 
     /// The same plan with another scope of the bound.

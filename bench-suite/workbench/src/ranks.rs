@@ -1,5 +1,6 @@
 //! Ranks as threads of this process.
 
+use foldwire::frame::HEADER_BYTES;
 use foldwire::schedule::ProgramSpec;
 use foldwire::transport::MIN_FRAME_BYTES;
 use foldwire::{Bound, DType, Plan};
@@ -12,6 +13,11 @@ pub fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
     if let Some(rate) = link_rate { world.link_rate(rate) } else { world }
 }
 
+/// Returns the bytes of a frame that holds a message of `n_values` values. `None` if none can.
+pub fn message_bytes(plan: &Plan, dtype: DType, n_values: usize) -> Option<usize> {
+    plan.max_payload_bytes(dtype, n_values)?.checked_add(HEADER_BYTES)
+}
+
 /// Values of a message for each thread. The codec fz-light gains from threads from 48 chunks of
 /// 4096 values on, and segments may be half as long as a message allows.
 const VALUES_PER_THREAD: usize = 48 * 4096;
@@ -20,7 +26,7 @@ const VALUES_PER_THREAD: usize = 48 * 4096;
 /// compute on several threads.
 pub fn frame_bytes(n_threads: usize, dtype: DType) -> usize {
     let plan = Plan::foldwire(Bound::Absolute(1.0));
-    let threaded = plan.message_bytes(dtype, n_threads.saturating_mul(VALUES_PER_THREAD));
+    let threaded = message_bytes(&plan, dtype, n_threads.saturating_mul(VALUES_PER_THREAD));
     threaded.filter(|_| n_threads > 1).unwrap_or(World::FRAME_BYTES)
 }
 
@@ -41,14 +47,13 @@ pub fn whole_message_bytes(
     }
     let schedule = plan.schedule.filter(|_| !call.collective.has_root());
     let n_parts = schedule.map_or(1, |schedule| schedule.n_parts(call));
-    let n_bytes = plan.message_bytes(dtype, count.div_ceil(n_parts.max(1)))?;
+    let n_bytes = message_bytes(plan, dtype, count.div_ceil(n_parts.max(1)))?;
     Some(n_bytes.max(MIN_FRAME_BYTES))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foldwire::frame::HEADER_BYTES;
     use foldwire::{Collective, Preset, Rank};
 
     #[test]

@@ -140,7 +140,7 @@ fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
     let longest = counts.iter().copied().max().unwrap_or(0);
     let is_cut = |preset: &Preset| {
         let plan = preset.plan(Collective::Broadcast, args.bound);
-        let need = plan.message_bytes(DType::F32, longest);
+        let need = ranks::message_bytes(&plan, DType::F32, longest);
         !plan.overlaps && need.is_none_or(|need| need > World::FRAME_BYTES)
     };
     let cut: Vec<_> = args.presets().iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();

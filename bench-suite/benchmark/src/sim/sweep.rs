@@ -7,7 +7,7 @@ use foldwire_arguments::{ScheduleName, SimArgs};
 use foldwire_sim::cost::{
     CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel, predict,
 };
-use foldwire_workbench::progress;
+use foldwire_workbench::{progress, ranks::message_bytes};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -143,7 +143,7 @@ fn predict_row(
     let plan = setting.plan(preset, ranks);
     let count = setting.n_bytes / setting.dtype.n_bytes();
     // A preset that works message by message has frames for whole messages.
-    let whole = plan.message_bytes(setting.dtype, count).filter(|_| !plan.overlaps);
+    let whole = message_bytes(&plan, setting.dtype, count).filter(|_| !plan.overlaps);
     let case = ModelCall {
         lanes: setting.lanes,
         frame_bytes: whole.map_or(setting.frame_bytes, |whole| whole.max(setting.frame_bytes)),
