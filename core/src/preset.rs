@@ -51,7 +51,7 @@ const ZCCL: PresetRow = PresetRow {
     overlaps: false,
 };
 
-/// What differs if a published system runs in Foldwire's engine.
+/// Difference of a published system in Foldwire's engine from its paper.
 const IN_ENGINE: &str = "segments overlap; decompress, reduce and compress are one pass";
 
 /// Systems in which an MPI library encodes each message.

@@ -182,8 +182,8 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     .into()
 }
 
-/// Returns the implementations that every backend has. Those that work message by message use
-/// `long`, if there is such a communicator with longer frames.
+/// Returns the implementations that every backend has. The communicator `long`, if there is one,
+/// has longer frames, for plans that work message by message.
 ///
 /// # Errors
 /// Fails if the environment holds wrong settings.
