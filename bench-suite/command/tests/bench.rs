@@ -259,6 +259,7 @@ fn frames_that_are_too_short_for_a_message_are_remarked_on() {
     let short = note("--frame 64K");
     assert!(short.contains("note: cprp2p work message by message"), "{short}");
     assert!(short.contains("add --frame 5"), "{short}");
+    assert!(note("--in-flight 2").contains("note: cprp2p work message by message"));
     assert!(!note("").contains("note") && !note("--frame 1M").contains("note"));
 }
 

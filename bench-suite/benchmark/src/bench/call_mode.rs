@@ -61,13 +61,13 @@ pub(super) trait CallMode<T: Float + Into<f64>> {
 }
 
 /// Says which presets work message by message, if frames are shorter than their messages.
-fn remark_short_frames<X: Transport, T: Float>(
+pub(super) fn remark_short_frames<T: Float>(
     inputs: &BenchInputs<'_, T>,
-    comm: &Communicator<X>,
+    transport: &impl Transport,
 ) -> Result<(), UsageError> {
     let plans = plans(inputs.args, &[])?;
-    let whole = inputs.settings.whole_message_bytes::<T>(&plans, comm.size());
-    let have = comm.transport().frame_capacity();
+    let whole = inputs.settings.whole_message_bytes::<T>(&plans, transport.size());
+    let have = transport.frame_capacity();
     if let Some(need) = whole.filter(|need| *need > have) {
         let rows = plans.iter().filter(|row| !row.plan.overlaps).map(|row| row.name);
         streams::remark(format_args!(
@@ -93,7 +93,7 @@ impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
         let comm = Communicator::with_config(endpoint, config(args)?)?;
         let long = extras.long_frames;
         if comm.rank() == Rank(0) {
-            remark_short_frames::<X, T>(&inputs, long.as_ref().unwrap_or(&comm))?;
+            remark_short_frames(&inputs, long.as_ref().unwrap_or(&comm).transport())?;
         }
         let mut implementations = presets(args, data.shape(), long)?;
         implementations.extend(extras.implementations);

@@ -36,6 +36,9 @@ impl CallMode<f32> for ConcurrentCalls {
         let BenchInputs { args, settings, data, .. } = inputs;
         let head = BenchHead::new(&inputs, &endpoint);
         let n_calls = settings.in_flight;
+        if endpoint.rank() == Rank(0) {
+            call_mode::remark_short_frames(&inputs, &endpoint)?;
+        }
         let comm = SharedCommunicator::with_config(endpoint, config(args)?, n_calls);
         let comm = comm.map_err(|error| match error {
             Error::TooFewChannels { have, .. } => anyhow::Error::from(UsageError::new(format!(
