@@ -5,6 +5,7 @@
 //! encoder and decoder, so that values near the middle between two codes still pass the encoder's
 //! check. Spacings that are powers of two need no margin ([`Spacing`]).
 
+mod fill;
 mod quantum;
 mod text;
 

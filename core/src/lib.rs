@@ -128,7 +128,7 @@ pub use inter_step::InterStep;
 pub use op::Op;
 pub use plan::{Plan, Rounding, Sampling};
 pub use preset::Preset;
-pub use report::Report;
+pub use report::{Report, SuspectedFill};
 pub use schedule::Collective;
 #[cfg(feature = "std")]
 pub use shared::Stopper;

@@ -51,6 +51,10 @@ pub struct Report {
     /// (docs/guarantees.md). 0 for exact codecs. `None` if there is no bound (products and user
     /// operations with lossy codecs, and codecs by a setting).
     pub worst_case: Option<f64>,
+    /// Value that sets the range of a bound relative to it, and costs this rank's other values most
+    /// of their digits: perhaps a fill value for missing data, such as 1e20 or −9999
+    /// ([`ValueRange::suspected_fill`](crate::bound::ValueRange::suspected_fill)).
+    pub suspected_fill: Option<f64>,
     /// True if the plan did not require the same bits on all ranks
     /// ([`Plan::as_published`](crate::Plan::as_published)).
     pub as_published: bool,
@@ -78,6 +82,7 @@ impl Default for Report {
             total: Duration::ZERO,
             bound: 0.0,
             worst_case: Some(0.0),
+            suspected_fill: None,
             as_published: false,
             plan: None,
             blocks: BlockStats::default(),
@@ -110,7 +115,7 @@ impl Report {
 impl AddAssign for Report {
     /// Adds bytes, messages, times and blocks, as for consecutive calls. Keeps the larger bounds,
     /// and the largest numbers of lanes, threads and values of a segment. Keeps the first schedule
-    /// and codec, and the first choice.
+    /// and codec, the first choice, and the first suspected fill value.
     fn add_assign(&mut self, other: Self) {
         if self.schedule.is_empty() {
             (self.schedule, self.codec) = (other.schedule, other.codec);
@@ -132,6 +137,7 @@ impl AddAssign for Report {
             (Some(a), Some(b)) => Some(a.max(b)),
             _ => None,
         };
+        self.suspected_fill = self.suspected_fill.or(other.suspected_fill);
         self.as_published |= other.as_published;
         self.blocks += other.blocks;
     }
@@ -151,6 +157,26 @@ impl fmt::Display for Report {
             self.raw_bytes,
             self.wire_bytes,
             self.ratio(),
+        )?;
+        match self.suspected_fill {
+            Some(fill) => write!(f, "; {}", SuspectedFill(fill)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A suspected fill value, as a warning in words.
+#[derive(Clone, Copy, Debug)]
+pub struct SuspectedFill(pub f64);
+
+impl fmt::Display for SuspectedFill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the value {:?} sets the value range, and the bound that is relative to it leaves \
+             little of the other values: if it marks missing data, use an absolute bound, or \
+             replace it by NaN",
+            self.0
         )
     }
 }

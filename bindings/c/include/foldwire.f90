@@ -116,7 +116,7 @@ module foldwire
     end type
 
     type, bind(c) :: fwReport
-        integer(c_size_t) :: size = 120
+        integer(c_size_t) :: size = 128
         real(c_double) :: seconds = 0
         real(c_double) :: bound = 0
         real(c_double) :: worst_case = 0
@@ -125,6 +125,7 @@ module foldwire
         integer(c_int64_t) :: n_messages = 0
         character(c_char) :: codec(FW_NAME_BYTES) = c_null_char
         character(c_char) :: schedule(FW_NAME_BYTES) = c_null_char
+        real(c_double) :: suspected_fill = 0
     end type
 
     interface

@@ -132,6 +132,9 @@ typedef struct fwReport {
   char codec[FW_NAME_BYTES];
   // Name of the schedule that was used. Empty for messages between two ranks.
   char schedule[FW_NAME_BYTES];
+  // A value of this rank that sets the range of a relative bound, and costs the other values
+  // most of their digits: perhaps a fill value for missing data, such as 1e20. NaN: none.
+  double suspected_fill;
 } fwReport;
 
 // Operation that combines the values of different ranks: one of the constants below, or a number
@@ -784,4 +787,4 @@ fwResult fwDecompress(const void *compressed,
 #define FW_CONFIG_INIT { sizeof(fwConfig), 0, 0, 0, 0, 0, FW_CHECKSUM_AS_NEEDED, 0 }
 #define FW_PLAN_INIT \
     { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0 }
-#define FW_REPORT_INIT { sizeof(fwReport), 0, 0, 0, 0, 0, 0, {0}, {0} }
+#define FW_REPORT_INIT { sizeof(fwReport), 0, 0, 0, 0, 0, 0, {0}, {0}, 0 }

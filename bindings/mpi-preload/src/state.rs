@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock};
 
+use foldwire::SuspectedFill;
 use foldwire::op::OpCode;
 
 use crate::agree::{AgreedCall, LocalView};
@@ -46,6 +47,8 @@ pub(crate) struct PreloadState {
     comm_states: CommStates,
     background: Background,
     tally: Mutex<CallTally>,
+    /// True once this rank has warned of a value that seems to be a fill value.
+    has_warned_of_fill: AtomicBool,
 }
 
 struct ProcessInfo {
@@ -72,6 +75,7 @@ impl PreloadState {
             comm_states: CommStates::default(),
             background: Background::default(),
             tally: Mutex::default(),
+            has_warned_of_fill: AtomicBool::new(false),
         }
     }
 
@@ -252,6 +256,11 @@ impl PreloadState {
         match outcome {
             Ok(ExecutedCall { mode, report }) => {
                 locked(&self.tally).take(call.collective, mode, &report);
+                if let Some(fill) = report.suspected_fill
+                    && !self.has_warned_of_fill.swap(true, Ordering::Relaxed)
+                {
+                    self.log(info, call, &format_args!("warning: {}", SuspectedFill(fill)));
+                }
                 if debug {
                     self.log(info, call, &format_args!("taken ({}): {report}", describe(mode)));
                 }

@@ -1,8 +1,10 @@
-//! Conversion of reports to dicts.
+//! Conversion of reports to dicts, and the warning of a fill value.
 
-use foldwire::Report;
+use foldwire::{Report, SuspectedFill};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::ffi::CString;
 
 /// Converts a report to a dict. Times are in seconds, and `segment` is a number of values.
 pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
@@ -14,6 +16,10 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     dict.set_item("segment", report.segment)?;
     dict.set_item("bound", report.bound)?;
     dict.set_item("worst_case", report.worst_case)?;
+    dict.set_item("suspected_fill", report.suspected_fill)?;
+    if let Some(fill) = report.suspected_fill {
+        warn_of_fill(py, fill)?;
+    }
     dict.set_item("raw_bytes", report.raw_bytes)?;
     dict.set_item("wire_bytes", report.wire_bytes)?;
     dict.set_item("ratio", report.ratio())?;
@@ -30,4 +36,10 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     // The reason for the choice of an automatic plan.
     dict.set_item("choice", report.plan.map(|choice| choice.to_string()))?;
     Ok(dict)
+}
+
+/// Issues a warning about a value that seems to be a fill value.
+pub(crate) fn warn_of_fill(py: Python<'_>, fill: f64) -> PyResult<()> {
+    let text = CString::new(SuspectedFill(fill).to_string())?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)
 }

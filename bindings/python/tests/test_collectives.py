@@ -171,6 +171,18 @@ class Collectives(unittest.TestCase):
 
         self.assertEqual(len(set(foldwire.run(4, program))), 1)
 
+    def test_a_fill_value_that_sets_the_range_is_warned_of(self):
+        def program(comm):
+            own = np.sin(np.arange(20_000) * 1e-3).astype(np.float32)
+            comm.all_reduce(own, bound="rel:1e-3")
+            self.assertIsNone(comm.report["suspected_fill"])
+            own[300:400] = -9999 if comm.rank == 1 else 0
+            comm.all_reduce(own, bound="rel:1e-3")
+            return comm.report["suspected_fill"]
+
+        with self.assertWarnsRegex(UserWarning, "-9999.0 sets the value range"):
+            self.assertEqual(foldwire.run(2, program), [None, -9999.0])
+
     def test_a_communicator_can_have_a_bound(self):
         def program(comm):
             array = np.linspace(0, 1, 5000)

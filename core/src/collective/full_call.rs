@@ -405,7 +405,12 @@ impl<'s> FullCall<'s> {
             self.spec = comm.spec_with(&self.request, &agreed, bits, comm.trial_mode())?;
             self.spec.plan.strides = plan.strides;
         }
-        self.start_call(comm, &resolve(&self.spec, value_range)?, work)?;
+        let budget = resolve(&self.spec, value_range)?;
+        if let Some(report) = &mut self.setup_report {
+            let own = self.request.own(size, rank);
+            report.suspected_fill = work.suspect_fill(own, value_range, budget.bound);
+        }
+        self.start_call(comm, &budget, work)?;
         Ok(Progress::Moved)
     }
 

@@ -36,6 +36,14 @@ pub(crate) trait Operands: Compute {
         search_level: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]);
 
+    /// Searches this rank's input for a fill value ([`value_range::suspect_fill`]).
+    fn suspect_fill(
+        &self,
+        own: Range<usize>,
+        value_range: Option<ValueRange>,
+        bound: f64,
+    ) -> Option<f64>;
+
     /// Adds the array shape that is found in this rank's input to a codec's parameters.
     fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams;
 
@@ -72,6 +80,16 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         search_level: Option<Level>,
     ) -> ([f64; N_LOSSY], [u32; 2]) {
         value_range::estimate_bits(spec, at(self.buffers.all_own(), own), value_range, search_level)
+    }
+
+    #[inline(never)]
+    fn suspect_fill(
+        &self,
+        own: Range<usize>,
+        value_range: Option<ValueRange>,
+        bound: f64,
+    ) -> Option<f64> {
+        value_range::suspect_fill(at(self.buffers.all_own(), own), value_range, bound)
     }
 
     #[inline(never)]

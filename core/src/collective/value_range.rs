@@ -77,6 +77,20 @@ pub(crate) fn read_extremes(all: [f64; N_VALUES], sampled: bool) -> Option<Optio
     (agreed || !sampled).then(|| (whole.min <= whole.max).then_some(whole))
 }
 
+/// Searches one rank's values for a fill value that sets the value range.
+pub(crate) fn suspect_fill<T: Element>(
+    values: &[T],
+    value_range: Option<ValueRange>,
+    bound: f64,
+) -> Option<f64> {
+    let value_range = value_range.filter(|_| bound > 0.0)?;
+    let bytes: &[u8] = bytemuck::cast_slice(values);
+    with_float!(
+        T::DTYPE, F => value_range.suspected_fill::<F>(bytemuck::cast_slice(bytes), bound),
+        else None
+    )
+}
+
 /// Estimates the bits b that each lossy codec needs for a value of this rank's input, given the
 /// input's value range. Returns b + log₂ Δ, or [`UNKNOWN`].
 ///

@@ -230,11 +230,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         progress: Rc<GroupProgress>,
     ) -> Result<Vec<Report>, Error> {
         let (value_ranges, scan_cost) = self.scan_values(arrays, &spec, &progress).await?;
-        let budgets: Vec<Budget> = spec
-            .iter()
-            .zip(value_ranges)
-            .map(|(spec, value_range)| resolve(spec, value_range.flatten()))
-            .collect::<Result<_, _>>()?;
+        let value_ranges = value_ranges.into_iter().map(Option::flatten);
+        let mut budgets = Vec::with_capacity(arrays.len());
+        let mut suspected_fills = Vec::with_capacity(arrays.len());
+        for ((spec, (values, _)), value_range) in spec.iter().zip(&*arrays).zip(value_ranges) {
+            let budget = resolve(spec, value_range)?;
+            suspected_fills.push(value_range::suspect_fill(values, value_range, budget.bound));
+            budgets.push(budget);
+        }
         self.round(arrays, feedback, &spec, &budgets);
         let mut batches: Vec<GroupBatch<T>> =
             calls.into_iter().map(|call| GroupBatch::new(call, arrays)).collect();
@@ -253,8 +256,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             .iter()
             .filter(|batch| batch.arrays.len() > 1)
             .for_each(|batch| batch.copy_results_to(arrays));
-        for ((budget, spec), report) in budgets.iter().zip(&spec).zip(&mut reports) {
+        let found = budgets.iter().zip(&suspected_fills).zip(&spec);
+        for (((budget, suspected_fill), spec), report) in found.zip(&mut reports) {
             budget.note_in(report);
+            report.suspected_fill = *suspected_fill;
             (report.schedule, report.codec) = (spec.schedule.name(), spec.plan.codec);
             report.plan = spec.choice;
         }

@@ -269,7 +269,11 @@ fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
             let array = |at: usize| {
                 let scale = 10f32.powi(at as i32 * 3 - 12);
                 let smooth = data::smooth::<f32>(rank + at, lengths[at]);
-                smooth.into_iter().map(|x| scale * x).collect::<Vec<_>>()
+                let mut values: Vec<_> = smooth.into_iter().map(|x| scale * x).collect();
+                if (rank, at) == (1, 3) {
+                    values[7..70].fill(1e20);
+                }
+                values
             };
             let bound = |at: usize| match at % 3 {
                 0 => Bound::Relative(1e-3),
@@ -287,6 +291,8 @@ fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
                 let of_one = world.all_reduce(&mut alone, Op::Avg, &plan).unwrap();
                 assert!(data::bits(array_of_group) == data::bits(&alone), "array {at}");
                 assert_eq!((report.bound, report.worst_case), (of_one.bound, of_one.worst_case));
+                let fill = ((rank, at) == (1, 3)).then_some(f64::from(1e20_f32));
+                assert_eq!([report.suspected_fill, of_one.suspected_fill], [fill; 2]);
             }
             assert!(world.all_reduce_group::<f64>(&mut [], Op::Sum, &plan).unwrap().is_empty());
         });

@@ -83,6 +83,22 @@ fn no_f64_value_is_over_the_bound_and_all_levels_give_the_same_bytes() {
     bounds_hold::<f64>();
 }
 
+/// Values that really are fill values are listed with their field.
+#[test]
+fn no_value_of_a_field_is_mistaken_for_a_fill_value() {
+    fn check<T: Float>() {
+        for (name, values) in fields::<T>() {
+            let Some(range) = ValueRange::of(&values) else { continue };
+            for relative in [1e-1, 1e-2, 1e-3, 1e-4, 1e-5] {
+                let found = range.suspected_fill(&values, relative * range.range());
+                assert_eq!(found, None, "{name} at {relative:e}");
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
 #[test]
 fn the_nans_of_penobscot_are_bit_exact() {
     let fields = fields::<f64>();

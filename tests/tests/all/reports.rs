@@ -4,7 +4,7 @@ use foldwire::codec::{BlockStats, CodecId};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Op, Plan, Rank, Report};
+use foldwire::{Bound, Op, Outgoing, Plan, Rank, Report, Rows};
 use foldwire_tests::{Backend, Threads, data};
 use std::time::Duration;
 
@@ -53,6 +53,59 @@ fn a_rank_alone_sends_nothing() {
         let report = all_reduce(1, &plan)[0];
         assert_eq!((report.raw_bytes, report.wire_bytes, report.n_messages), (0, 0, 0));
         assert_eq!((report.ratio(), report.worst_case), (1.0, Some(0.0)));
+    }
+}
+
+/// A fill value of one rank sets the range for all. The rank that has it says so.
+#[test]
+fn a_fill_value_that_sets_the_range_is_reported() {
+    for (bound, suspected) in [
+        (Bound::Relative(1e-3), Some(-9999.0)),
+        (Bound::Psnr(50.0), Some(-9999.0)),
+        (Bound::Absolute(1e-3), None),
+    ] {
+        for plan in [Plan::foldwire(bound), Plan::auto(bound).with_codec(CodecId::Dense)] {
+            let reports = THREADS.run(3, |mut comm| {
+                let mut x: Vec<f32> = data::smooth(comm.rank().index(), COUNT);
+                if comm.rank() == Rank(1) {
+                    x[700..800].fill(-9999.0);
+                }
+                let mut all = vec![0.0; 3 * COUNT];
+                let gathered = comm.all_gather(&x, &mut all, &plan).expect("all-gather");
+                let reduced = comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce");
+                [gathered, reduced]
+            });
+            for (rank, reports) in reports.into_iter().enumerate() {
+                let expected = suspected.filter(|_| rank == 1);
+                for report in reports {
+                    assert_eq!(report.suspected_fill, expected, "{plan:?}, rank {rank}");
+                    assert_eq!(report.to_string().contains("-9999.0"), expected.is_some());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fill_value_in_a_message_is_reported() {
+    let plan = Plan::foldwire(Bound::Relative(1e-3));
+    let rows = |n_rows, n_columns, stride| Rows { n_rows, n_columns, stride };
+    for rows in [rows(1, COUNT, COUNT), rows(10, 1000, 2000)] {
+        let reports = THREADS.run(2, |mut comm| {
+            let mut x: Vec<f64> = data::smooth(0, COUNT);
+            x[4100..4200].fill(1e20);
+            let mut received = vec![0.0; rows.n_values()];
+            match comm.rank() {
+                Rank(0) => {
+                    let message = Outgoing::of_rows(Rank(1), 7, &x, rows);
+                    comm.exchange(&mut [message], &mut [], &plan)
+                }
+                _ => comm.recv(&mut received, Rank(0), 7),
+            }
+            .expect("a message")
+        });
+        let suspected: Vec<_> = reports.iter().map(|report| report.suspected_fill).collect();
+        assert_eq!(suspected, [Some(1e20), None]);
     }
 }
 

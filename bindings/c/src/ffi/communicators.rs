@@ -282,6 +282,7 @@ pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> 
             n_messages: did.n_messages,
             codec: c_name(did.codec.name()),
             schedule: c_name(did.schedule),
+            suspected_fill: did.suspected_fill.unwrap_or(f64::NAN),
         };
         // SAFETY: guaranteed by the caller.
         unsafe { write(report, value, "fwReport") }

@@ -7,6 +7,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
@@ -232,7 +233,7 @@ pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>
 /// The type must be `repr(C)`, begin with a `usize` that holds its size, and contain only numbers,
 /// so that every bit pattern is valid.
 pub(crate) unsafe trait Versioned: Copy {
-    /// Size in bytes of the first version. There is only one version so far.
+    /// Size in bytes of the first version.
     const FIRST_BYTES: usize = size_of::<Self>();
 }
 
@@ -241,7 +242,9 @@ unsafe impl Versioned for fwConfig {}
 // SAFETY: the size, then integers, floats, and arrays of integers.
 unsafe impl Versioned for fwPlan {}
 // SAFETY: the size, then floats, integers, and arrays of integers.
-unsafe impl Versioned for fwReport {}
+unsafe impl Versioned for fwReport {
+    const FIRST_BYTES: usize = offset_of!(fwReport, suspected_fill);
+}
 
 // Compiled programs depend on these sizes.
 #[cfg(target_pointer_width = "64")]

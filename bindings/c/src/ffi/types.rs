@@ -242,4 +242,7 @@ pub struct fwReport {
     pub codec: [c_char; FW_NAME_BYTES],
     /// Name of the schedule that was used. Empty for messages between two ranks.
     pub schedule: [c_char; FW_NAME_BYTES],
+    /// A value of this rank that sets the range of a relative bound, and costs the other values
+    /// most of their digits: perhaps a fill value for missing data, such as 1e20. NaN: none.
+    pub suspected_fill: f64,
 }

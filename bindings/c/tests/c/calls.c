@@ -212,7 +212,18 @@ static void *within_bounds(void *argument) {
         CHECK(report.size == sizeof report && report.seconds > 0 && report.n_messages > 0);
         CHECK(t == 2 || (report.wire_bytes < report.raw_bytes && report.bound > 0));
         CHECK(t != 1 || (!strcmp(report.codec, "dense") && !strcmp(report.schedule, "ring")));
+        CHECK(isnan(report.suspected_fill));
     }
+    /* Missing values of rank 1 set the range for all ranks. */
+    for (size_t i = 0; i < N; i++) {
+        data[i] = own->rank == 1 && i % 7 == 0 ? 1e20f : sinf(1e-3f * (float)i);
+    }
+    fwPlan relative;
+    OK(fwPlanParse("rel:1e-3", &relative));
+    OK(fwAllReduce(data, data, N, FW_FLOAT32, FW_MAX, &relative, own->comm, NULL));
+    fwReport report = FW_REPORT_INIT;
+    OK(fwCommReport(own->comm, &report));
+    CHECK(own->rank == 1 ? report.suspected_fill == 1e20f : isnan(report.suspected_fill));
     free(data);
     OK(fwCommDestroy(own->comm));
     return NULL;

@@ -205,6 +205,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn a_rank_warns_once_of_a_fill_value() {
+            $crate::programs::fill(&$library);
+        }
+
+        #[test]
         fn shares_that_ranks_do_not_have_alike_are_refused() {
             $crate::programs::wrong_shares(&$library);
         }
@@ -373,6 +378,19 @@ pub(crate) fn debug_lines(library: &MpiUnderTest) {
         "rank 0: Gather (3000, 3000): taken",
     ] {
         assert!(said.contains(line), "{line}: {said}");
+    }
+}
+
+/// The rank that has a fill value warns of it, in its first call only.
+pub(crate) fn fill(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("fill.c", "fill") else { return };
+    for (bound, expected) in [("rel:1e-3", 1), ("abs:1e-3", 0)] {
+        let variables = [LOW, ("FOLDWIRE_BOUND", bound)];
+        let said = text(&library.run(&program, &[(2, &[], &variables)]));
+        assert!(said.contains("2 ranks: 6 taken"), "{bound}: {said}");
+        let warning =
+            "rank 1: Allreduce (5000, 5000): warning: the value 1.0000000200408773e20 sets";
+        assert_eq!(said.matches(warning).count(), expected, "{bound}: {said}");
     }
 }
 
