@@ -173,9 +173,8 @@ impl fmt::Display for SuspectedFill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the value {:?} sets the value range, and the bound that is relative to it leaves \
-             little of the other values: if it marks missing data, use an absolute bound, or \
-             replace it by NaN",
+            "the value {:?} sets the value range, and a bound relative to it leaves little of the \
+             other values: if it marks missing data, use an absolute bound, or replace it by NaN",
             self.0
         )
     }

@@ -78,6 +78,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     for field in &fields {
         with_values!(&field.values, values => check(args, field, values)?);
     }
+    fields.iter().for_each(input::warn_of_fill);
     let variants =
         CodecVariants { codings: args.codings(), levels, threads: pools(&args.threads)? };
     let n_rows = variants.codings.len() * variants.levels.len() * variants.threads.len();

@@ -213,6 +213,19 @@ fn a_codec_that_is_not_for_the_type_is_an_error_that_names_others() {
     assert!(errors.contains("half.f16: not for f16:") && errors.contains("dense"), "{errors}");
 }
 
+#[test]
+fn a_fill_value_that_sets_the_range_is_warned_of() {
+    let folder = folder();
+    let output = codec(folder.path(), "--field holes.f32 wave.f64 --bound rel:1e-3 --repeat 1");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let warnings: Vec<_> = said.lines().filter(|line| line.contains("warning")).collect();
+    assert!(
+        matches!(warnings[..], [one] if one.contains("holes.f32: the value 9.969209")),
+        "{said}"
+    );
+}
+
 /// 3e38 + 3e38 is infinite in `f32` with any codec.
 #[test]
 fn sums_that_overflow_the_type_break_no_promise() {

@@ -103,6 +103,7 @@ impl FieldSource {
             None => Ok(Self::BuiltIn),
             Some(path) => {
                 let field = input::read(path, None)?;
+                input::warn_of_fill(&field);
                 // Two copies of the converted values exist while they are moved into shared memory.
                 room::check(2 * field.values.n_bytes() as u128).map_err(|error| {
                     UsageError::new(format!("to send {}: {error}; {SMALLER}", field.name))

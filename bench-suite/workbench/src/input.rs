@@ -7,12 +7,14 @@
 
 use std::path::{Path, PathBuf};
 
-use foldwire::{bf16, f16};
+use foldwire::bound::ValueRange;
+use foldwire::{SuspectedFill, bf16, f16};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Field, FieldValues, SMALLER};
 use foldwire_fields::usage::UsageError;
+use foldwire_fields::with_values;
 
-use crate::{room, threads};
+use crate::{room, streams, threads};
 
 /// Default number of ranks, if neither `--ranks` nor the number of files determines it.
 pub const DEFAULT_RANKS: usize = 8;
@@ -124,7 +126,11 @@ pub fn load(
 ) -> Result<Inputs, UsageError> {
     match files {
         [] => panic!("the caller simulates when there are no files"),
-        [file] => cut(read(file, dims)?, ranks.unwrap_or(DEFAULT_RANKS)),
+        [file] => {
+            let field = read(file, dims)?;
+            warn_of_fill(&field);
+            cut(field, ranks.unwrap_or(DEFAULT_RANKS))
+        }
         files => {
             if let Some(ranks) = ranks.filter(|&ranks| ranks != files.len()) {
                 return Err(UsageError::new(format!(
@@ -135,6 +141,7 @@ pub fn load(
             }
             let fields =
                 files.iter().map(|file| read(file, dims)).collect::<Result<Vec<_>, _>>()?;
+            fields.iter().for_each(warn_of_fill);
             one_per_rank(fields)
         }
     }
@@ -147,6 +154,20 @@ pub fn load(
 /// A [`UsageError`].
 pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Field, UsageError> {
     Field::read_within(path, dims, &room::check)
+}
+
+/// Relative bound for which [`warn_of_fill`] looks at a field.
+const USUAL_BOUND: f64 = 1e-3;
+
+/// Warns if a value of the field seems to be a fill value.
+pub fn warn_of_fill(field: &Field) {
+    let suspected_fill = with_values!(&field.values, values => {
+        let range = ValueRange::of(values);
+        range.and_then(|range| range.suspected_fill(values, USUAL_BOUND * range.range()))
+    });
+    if let Some(fill) = suspected_fill {
+        streams::remark(format_args!("warning: {}: {}", field.name, SuspectedFill(fill)));
+    }
 }
 
 fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
