@@ -465,15 +465,6 @@ impl<X: Transport> Communicator<X> {
         self.state.recent.forget();
     }
 
-    /// Returns the most bytes that a payload of all values of a call can need, encoded or as
-    /// floats. `None` if no frame could hold it.
-    #[cfg(feature = "alloc")]
-    pub(crate) fn max_payload_bytes(&self, spec: &CallSpec<'_>) -> Option<usize> {
-        let (codec, count) = (self.sizes(spec, Quantum::LOSSLESS), spec.shares.count());
-        let encoded = codec.max_encoded_len(count)?;
-        Some(encoded.max(count.checked_mul(codec.bytes_per_value())?))
-    }
-
     /// Checks before a call that the pool has frames for all lanes. Lanes without frames would wait
     /// forever.
     pub(crate) fn use_lanes(&mut self) -> Result<(), Error> {

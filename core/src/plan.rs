@@ -387,8 +387,7 @@ impl Plan {
     /// whole parts of an array.
     #[must_use]
     pub fn max_payload_bytes(&self, dtype: DType, n_values: usize) -> Option<usize> {
-        let params = CodecParams::new(Quantum::LOSSLESS).with_setting(self.setting);
-        let codec = Sizes::new(self.codec, dtype, params.with_strides(self.strides));
+        let codec = Sizes::new(self.codec, dtype, CodecParams::new(Quantum::LOSSLESS));
         // Partial sums may travel as floats.
         let floats = n_values.checked_mul(dtype.n_bytes())?;
         Some(codec.max_encoded_len(n_values)?.max(floats))

@@ -74,12 +74,9 @@ pub fn bytes(n_bytes: u64) -> String {
 
 /// Formats a duration in a suitable unit, as `1.23 ms`.
 pub fn seconds(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match seconds {
-        s if s >= 1.0 => format!("{} s", digits(s)),
-        s if s >= 1e-3 => format!("{} ms", digits(s * 1e3)),
-        s if s >= 1e-6 => format!("{} µs", digits(s * 1e6)),
-        s => format!("{:.0} ns", s * 1e9),
+    match time.as_nanos() {
+        ns @ ..1000 => format!("{ns} ns"),
+        _ => scaled(time.as_secs_f64() * 1e6, &["µs", "ms", "s"]),
     }
 }
 
@@ -146,6 +143,8 @@ mod tests {
         assert_eq!(seconds(Duration::from_millis(1500)), "1.50 s");
         assert_eq!(seconds(Duration::from_nanos(12)), "12 ns");
         assert_eq!(seconds(Duration::from_nanos(9_999)), "10.0 µs");
+        assert_eq!(seconds(Duration::from_micros(999_900)), "1.00 s");
+        assert_eq!(seconds(Duration::from_secs(1234)), "1234 s");
         assert_eq!((scientific(0.0), scientific(1.234e-5)), ("0".into(), "1.23e-5".into()));
     }
 }

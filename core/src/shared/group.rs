@@ -367,7 +367,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let array_spec = comm.spec(&request, plan)?;
             let is_whole =
                 array_spec.call.size > 1 && array_spec.schedule.n_parts(array_spec.call) == 1;
-            let max_payload_bytes = comm.max_payload_bytes(&array_spec).filter(|_| is_whole);
+            let max_payload_bytes =
+                array_spec.plan.max_payload_bytes(T::DTYPE, data.len()).filter(|_| is_whole);
             lens.extend(max_payload_bytes);
             let is_alike = |first: &CallSpec<'_>| {
                 first.schedule.name() == array_spec.schedule.name()
