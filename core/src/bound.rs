@@ -9,7 +9,7 @@ mod fill;
 mod quantum;
 mod text;
 
-use crate::element::Float;
+use crate::element::{DType, Float, with_float};
 use crate::kernel::{Kernel, Level, sample};
 
 pub use quantum::{Quantum, Spacing};
@@ -76,6 +76,27 @@ impl ValueRange {
         let (min, max) = Kernel::at(Level::best()).value_range(values);
         let [grid, increment] = sample::grids(values);
         (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64(), grid, increment })
+    }
+
+    /// Same as [`of`](Self::of) for the memory of values of any type. `None` for integers, which
+    /// have no bound.
+    ///
+    /// # Panics
+    /// If the bytes are not aligned for the type, or not a whole number of values.
+    #[must_use]
+    pub fn of_bytes(dtype: DType, values: &[u8]) -> Option<Self> {
+        with_float!(dtype, T => Self::of::<T>(bytemuck::cast_slice(values)), else None)
+    }
+
+    /// The range of two arrays together.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            grid: self.grid.min(other.grid),
+            increment: self.increment.min(other.increment),
+        }
     }
 
     /// Width of the range: max − min.

@@ -5,13 +5,13 @@
 
 use foldwire::bundle;
 use foldwire::codec::{CodecExt, CodecId};
-use foldwire::compress::compress_with;
+use foldwire::compress::{Layout, compress_with};
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Collective, Element, Op, Rank, bf16, f16};
+use foldwire::{Bound, Collective, Element, Op, Plan, Rank, bf16, f16};
 use foldwire_fuzz::setting::{FuzzSetting, N_OPS};
 use foldwire_fuzz::values::{FuzzValue, encode};
 use std::fs;
@@ -262,14 +262,21 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
                     put(folder, target, &name, &input)?;
                 }
             }
-            let array = compress_with(&values, setting.quantum::<T>());
+            // Each codec within a bound and each exact one has its arrays.
+            let quantum = setting.quantum::<T>();
+            let plan = match quantum.is_lossless() {
+                true => Plan::raw(),
+                false => Plan::raw().with_bound(Bound::Absolute(quantum.bound())),
+            };
+            let (plan, layout) = (plan.with_codec(id), Layout::line(n_values));
+            let array = compress_with(&values, &layout, &plan).expect("it is for the type");
             // Bits 0 and 2 are the element type. Bit 1: the target corrects the checksum.
             let nth_type = T::DTYPE as u8 - 1;
             let choice = 2 | nth_type & 1 | nth_type >> 1 << 2;
             put(
                 folder,
                 "decompress",
-                &format!("{}-{name}-{n_values}", T::DTYPE),
+                &format!("{}-{}-{name}-{n_values}", id.name(), T::DTYPE),
                 &[&[choice], &array[..]].concat(),
             )?;
             let pair = [&one[..], &two].concat();

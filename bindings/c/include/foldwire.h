@@ -737,17 +737,19 @@ fwResult fwGroupEnd(void);
 // Errors: FW_INVALID_ARGUMENT if a word is unknown, appears twice, or contradicts another one.
 fwResult fwPlanParse(const char *text, struct fwPlan *plan);
 
-// Sets max_bytes to the largest number of bytes that fwCompress may need for count floats.
+// Sets max_bytes to the largest number of bytes that fwCompress may need for count values.
 fwResult fwCompressMaxSize(size_t count, fwDataType data_type, size_t *max_bytes);
 
-// Compresses values[count], floats of data_type, into compressed[capacity] (bytes). Every value is
-// kept within the plan's error bound, or exactly if the plan has none or is NULL. A relative bound
-// refers to the value range of these values. The output stores its type, count and bound, and
-// fwDecompress needs nothing else.
+// Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
+// within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
+// exact. A relative bound refers to the value range of these values. The plan's codec is used; a
+// plan without one takes the codec that makes the output shortest. The plan's shape says which
+// values are neighbours. The output stores its type, count and bound, and fwDecompress needs
+// nothing else.
 //
 // n_bytes receives the size of the output in bytes. With FW_NO_ROOM it receives the size that is
-// needed. Errors: FW_UNSUPPORTED for integers, and for plans with another codec than fz-light,
-// with scope:result or with unbiased rounding.
+// needed. Errors: FW_UNSUPPORTED for codecs that are not for data_type, and for plans with
+// scope:result or with unbiased rounding.
 fwResult fwCompress(const void *values,
                     size_t count,
                     fwDataType data_type,
@@ -757,8 +759,9 @@ fwResult fwCompress(const void *values,
                     size_t *n_bytes);
 
 // Reads the header of compressed[n_bytes]: the type of the values, their count, and the absolute
-// error bound (0: every bit is kept). Each of data_type, count and bound may be NULL. Returns
-// FW_DAMAGED if the bytes are damaged or were not made by fwCompress.
+// error bound (0: every bit is kept; infinite: a codec's setting determines the error). Each of
+// data_type, count and bound may be NULL. Returns FW_DAMAGED if the bytes are damaged or were not
+// made by fwCompress.
 fwResult fwCompressedInfo(const void *compressed,
                           size_t n_bytes,
                           fwDataType *data_type,

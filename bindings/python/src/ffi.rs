@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use foldwire::compress::Layout;
 use foldwire::op::OpCode;
 use foldwire::{Bound as ErrorBound, DType, Element, Error, Report};
 use foldwire_c::errors::ApiError;
@@ -89,6 +90,17 @@ pub(crate) fn lent<T: Element, R>(
 ) -> Result<R, ApiError> {
     // SAFETY: see the top of this file.
     unsafe { rust::lent(values, then) }
+}
+
+/// Compresses an array by a plan.
+pub(crate) fn compress(
+    values: RawArray,
+    dtype: DType,
+    layout: &Layout,
+    plan: &ParsedPlan,
+) -> Result<Vec<u8>, ApiError> {
+    // SAFETY: see the top of this file.
+    unsafe { rust::compress(values, dtype, layout, plan) }
 }
 
 /// A running call, and references to its arrays.

@@ -35,10 +35,53 @@ class Codec(unittest.TestCase):
         view = self.field[::2, ::-1, 1]
         back = foldwire.decompress(foldwire.compress(view), view.shape)
         np.testing.assert_array_equal(back, view)
-        swapped = view.astype(">f8")
-        np.testing.assert_array_equal(foldwire.decompress(foldwire.compress(swapped)), view.ravel())
-        self.assertEqual(foldwire.decompress(foldwire.compress(np.zeros((0, 3)))).shape, (0,))
         self.assertEqual(foldwire.decompress(foldwire.compress(1.5)), 1.5)
+
+    def test_type_shape_and_orders_come_back(self):
+        for dtype in ("f4", "f8", ">f4", ">f8", "f2", ">f2", "i1", "u2", ">i4", "i8", ">u8", bool):
+            array = (self.field * 3).astype(dtype)
+            fixed = array.copy()
+            fixed.flags.writeable = False
+            for given in (array, np.asfortranarray(array), array.transpose(1, 2, 0), fixed,
+                          array[::2, ::-1, 3:], array[:0], array[0, 0, 0],
+                          np.array(array[0, 0, 0])):
+                for bound in (None, "abs:0.5"):
+                    data = foldwire.compress(given, bound)
+                    back, info = foldwire.decompress(data), foldwire.info(data)
+                    self.assertEqual((back.dtype, back.shape), (given.dtype, given.shape))
+                    self.assertEqual((info.dtype, info.shape), (given.dtype, given.shape))
+                    self.assertEqual(info.n_values, given.size)
+                    self.assertTrue(back.flags.writeable)
+                    if bound is None or back.dtype.kind not in "f":
+                        np.testing.assert_array_equal(back, given)
+                    else:
+                        np.testing.assert_allclose(back, given, rtol=0, atol=0.501)
+            column = foldwire.decompress(foldwire.compress(np.asfortranarray(array)))
+            self.assertTrue(column.flags.f_contiguous and not column.flags.c_contiguous)
+            self.assertEqual(foldwire.info(foldwire.compress(column)).order, "F")
+
+    def test_integers_are_exact_and_shorter(self):
+        for dtype in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"):
+            array = (np.arange(30_000) // 300).astype(dtype)
+            data = foldwire.compress(array, "rel:0.1")
+            self.assertLess(len(data), array.nbytes / 3, dtype)
+            np.testing.assert_array_equal(foldwire.decompress(data), array)
+            self.assertEqual(foldwire.info(data).bound, 0.0)
+
+    def test_the_best_codec_is_chosen_or_one_is_named(self):
+        sizes = {}
+        for codec in ("auto", "fz-light", "fz-nd", "dense", "szx"):
+            data = foldwire.compress(self.field, "abs:0.1", codec)
+            sizes[codec] = len(data)
+            np.testing.assert_allclose(foldwire.decompress(data), self.field, atol=0.1001)
+        self.assertEqual(sizes["auto"], min(sizes.values()))
+        data = foldwire.compress(self.field, codec="truncate:40")
+        self.assertEqual(foldwire.info(data).bound, np.inf)
+        # A flat array with its shape is as short as the array.
+        flat = foldwire.compress(self.field.ravel(), "abs:0.1", shape=self.field.shape)
+        self.assertLess(abs(len(flat) - sizes["auto"]), 64)
+        self.assertEqual(foldwire.info(flat).shape, (self.field.size,))
+
 
     def test_info_reads_type_count_and_bound(self):
         info = foldwire.info(foldwire.compress(self.field, "abs:0.5"))
@@ -47,8 +90,8 @@ class Codec(unittest.TestCase):
 
     def test_damaged_bytes_are_an_error(self):
         data = bytearray(foldwire.compress(self.field, "rel:1e-3"))
-        # The header has 40 bytes.
-        for end in (0, 10, 39, len(data) - 1):
+        # The head has 56 bytes.
+        for end in (0, 10, 55, len(data) - 1):
             with self.assertRaises(foldwire.Error) as raised:
                 foldwire.decompress(data[:end])
             self.assertEqual(raised.exception.kind, "damaged")
@@ -57,16 +100,28 @@ class Codec(unittest.TestCase):
             foldwire.decompress(data)
 
     def test_wrong_arguments_say_what_to_change(self):
-        for array, bound, kind in (
-            (np.zeros(4), "1e-3", "argument"),
-            (np.zeros(4), "abs:-1", "argument"),
-            (np.zeros(4, np.int32), None, "unsupported"),
-            (np.array(["text"]), None, "unsupported"),
+        four = np.zeros(4)
+        for arguments, kind, field in (
+            ((four, "1e-3"), "argument", "bound"),
+            ((four, "abs:-1"), "argument", "bound"),
+            ((four, "rel:2"), "argument", "bound"),
+            ((four, "abs:1", "zip"), "argument", "codec"),
+            ((four, "abs:1", None), "argument", "codec"),
+            ((four, None, "truncate:60"), "argument", "codec"),
+            ((four, "abs:1", "auto", (3, 2)), "argument", "shape"),
+            ((four, "abs:1", "auto", (-2, -2)), "argument", "shape"),
+            ((four, "abs:1", "auto", "x"), "argument", "shape"),
+            ((four.astype("f2"), "abs:1", "dense"), "unsupported", "codec"),
+            ((four.astype("i4"), "abs:1", "dense"), "unsupported", "codec"),
+            ((four.astype("c16"),), "unsupported", "dtype"),
+            ((np.array(["text"]),), "unsupported", "dtype"),
+            ((np.ma.masked_less(four, 1), "abs:1"), "unsupported", "array"),
         ):
             with self.assertRaises(foldwire.Error) as raised:
-                foldwire.compress(array, bound)
-            self.assertEqual(raised.exception.kind, kind)
-            self.assertTrue(raised.exception.is_usage)
+                foldwire.compress(*arguments)
+            error = raised.exception
+            self.assertEqual((error.kind, error.field), (kind, field), str(error))
+            self.assertTrue(error.is_usage)
 
     def test_an_error_can_be_pickled(self):
         error = foldwire.Error("no", kind="mismatch", rank=3, field="count", ours="1", theirs="2")

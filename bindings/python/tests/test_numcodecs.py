@@ -95,8 +95,8 @@ class Numcodecs(unittest.TestCase):
                     common.check_encode_decode_array(array.reshape(-1, order="A"), self.codec())
         for codec in (self.codec(), self.codec("rel:1e-3", ">f8"), self.codec("lossless", "f2")):
             common.check_config(codec)
-        common.check_repr("Foldwire(bound=None, dtype=None)")
-        common.check_repr("Foldwire(bound='abs:0.01', dtype='>f4')")
+        common.check_repr("Foldwire(bound=None, dtype=None, codec='auto')")
+        common.check_repr("Foldwire(bound='abs:0.01', dtype='>f4', codec='dense')")
         common.check_err_encode_object_buffer(self.codec())
         common.check_err_encode_object_buffer(self.codec(None, "f4"))
         here = os.getcwd()
@@ -112,17 +112,20 @@ class Numcodecs(unittest.TestCase):
             finally:
                 os.chdir(here)
 
-    def test_another_byte_order_is_kept_or_refused(self):
+    def test_another_byte_order_is_kept(self):
         swapped = self.field.astype(">f4")
         for bound in (None, "abs:0.01"):
-            self.refused(lambda b=bound: self.codec(b).encode(swapped), 'dtype=">f4"')
+            back = self.codec(bound).decode(self.codec(bound).encode(swapped))
+            self.assertEqual(back.dtype.str, ">f4")
+            np.testing.assert_allclose(back, self.field, atol=0.0101 if bound else 0)
             codec = self.codec(bound, ">f4")
             back = codec.decode(codec.encode(swapped))
             self.assertEqual(back.dtype.str, ">f4")
-            np.testing.assert_allclose(back, self.field.ravel(), atol=0.0101 if bound else 0)
-            # A chunk of bytes gives the same result as an array.
+            np.testing.assert_allclose(back, self.field, atol=0.0101 if bound else 0)
+            # A chunk of bytes gives values of the same type.
             again = codec.decode(codec.encode(swapped.tobytes()))
-            np.testing.assert_array_equal(again, back)
+            self.assertEqual(again.dtype.str, ">f4")
+            np.testing.assert_allclose(again, self.field.ravel(), atol=0.0101 if bound else 0)
         native = self.codec().encode(self.field)
         self.refused(lambda: self.codec().decode(native, np.zeros(self.field.shape, ">f4")), ">f4")
         self.refused(lambda: self.codec(None, ">f4").encode(self.field), "<f4")
@@ -131,9 +134,10 @@ class Numcodecs(unittest.TestCase):
 
     def test_chunks_of_other_kinds_are_refused(self):
         codec, typed = self.codec("abs:0.1"), self.codec("abs:0.1", "f4")
-        for chunk in (np.arange(4), np.zeros(2, complex), b"bytes", np.zeros(2, bool),
-                      np.zeros(2, "f4,f4"), np.zeros(2, "M8[s]"), np.ma.masked_less(np.ones(3), 2)):
+        for chunk in (np.zeros(2, complex), b"bytes", np.zeros(2, bool), np.zeros(2, "f4,f4"),
+                      np.zeros(2, "M8[s]"), np.ma.masked_less(np.ones(3), 2)):
             self.refused(lambda c=chunk: codec.encode(c))
+        np.testing.assert_array_equal(codec.decode(codec.encode(np.arange(4))), np.arange(4))
         for chunk in (np.arange(4, dtype="i4"), np.zeros(4), b"odd", np.zeros(4, "M8[s]")):
             self.refused(lambda c=chunk: typed.encode(c))
         # Floats of one type are not accepted as bits of another type.
@@ -141,14 +145,15 @@ class Numcodecs(unittest.TestCase):
             self.refused(lambda c=chunk: self.codec(None, "f4").encode(c))
         for bound in (0.1, 1, ""):
             self.refused(lambda b=bound: self.codec(b), "rel:" if bound else "text")
-        for dtype in ("i4", "f4,f4", "c8", bool):
+        for dtype in ("f4,f4", "c8", "M8[s]"):
             self.refused(lambda d=dtype: self.codec(None, d))
+        self.refused(lambda: self.codec("abs:1", "f2", "dense"), "not for f16")
 
-    def test_views_with_gaps_are_stored_in_c_order(self):
+    def test_views_with_gaps_keep_their_shape(self):
         for view in (self.field[::2, ::-3], self.field[:, 1:5],
                      np.array(self.field.reshape(4, 16, 100).transpose(1, 0, 2))):
             codec = self.codec()
-            np.testing.assert_array_equal(codec.decode(codec.encode(view)), view.ravel())
+            np.testing.assert_array_equal(codec.decode(codec.encode(view)), view)
 
     def test_decode_writes_into_out(self):
         codec = self.codec()
@@ -179,7 +184,7 @@ class Numcodecs(unittest.TestCase):
         self.assertEqual(codec.get_config()["dtype"], "bfloat16")
         for one in (codec, self.codec()):
             back = one.decode(one.encode(field))
-            np.testing.assert_array_equal(back.view("u2"), field.ravel().view("u2"))
+            np.testing.assert_array_equal(back.view("u2"), field.view("u2"))
 
     def stored(self, array, chunks, **how):
         """Writes an array with zarr and a codec, and returns what zarr reads."""
@@ -200,18 +205,15 @@ class Numcodecs(unittest.TestCase):
         for order in "CF":
             for dtype in ("f4", "f8", "f2"):
                 for array in layouts(self.field.astype(dtype)):
-                    given = None if array.dtype.isnative else array.dtype
                     # Whole chunks, and partial ones at the edges.
                     chunks = tuple(max(1, min(n, 40)) for n in array.shape)
                     for bound, most in ((None, 0.0), ("abs:0.01", 0.0101)):
                         if dtype == "f2" and bound:
                             continue
-                        codec = self.codec(bound, given)
+                        codec = self.codec(bound)
                         back = self.stored(array, chunks, order=order, compressors=codec)
                         np.testing.assert_allclose(
                             back, array, rtol=0, atol=most, err_msg=f"{order} {dtype}")
-        self.refused(lambda: self.stored(self.field.astype(">f4"), (16, 100),
-                                         compressors=self.codec()), 'dtype=">f4"')
 
     @unittest.skipIf(zarr is None, "zarr: no version 3")
     def test_the_codec_works_with_filters_and_as_a_filter(self):
@@ -240,9 +242,8 @@ class Numcodecs(unittest.TestCase):
             self.skipTest("xarray: not installed")
         for dtype in ("<f4", ">f4"):
             field = self.field.astype(dtype)
-            given = None if field.dtype.isnative else dtype
             data = xarray.Dataset({"t": (("y", "x"), field)}, {"x": np.arange(100)})
-            codec, n_stored = self.codec("abs:0.01", given), 0
+            codec, n_stored = self.codec("abs:0.01"), 0
             for keyword in ("compressors", "compressor"):
                 with tempfile.TemporaryDirectory() as folder:
                     try:

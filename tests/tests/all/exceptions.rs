@@ -3,9 +3,8 @@
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecError, CodecExt, DecodeError, FzLight, fz_light};
-use foldwire::compress::DecompressError;
 use foldwire::kernel::Level;
-use foldwire::{Bound, Float, Op, Plan, Quantum, bf16, decompress, f16};
+use foldwire::{Bound, Float, Op, Plan, Quantum, bf16, f16};
 use foldwire_tests::data::Random;
 use foldwire_tests::{coding, data};
 
@@ -123,21 +122,6 @@ fn payloads_of_other_versions_are_refused() {
         let folded = coding::fold(&codec, &Op::Sum, &frame, &x);
         assert_eq!(folded, Err(CodecError::Decode(refused)));
     }
-}
-
-/// An array with payloads of version 1: a hundred times 300, within 32/63.
-#[test]
-fn compressed_arrays_of_other_payloads_are_refused() {
-    let mut array = vec![
-        0x46, 0x57, 0x5a, 0x31, 1, 1, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, //
-        0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0x10, 0x04, 0x41, 0x10, 0x04, 0x41, 0xe0, 0x3f, //
-        0x4f, 0x33, 0xb4, 0x89, 0x83, 0x55, 0x85, 0xa8, 95, 0, 0, 0, //
-        1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 100, 0, 0, 0, 0, 0, 0, 0, //
-        3, 0, 0, 0, 0x14, 0x2c, 0x01,
-    ];
-    array.resize(array.len() + 64, 0);
-    let refused = DecompressError::Decode(DecodeError::Version { version: 1 });
-    assert_eq!(decompress::<f32>(&array), Err(refused));
 }
 
 /// Replaces every byte of a frame full of exceptions by every other value. The frame is refused or

@@ -8,14 +8,13 @@
 //! them from the format's description. Only the checksums come from the library.
 
 use foldwire::codec::{CodecExt, CodecId, FzLight, fz_light};
+use foldwire::compress::{Layout, compress_with};
 use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, MessageKind, StepQuantity};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{
-    Bound, Collective, DType, Float, Op, Quantum, Rank, bf16, compress, decompress, f16,
-};
+use foldwire::{Bound, Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, decompress, f16};
 use foldwire_tests::{coding, data};
 
 fn from_hex(hex: &str) -> Vec<u8> {
@@ -418,16 +417,19 @@ fn the_compressed_array_of_the_documentation() {
     let values = [300.0f32; 100];
     let expected = [
         from_hex(
-            "46575a3101010000 6400000000000000 000000000000f03f 100441100441e03f 060e027f2d4c930a \
-             5f000000 0201000001000000 000000000000f03f 6400000000000000 03000000 14 2c01",
+            "46575a3102010001 000000000000f03f 100441100441e03f 6400000000000000 819cdae0dc4f20e2 \
+             64000000 5f000000 0100000000000000 2d6ca09f0a921f88 \
+             0201000001000000 000000000000f03f 6400000000000000 03000000 14 2c01",
         ),
         vec![0; 64],
+        from_hex("0000000000000000 0000000000000000 b9be6a6f349a5589"),
     ]
     .concat();
-    let bytes = compress(&values, Bound::Absolute(32.0 / 63.0)).expect("positive");
+    let plan = Plan::foldwire(Bound::Absolute(32.0 / 63.0));
+    let bytes = compress_with(&values, &Layout::line(100), &plan).expect("positive");
     assert_eq!(to_hex(&bytes), to_hex(&expected));
     assert_eq!(decompress(&expected), Ok(values.to_vec()));
-    assert_eq!(foldwire::compress::VERSION, 1);
+    assert_eq!(foldwire::compress::VERSION, 2);
 }
 
 /// The codes of enumerations in messages.

@@ -2,10 +2,9 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use foldwire::bound::ValueRange;
 use foldwire::codec::CodecId;
-use foldwire::compress::{self, Info};
-use foldwire::{Float, Quantum};
+use foldwire::compress::{self, CompressError, Info, Layout};
+use foldwire::{Element, Plan};
 
 use super::call::dtype;
 use super::memory::{LentArray, lent_bytes, out_value, out_values, read};
@@ -16,30 +15,19 @@ use crate::plan::{self, EXACT};
 /// Largest length in bytes of a plan's text.
 const MAX_TEXT: usize = 1000;
 
-/// Expands `$body` with `$T` as the float type of a code.
-macro_rules! with_float {
+/// Expands `$body` with `$T` as the type of a code.
+macro_rules! with_type {
     ($code:expr, $T:ident => $body:expr) => {
+        with_type!($code, $T, $body; F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
+            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64)
+    };
+    ($code:expr, $T:ident, $body:expr; $($variant:ident $type:path),*) => {
         match dtype($code)? {
-            foldwire::DType::F32 => {
-                type $T = f32;
+            $(foldwire::DType::$variant => {
+                type $T = $type;
                 $body
-            }
-            foldwire::DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            foldwire::DType::F16 => {
-                type $T = foldwire::f16;
-                $body
-            }
-            foldwire::DType::Bf16 => {
-                type $T = foldwire::bf16;
-                $body
-            }
-            other => Err(ApiError::new(
-                FW_UNSUPPORTED,
-                format!("{other} values cannot be compressed; floats can"),
-            )),
+            })*
+            other => Err(ApiError::new(FW_UNSUPPORTED, format!("{other} is not supported"))),
         }
     };
 }
@@ -76,21 +64,67 @@ pub unsafe extern "C" fn fwPlanParse(text: *const c_char, plan: *mut fwPlan) -> 
     })
 }
 
-/// Returns the quantization step for these values.
-fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, ApiError> {
-    // The conversion also checks the rest of the plan.
-    let core = plan::to_core(plan)?;
-    let is_ours = plan.codec[0] == 0 || core.codec == CodecId::FzLight;
-    if !is_ours || plan.scope != FW_EACH_OPERAND || plan.is_unbiased != 0 {
-        let message = "this function supports only the codec fz-light, with a bound on each value";
-        return Err(ApiError::new(FW_UNSUPPORTED, message));
+/// Returns the plan for an array. A plan that leaves out the codec lets it be chosen.
+fn array_plan(plan: &fwPlan) -> Result<Plan, ApiError> {
+    // The conversion checks the plan.
+    let mut core = plan::to_core(plan)?;
+    if plan.codec[0] == 0 {
+        core.is_auto = core.bound.is_some();
+        core.codec = if core.is_auto { core.codec } else { CodecId::Lossless };
     }
-    let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
-    let value_range = if bound.needs_value_range() { ValueRange::of(values) } else { None };
-    bound.quantum::<T>(value_range).map_err(|error| ApiError::argument(error.to_string()))
+    Ok(core)
 }
 
-/// Sets max_bytes to the largest number of bytes that fwCompress may need for count floats.
+/// Compresses an array of the caller.
+///
+/// # Safety
+/// The array must exist, and nobody may write it during the call.
+pub(super) unsafe fn compress_array(
+    values: *const c_void,
+    count: usize,
+    data_type: fwDataType,
+    layout: &Layout,
+    plan: &fwPlan,
+) -> Result<Vec<u8>, ApiError> {
+    let plan = array_plan(plan)?;
+    with_type!(data_type, T => {
+        // SAFETY: guaranteed by the caller.
+        let values = unsafe { LentArray::<T>::lend(values, count) }?;
+        compress::compress_with(values.as_ref(), layout, &plan).map_err(refused)
+    })
+}
+
+/// Decompresses an array of any type, and returns the bytes of its values.
+pub(super) fn decompress_any(bytes: &[u8]) -> Result<Box<dyn ValueBytes>, ApiError> {
+    let info = Info::read(bytes).map_err(unreadable)?;
+    with_type!(info.dtype as fwDataType, T => {
+        let values = compress::decompress::<T>(bytes).map_err(unreadable)?;
+        Ok(Box::new(values) as Box<dyn ValueBytes>)
+    })
+}
+
+/// Values of any type.
+pub trait ValueBytes: Send {
+    /// Returns the memory of the values.
+    fn bytes(&self) -> &[u8];
+}
+
+impl<T: Element> ValueBytes for Vec<T> {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self)
+    }
+}
+
+/// Converts an error of compression.
+fn refused(error: CompressError) -> ApiError {
+    let result = match error {
+        CompressError::Type { .. } | CompressError::Unsupported => FW_UNSUPPORTED,
+        _ => FW_INVALID_ARGUMENT,
+    };
+    ApiError::new(result, error.to_string())
+}
+
+/// Sets max_bytes to the largest number of bytes that fwCompress may need for count values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompressMaxSize(
     count: usize,
@@ -100,22 +134,24 @@ pub unsafe extern "C" fn fwCompressMaxSize(
     catch_errors(|| {
         // SAFETY: guaranteed by the caller.
         let max_bytes = unsafe { out_value(max_bytes, "size") }?;
-        let most = with_float!(data_type, T => Ok(compress::max_compressed_len::<T>(count)));
         let overflow =
             || ApiError::argument(format!("{count} values are more than memory can hold"));
-        *max_bytes = most?.ok_or_else(overflow)?;
+        let most = compress::max_compressed_len(count, dtype(data_type)?);
+        *max_bytes = most.ok_or_else(overflow)?;
         Ok(())
     })
 }
 
-/// Compresses values[count], floats of data_type, into compressed[capacity] (bytes). Every value is
-/// kept within the plan's error bound, or exactly if the plan has none or is NULL. A relative bound
-/// refers to the value range of these values. The output stores its type, count and bound, and
-/// fwDecompress needs nothing else.
+/// Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
+/// within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
+/// exact. A relative bound refers to the value range of these values. The plan's codec is used; a
+/// plan without one takes the codec that makes the output shortest. The plan's shape says which
+/// values are neighbours. The output stores its type, count and bound, and fwDecompress needs
+/// nothing else.
 ///
 /// n_bytes receives the size of the output in bytes. With FW_NO_ROOM it receives the size that is
-/// needed. Errors: FW_UNSUPPORTED for integers, and for plans with another codec than fz-light,
-/// with scope:result or with unbiased rounding.
+/// needed. Errors: FW_UNSUPPORTED for codecs that are not for data_type, and for plans with
+/// scope:result or with unbiased rounding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompress(
     values: *const c_void,
@@ -137,12 +173,9 @@ pub unsafe extern "C" fn fwCompress(
             // SAFETY: guaranteed by the caller.
             unsafe { read(plan, EXACT, "fwPlan") }?
         };
-        let bytes = with_float!(data_type, T => {
-            // SAFETY: guaranteed by the caller.
-            let values = unsafe { LentArray::<T>::lend(values, count) }?;
-            let values: &[T] = values.as_ref();
-            Ok(compress::compress_with(values, quantum(&plan, values)?))
-        })?;
+        let layout = Layout::line(count);
+        // SAFETY: guaranteed by the caller.
+        let bytes = unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
         *n_bytes = bytes.len();
         // SAFETY: guaranteed by the caller.
         let room = unsafe { out_values(compressed.cast::<u8>(), capacity) }?;
@@ -163,8 +196,9 @@ fn unreadable(error: compress::DecompressError) -> ApiError {
 }
 
 /// Reads the header of compressed[n_bytes]: the type of the values, their count, and the absolute
-/// error bound (0: every bit is kept). Each of data_type, count and bound may be NULL. Returns
-/// FW_DAMAGED if the bytes are damaged or were not made by fwCompress.
+/// error bound (0: every bit is kept; infinite: a codec's setting determines the error). Each of
+/// data_type, count and bound may be NULL. Returns FW_DAMAGED if the bytes are damaged or were not
+/// made by fwCompress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompressedInfo(
     compressed: *const c_void,
@@ -182,7 +216,7 @@ pub unsafe extern "C" fn fwCompressedInfo(
         }
         if !count.is_null() {
             // SAFETY: guaranteed by the caller.
-            *unsafe { out_value(count, "count") }? = info.n_values;
+            *unsafe { out_value(count, "count") }? = info.n_values();
         }
         if !bound.is_null() {
             // SAFETY: guaranteed by the caller.
@@ -211,10 +245,10 @@ pub unsafe extern "C" fn fwDecompress(
         let (bytes, count) =
             unsafe { (lent_bytes(compressed, n_bytes)?, out_value(count, "count")?) };
         *count = 0;
-        with_float!(data_type, T => {
+        with_type!(data_type, T => {
             let info = Info::read(bytes).map_err(unreadable)?;
-            let n_values = usize::try_from(info.n_values).unwrap_or(usize::MAX);
-            if n_values > capacity && info.dtype == <T as foldwire::Element>::DTYPE {
+            let n_values = usize::try_from(info.n_values()).unwrap_or(usize::MAX);
+            if n_values > capacity && info.dtype == <T as Element>::DTYPE {
                 return Err(no_room(n_values, capacity));
             }
             let decoded: Vec<T> = compress::decompress(bytes).map_err(unreadable)?;

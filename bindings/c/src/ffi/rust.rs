@@ -12,15 +12,17 @@ use std::time::Duration;
 
 #[cfg(doc)]
 use foldwire::SharedCommunicator;
+use foldwire::compress::Layout;
 use foldwire::op::OpCode;
 use foldwire::{Bound, Config, DType, Element, Error, Report};
 use foldwire_threads::World;
 
 use super::call::{CheckedCollective, CollectiveKind, CoreCommunicator, DynCall, ValueCounts};
+use super::codec::{self, ValueBytes};
 use super::memory::LentArray;
 use super::messages::{self, CheckedMessage};
 use super::operations::{ReduceOperation, operation};
-use super::types::{FW_UNSUPPORTED, fwPlan};
+use super::types::{FW_UNSUPPORTED, fwDataType, fwPlan};
 use crate::endpoint::with_messages;
 use crate::errors::ApiError;
 use crate::plan;
@@ -147,6 +149,32 @@ pub unsafe fn lent<T: Element, R>(
     // SAFETY: guaranteed by the caller.
     let values = unsafe { LentArray::<T>::lend(array.start(), array.n_values) }?;
     then(values.as_ref())
+}
+
+/// Compresses an array by a plan, like fwCompress. The layout describes the array.
+///
+/// # Errors
+/// As fwCompress; if the layout has another number of values.
+///
+/// # Safety
+/// The array must exist, and nobody may write it during the call.
+pub unsafe fn compress(
+    array: RawArray,
+    dtype: DType,
+    layout: &Layout,
+    plan: &ParsedPlan,
+) -> Result<Vec<u8>, ApiError> {
+    let dtype = dtype as fwDataType;
+    // SAFETY: guaranteed by the caller.
+    unsafe { codec::compress_array(array.start(), array.n_values, dtype, layout, &plan.0) }
+}
+
+/// Decompresses an array of any type, and returns the memory of its values.
+///
+/// # Errors
+/// If the bytes are damaged or were not made by [`compress`].
+pub fn decompress(bytes: &[u8]) -> Result<Box<dyn ValueBytes>, ApiError> {
+    codec::decompress_any(bytes)
 }
 
 /// Array lengths of a collective, in values.

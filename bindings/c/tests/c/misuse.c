@@ -286,7 +286,23 @@ static void codec(void) {
     bytes[n_bytes / 2] ^= 1;
     FAILS(FW_DAMAGED, fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N, &count));
     FAILS(FW_DAMAGED, fwCompressedInfo("nonsense", 8, NULL, NULL, NULL));
-    FAILS(FW_UNSUPPORTED, fwCompress(values, 4, FW_INT32, NULL, bytes, most, &n_bytes));
+    // Integers are exact, also within a bound.
+    OK(fwCompress(values, N, FW_INT32, &plan, bytes, most, &n_bytes));
+    OK(fwDecompress(bytes, n_bytes, FW_INT32, back, N, &count));
+    CHECK(count == N && memcmp(values, back, sizeof values) == 0);
+    // Every codec can be named, but not for any type.
+    OK(fwPlanParse("codec:dense,abs:1e-3,shape:100x100", &plan));
+    OK(fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
+    OK(fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N, &count));
+    CHECK(count == N && fabsf(values[77] - back[77]) <= 1e-3f);
+    FAILS(FW_UNSUPPORTED, fwCompress(values, N, FW_FLOAT16, &plan, bytes, most, &n_bytes));
+    FAILS(FW_UNSUPPORTED, fwCompress(values, N, FW_INT32, &plan, bytes, most, &n_bytes));
+    OK(fwPlanParse("codec:truncate:23", &plan));
+    FAILS(FW_INVALID_ARGUMENT, fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
+    OK(fwPlanParse("abs:1,scope:result", &plan));
+    FAILS(FW_UNSUPPORTED, fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
+    OK(fwPlanParse("rel:2", &plan));
+    FAILS(FW_INVALID_ARGUMENT, fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
     FAILS(FW_INVALID_ARGUMENT, fwCompressMaxSize(SIZE_MAX, FW_FLOAT64, &most));
     free(bytes);
 }

@@ -83,6 +83,18 @@ def plan_text(bound, plan) -> str:
     return ",".join(words for words in (plan, bound) if words is not None) or "exact"
 
 
+def codec_text(codec, bound) -> str:
+    """Joins codec and bound to the text of the plan of one array."""
+    bound = bound_text(bound)
+    if not (isinstance(codec, str) and codec.strip()):
+        message = f'a codec must be text such as "auto" or "dense", not {codec!r}'
+        raise Error(message, field="codec")
+    words = [] if codec == "auto" else [f"codec:{codec}"]
+    if bound not in (None, "lossless", "exact"):
+        words.append(bound)
+    return ",".join(words) or "exact"
+
+
 def bounds_operands_alone(text: str) -> bool:
     """Returns whether a plan has a bound and lacks ``scope:operand``."""
     words = [word.strip() for word in text.split(",")]

@@ -90,14 +90,18 @@ def refuse_masks(values, what: str = "array") -> None:
             refuse_masks(value, what)
 
 
-def as_array(values) -> np.ndarray:
-    """Returns values as a contiguous array. Copies only if necessary.
+def as_ndarray(values) -> np.ndarray:
+    """Returns values as a numpy array of any layout.
 
     Objects that are not numpy arrays are converted through DLPack if they support it (on the CPU),
     otherwise like ``numpy.asarray``.
     """
-    if type(values) is not np.ndarray:
-        values = _converted(values)
+    return values if type(values) is np.ndarray else _converted(values)
+
+
+def as_array(values) -> np.ndarray:
+    """Returns values as a contiguous array. Copies only if necessary."""
+    values = as_ndarray(values)
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     flags = values.flags

@@ -1,4 +1,4 @@
-"""Compression of arrays to bytes that store their type, length and error bound."""
+"""Compression of arrays to bytes that store their type, layout and error bound."""
 
 from __future__ import annotations
 
@@ -7,47 +7,81 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 
 from . import _native
-from ._arguments import bound_text
-from ._arrays import as_array, code_of, dtype_of, is_float
+from ._arguments import bound_text, codec_text
+from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
 
 __all__ = ["Info", "compress", "decompress", "info"]
 
 
 class Info(NamedTuple):
-    """Header of compressed bytes: type, number of values and error bound."""
+    """Head of compressed bytes."""
 
     dtype: np.dtype
-    n_values: int
+    """Type of the values, with the byte order of the array that was compressed."""
+    shape: Tuple[int, ...]
+    order: str
+    """``"C"`` or ``"F"``: order of the values in memory."""
     bound: float
-    """Largest absolute error of a finite value; 0 if every bit is kept."""
+    """Largest absolute error of a finite value; 0 if every bit is kept. Infinite if the setting of
+    a codec determines the error."""
+
+    @property
+    def n_values(self) -> int:
+        """Number of values."""
+        return int(np.prod(self.shape, dtype=object))
 
 
-def _bound(bound):
-    bound = bound_text(bound)
-    return None if bound in (None, "lossless", "exact") else bound
-
-
-def compress(array, bound: Optional[str] = None) -> bytes:
-    """Compresses an array of floats (16 to 64 bits) to bytes.
+def compress(array, bound: Optional[str] = None, codec: str = "auto",
+             shape: Optional[Tuple[int, ...]] = None) -> bytes:
+    """Compresses an array to bytes that :func:`decompress` turns back into it, with its type,
+    shape, memory order and byte order.
 
     ``bound`` is ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
-    range of this array) or ``"psnr:60"`` (dB). None or ``"lossless"`` keeps every bit. The values
-    are stored in C order. The shape is not stored.
+    range of this array) or ``"psnr:60"`` (dB). None or ``"lossless"`` keeps every bit. Integers and
+    bool are exact with any bound.
 
-    Raises :class:`Error` of kind ``"unsupported"`` for other types, and ``"argument"`` for an
-    invalid bound.
+    ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one, if
+    necessary with a setting as ``"truncate:16"``. ``shape`` says which values are neighbours, if
+    the array is flat.
+
+    Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, and codecs that
+    are not for the type, and ``"argument"`` for an invalid bound or shape.
     """
-    array = as_array(array)
+    plan = codec_text(codec, bound)
+    array = as_ndarray(array)
     code = code_of(array.dtype)
-    if not is_float(code):
-        message = f"{array.dtype} values cannot be compressed; floats of 16 to 64 bits can"
-        raise Error(message, kind="unsupported", field="dtype")
+    hint = _hint(array, shape)
+    is_fortran = not array.flags.c_contiguous and array.flags.f_contiguous
+    # The values in the order in which they are stored.
+    memory = array.T if is_fortran else array
+    is_swapped = not array.dtype.isnative
+    if is_swapped:
+        memory = memory.astype(array.dtype.newbyteorder("="), order="C")
+    elif not (memory.flags.c_contiguous and memory.flags.aligned):
+        # Not ascontiguousarray, which changes the shape of a scalar.
+        memory = np.array(memory, order="C", copy=True)
+    layout = (list(array.shape), is_fortran, is_swapped, array.dtype == bool)
     try:
-        return _native.compress(array, code, _bound(bound))
+        return _native.compress(memory, code, layout, plan + hint)
     except Error as failure:
-        failure.field = failure.field or "bound"
+        failure.field = failure.field or ("codec" if "codec " in str(failure) else "bound")
         raise
+
+
+def _hint(array, shape) -> str:
+    """Returns the words of a plan with this shape."""
+    if shape is None:
+        return ""
+    try:
+        sizes = [int(size) for size in np.atleast_1d(shape)]
+    except (TypeError, ValueError):
+        raise Error(f"shape is {shape!r}; it must be whole numbers", field="shape") from None
+    n_values = int(np.prod(sizes, dtype=object))
+    if n_values != array.size or min(sizes, default=0) < 0:
+        message = f"shape is {tuple(sizes)}, but there are {array.size} values"
+        raise Error(message, field="shape")
+    return ",shape:" + "x".join(map(str, sizes)) if n_values else ""
 
 
 def _bytes(data) -> np.ndarray:
@@ -58,26 +92,33 @@ def _bytes(data) -> np.ndarray:
 
 
 def info(data) -> Info:
-    """Reads the header of bytes that :func:`compress` returned.
+    """Reads the head of bytes that :func:`compress` returned.
 
     Raises :class:`Error` of kind ``"damaged"`` if the bytes are damaged or have another format.
     """
-    code, n_values, bound = _native.info(_bytes(data))
-    return Info(dtype_of(code), n_values, bound)
+    code, (shape, is_fortran, is_swapped, is_bool), bound = _native.info(_bytes(data))
+    dtype = np.dtype(bool) if is_bool else dtype_of(code)
+    dtype = dtype.newbyteorder("S") if is_swapped else dtype
+    return Info(dtype, tuple(shape), "F" if is_fortran else "C", bound)
 
 
 def decompress(data, shape: Optional[Tuple[int, ...]] = None) -> np.ndarray:
     """Decompresses bytes that :func:`compress` returned.
 
-    The result has the given shape. Without a shape, it has one dimension. Each value is within the
-    error bound that the array was compressed with.
+    The result has the type, shape, memory order and byte order of the array that was compressed;
+    views with gaps have become arrays in C order. With ``shape`` it has that shape, in C order of
+    its values. Each value is within the error bound that the array was compressed with.
 
     Raises :class:`Error` of kind ``"damaged"`` if the bytes are damaged or have another format, and
     ``"argument"`` if the shape does not fit the number of values.
     """
     bytes_ = _bytes(data)
-    code, _, _ = _native.info(bytes_)
-    values = np.frombuffer(_native.decompress(bytes_), dtype_of(code))
+    about = info(bytes_)
+    memory = _native.decompress(bytes_)
+    values = np.frombuffer(memory, about.dtype.newbyteorder("="))
+    if not about.dtype.isnative:
+        values = values.byteswap(inplace=True).view(about.dtype)
+    values = values.reshape(about.shape, order=about.order)
     if shape is None:
         return values
     try:

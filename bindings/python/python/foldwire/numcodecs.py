@@ -1,10 +1,11 @@
-"""A numcodecs codec, for zarr: compresses chunks of floats within an error bound, or exactly.
+"""A numcodecs codec, for zarr format 2: compresses chunks within an error bound, or exactly.
 
 >>> import zarr, foldwire.numcodecs
 >>> zarr.create_array("x.zarr", shape=(1000, 1000), chunks=(250, 250), dtype="f4", zarr_format=2,
 ...                   compressors=foldwire.numcodecs.Foldwire("abs:1e-3"))  # doctest: +SKIP
 
-The package registers the codec as ``foldwire``, so that readers find it without an import.
+The package registers the codec as ``foldwire``, so that readers find it without an import. For zarr
+format 3 there is :mod:`foldwire.zarr`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def _dtype(dtype):
 
 
 def _is_of_bytes(dtype):
-    return dtype.itemsize == 1 or dtype.kind == "V"
+    # bfloat16 of ml_dtypes has kind V, too.
+    return dtype.itemsize == 1 or dtype.kind == "V" and dtype.name != "bfloat16"
 
 
 class Foldwire(Codec):
@@ -41,54 +43,60 @@ class Foldwire(Codec):
 
     :param bound: ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
         range of each chunk), ``"psnr:60"`` (dB), or None. For the same error in all chunks, use an
-        absolute bound.
-    :param dtype: type of the floats, for example ``">f4"``. Needed if chunks are bytes (after other
-        filters), or not in native byte order, because the stored bytes do not have the byte order.
-        Chunks are decoded to this type.
+        absolute bound. Integers are exact with any bound.
+    :param dtype: type of the values, for example ``">f4"``. Needed if chunks are bytes (after other
+        filters). Chunks are decoded to this type.
+    :param codec: ``"auto"``, or the name of a codec, as for :func:`foldwire.compress`.
 
-    Values are stored and restored in memory order, C or Fortran. Raises :class:`foldwire.Error` if
-    an argument is invalid, or if a chunk has another type or is damaged.
+    Values are stored and restored in memory order, C or Fortran, and in their byte order. Raises
+    :class:`foldwire.Error` if an argument is invalid, or if a chunk has another type or is damaged.
     """
 
     codec_id = "foldwire"
 
-    def __init__(self, bound=None, dtype=None):
+    def __init__(self, bound=None, dtype=None, codec="auto"):
         self.bound = bound
         self.dtype = None if dtype is None else _dtype(dtype)
-        # Report invalid arguments here, not at the first chunk.
-        compress(np.zeros(1, _numpys(self.dtype or "f4")), bound)
+        self.codec = codec
+        # Report invalid arguments here, not at the first chunk. All codecs are for f8.
+        compress(np.zeros(1, _numpys(self.dtype or "f8")), bound, codec)
 
     def encode(self, buf):
         refuse_masks(buf, "chunk")
         values = ensure_ndarray(buf)
+        if values.dtype.kind == "O":
+            raise TypeError("chunks of objects are not supported; encode them to numbers before")
+        if self.dtype is None:
+            if _is_of_bytes(values.dtype):
+                message = ('chunks are bytes; create the codec with the type of their values, for '
+                           'example dtype="<f4"')
+                raise Error(message, kind="unsupported", field="dtype")
+            return compress(values, self.bound, self.codec)
+        dtype = _numpys(self.dtype)
+        if values.dtype != dtype:
+            values = self._viewed(values, dtype)
+        return compress(values, self.bound, self.codec)
+
+    def _viewed(self, values, dtype):
+        """Returns a chunk of bytes, or of integers that hold the bits of floats, as values."""
         if not (values.flags.c_contiguous or values.flags.f_contiguous):
             values = np.array(values, order="C", copy=True)
         values = ensure_contiguous_ndarray(values)
-        if self.dtype is None:
-            if not values.dtype.isnative:
-                given = _dtype(values.dtype)
-                message = (f'chunks have type {given}, which is not in native byte order; create '
-                           f'the codec with dtype="{given}"')
-                raise Error(message, kind="unsupported", field="dtype")
-            return compress(values, self.bound)
-        dtype = _numpys(self.dtype)
-        if values.dtype != dtype:
-            # Integers may be the bits of floats, as from BitRound, or numbers. If every bit is
-            # kept, both work.
-            is_exact = self.bound in (None, "lossless", "exact")
-            is_of_bits = _is_of_bytes(values.dtype) or is_exact and values.dtype.kind in "iu"
-            if not is_of_bits or values.nbytes % dtype.itemsize != 0:
-                message = (f"the codec has dtype {self.dtype}, but a chunk of {values.size} values "
-                           f"has type {_dtype(values.dtype)}")
-                raise Error(message, field="dtype")
-            values = values.view(dtype)
-        return compress(values, self.bound)
+        # Integers may be the bits of floats, as from BitRound, or numbers. If every bit is kept,
+        # both work.
+        is_exact = self.bound in (None, "lossless", "exact")
+        is_of_bits = _is_of_bytes(values.dtype) or is_exact and values.dtype.kind in "iu"
+        if not is_of_bits or values.nbytes % dtype.itemsize != 0:
+            message = (f"the codec has dtype {self.dtype}, but a chunk of {values.size} values "
+                       f"has type {_dtype(values.dtype)}")
+            raise Error(message, field="dtype")
+        return values.view(dtype)
 
     def decode(self, buf, out=None):
         values = decompress(ensure_contiguous_ndarray(buf).view(np.uint8))
         if self.dtype is not None:
             dtype = _numpys(self.dtype)
-            if values.dtype != dtype.newbyteorder("="):
+            if values.dtype.newbyteorder("=") != dtype.newbyteorder("="):
                 message = f"the codec has dtype {self.dtype}, but the chunk contains {values.dtype}"
                 raise Error(message, kind="damaged", field="dtype")
             values = values.astype(dtype, copy=False)
@@ -109,10 +117,11 @@ class Foldwire(Codec):
         return out
 
     def get_config(self):
-        return {"id": self.codec_id, "bound": self.bound, "dtype": self.dtype}
+        return {"id": self.codec_id, "bound": self.bound, "dtype": self.dtype,
+                "codec": self.codec}
 
     def __repr__(self):
-        return f"Foldwire(bound={self.bound!r}, dtype={self.dtype!r})"
+        return f"Foldwire(bound={self.bound!r}, dtype={self.dtype!r}, codec={self.codec!r})"
 
 
 register_codec(Foldwire)

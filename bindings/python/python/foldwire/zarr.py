@@ -1,0 +1,87 @@
+"""A codec of zarr format 3: compresses chunks within an error bound, or exactly.
+
+>>> import zarr, foldwire.zarr
+>>> zarr.create_array("x.zarr", shape=(1000, 1000), chunks=(250, 250), dtype="f4",
+...                   serializer=foldwire.zarr.Foldwire("abs:1e-3"),
+...                   compressors=None)  # doctest: +SKIP
+
+It takes arrays and returns bytes, as zarr's own serializers do, and so knows the shape of a chunk.
+The package registers it as ``foldwire``, so that readers find it without an import. For format 2
+there is :mod:`foldwire.numcodecs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+from zarr.abc.codec import ArrayBytesCodec
+from zarr.registry import register_codec
+
+from . import compress, decompress
+from ._errors import Error
+
+__all__ = ["Foldwire"]
+
+
+@dataclass(frozen=True)
+class Foldwire(ArrayBytesCodec):
+    """Codec that compresses each chunk within ``bound``, or exactly without one.
+
+    ``bound`` and ``codec`` are those of :func:`foldwire.compress`. A relative bound refers to the
+    value range of each chunk; for the same error in all chunks, use an absolute bound. Integers and
+    bool are exact with any bound.
+    """
+
+    bound: Optional[str] = None
+    codec: str = "auto"
+
+    is_fixed_size = False
+
+    def __post_init__(self):
+        # Report invalid arguments here, not at the first chunk. All codecs are for f8.
+        compress(np.zeros(1), self.bound, self.codec)
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**data.get("configuration", {}))
+
+    def to_dict(self):
+        return {"name": "foldwire", "configuration": {"bound": self.bound, "codec": self.codec}}
+
+    def validate(self, *, shape, dtype, chunk_grid):
+        compress(np.zeros(1, _numpys(dtype)), self.bound, self.codec)
+
+    def _encode_sync(self, chunk_array, chunk_spec):
+        data = compress(chunk_array.as_numpy_array(), self.bound, self.codec)
+        return chunk_spec.prototype.buffer.from_bytes(data)
+
+    async def _encode_single(self, chunk_array, chunk_spec):
+        return await asyncio.to_thread(self._encode_sync, chunk_array, chunk_spec)
+
+    def _decode_sync(self, chunk_bytes, chunk_spec):
+        values = decompress(chunk_bytes.as_numpy_array())
+        dtype = _numpys(chunk_spec.dtype)
+        is_same = values.dtype.newbyteorder("=") == dtype.newbyteorder("=")
+        if not is_same or values.shape != tuple(chunk_spec.shape):
+            message = (f"the chunk contains {values.dtype} of shape {values.shape}, not {dtype} of "
+                       f"shape {tuple(chunk_spec.shape)}")
+            raise Error(message, kind="damaged", field="data")
+        values = values.astype(dtype, copy=False)
+        return chunk_spec.prototype.nd_buffer.from_ndarray_like(values)
+
+    async def _decode_single(self, chunk_bytes, chunk_spec):
+        return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+
+    def compute_encoded_size(self, _input_byte_length, _chunk_spec):
+        raise NotImplementedError
+
+
+def _numpys(dtype) -> np.dtype:
+    """Converts a type of zarr (before 3.1, a numpy type) to a numpy type."""
+    return dtype.to_native_dtype() if hasattr(dtype, "to_native_dtype") else np.dtype(dtype)
+
+
+register_codec("foldwire", Foldwire)

@@ -1,0 +1,99 @@
+"""Tests of the codec of zarr format 3."""
+
+import tempfile
+import unittest
+
+import numpy as np
+
+try:
+    import zarr
+    # The codec needs zarr 3.
+    zarr = zarr if hasattr(zarr, "create_array") else None
+except ImportError:
+    zarr = None
+
+import foldwire
+
+
+@unittest.skipIf(zarr is None, "zarr: no version 3")
+class Zarr(unittest.TestCase):
+    def setUp(self):
+        import foldwire.zarr
+
+        self.codec = foldwire.zarr.Foldwire
+        self.field = np.cumsum(np.random.default_rng(2).normal(size=(64, 100)), 1)
+
+    def stored(self, array, codec, **how):
+        """Writes an array with zarr and a codec, and returns what zarr reads."""
+        with tempfile.TemporaryDirectory() as folder:
+            made = zarr.create_array(folder, shape=array.shape, dtype=array.dtype, zarr_format=3,
+                                     serializer=codec, compressors=None, **how)
+            made[...] = array
+            opened = zarr.open_array(folder, mode="r")
+            self.assertEqual(opened.serializer, codec)
+            return opened[...]
+
+    def test_arrays_of_all_types_are_stored(self):
+        # 40 does not divide the shape.
+        for how in ({"chunks": (40, 40)}, {"chunks": (16, 25), "shards": (32, 50)}):
+            for dtype in ("f4", ">f4", "f8", "f2", "i1", "u2", "i4", ">i8", bool):
+                for bound in (None, "abs:0.5"):
+                    array = self.field.astype(dtype)
+                    back = self.stored(array, self.codec(bound), **how)
+                    self.assertEqual(back.dtype.newbyteorder("="), array.dtype.newbyteorder("="))
+                    is_exact = bound is None or array.dtype.kind != "f"
+                    np.testing.assert_allclose(back, array, rtol=0, atol=0 if is_exact else 0.501)
+
+    def test_numbers_empty_arrays_and_views_are_stored(self):
+        for array in (np.array(1.5), np.zeros((0, 3)), np.asfortranarray(self.field),
+                      self.field[::2, ::-3]):
+            chunks = tuple(max(1, n) for n in array.shape)
+            np.testing.assert_array_equal(self.stored(array, self.codec(), chunks=chunks), array)
+
+    def test_wrong_arguments_are_refused_at_once(self):
+        for arguments in (("1e-3",), ("rel:2",), (0.1,), ("abs:1", "zip")):
+            with self.assertRaises(foldwire.Error):
+                self.codec(*arguments)
+        for dtype, arguments in (("c8", ("abs:1",)), ("f2", ("abs:1", "dense"))):
+            with self.assertRaises(foldwire.Error):
+                zarr.create_array({}, shape=(4,), dtype=dtype, serializer=self.codec(*arguments))
+
+    def test_damaged_chunks_are_errors(self):
+        store = {}
+        made = zarr.create_array(store, shape=(100,), chunks=(100,), dtype="f4", name="a",
+                                 serializer=self.codec("abs:0.1"), compressors=None)
+        made[...] = np.arange(100)
+        key = next(key for key in store if "/c/" in key)
+        chunk = store[key].to_bytes()
+        from zarr.core.buffer import default_buffer_prototype
+
+        put = default_buffer_prototype().buffer.from_bytes
+        for damaged in (chunk[:-1], chunk + b"x", chunk[:60] + b"?" + chunk[61:],
+                        foldwire.compress(np.arange(100.0)),
+                        foldwire.compress(np.zeros((10, 10), "f4"))):
+            store[key] = put(damaged)
+            with self.assertRaises(foldwire.Error) as raised:
+                made[...]
+            self.assertEqual(raised.exception.kind, "damaged")
+
+    def test_xarray_stores_data_sets_with_the_codec(self):
+        try:
+            import xarray
+        except ImportError:
+            self.skipTest("xarray: not installed")
+        field = self.field.astype("f4")
+        holes = np.where(field > 0, field, np.nan)
+        data = xarray.Dataset({"t": (("y", "x"), field), "holes": (("y", "x"), holes)},
+                              {"x": np.arange(100)})
+        codec = self.codec("abs:0.01")
+        encoding = {name: {"serializer": codec, "compressors": None} for name in data.data_vars}
+        with tempfile.TemporaryDirectory() as folder:
+            data.to_zarr(folder, zarr_format=3, consolidated=False, encoding=encoding)
+            back = xarray.open_zarr(folder, consolidated=False).load()
+        for name in data.data_vars:
+            np.testing.assert_allclose(back[name], data[name], atol=0.0101)
+        np.testing.assert_array_equal(back["x"], np.arange(100))
+
+
+if __name__ == "__main__":
+    unittest.main()
