@@ -15,6 +15,7 @@ mod choose;
 mod climate;
 mod codec;
 pub mod coding;
+mod compress;
 pub mod environment;
 pub mod exit;
 mod guidelines;
@@ -45,6 +46,7 @@ pub use cg::CgArgs;
 pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};
 pub use codec::{CodecArgs, LevelArg, PackingArg};
+pub use compress::{CompressArgs, DecompressArgs};
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
 pub use info::{InfoArgs, PresetsArgs};
@@ -79,6 +81,8 @@ Examples:
   foldwire stack --link none                  the same at the speed of memory
   foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
   foldwire codec --field temperature.f32 --bound rel:1e-3
+  foldwire compress temperature.npy --bound rel:1e-3
+  foldwire decompress temperature.npy.fwz
   foldwire accuracy                           growth of a reduction's error with ranks
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
@@ -106,6 +110,10 @@ pub enum Command {
     Stack(StackArgs),
     /// Measure codecs alone: encode, decode, fold and combine, compared with memcpy
     Codec(CodecArgs),
+    /// Compress an array in a file of any length, .npy or raw, within an error bound
+    Compress(CompressArgs),
+    /// Restore the array that `foldwire compress` wrote
+    Decompress(DecompressArgs),
     /// Measure how the error of a reduction grows with the number of ranks, compared with the
     /// stated bound
     Accuracy(AccuracyArgs),

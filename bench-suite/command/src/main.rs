@@ -6,6 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `compress`, `decompress` | arrays in files, piece by piece (`files` opens and writes them) |
 //! | `info`, `schedule` | features of this build and machine; the messages of a schedule |
 //! | `launch`, `preload` | starts ranks; runs MPI programs with Foldwire's collectives (Unix only) |
 
@@ -13,6 +14,9 @@
 // Some items are used by plots only.
 #![cfg_attr(not(feature = "plots"), allow(unused))]
 
+mod compress;
+mod decompress;
+mod files;
 mod info;
 #[cfg(unix)]
 mod launch;
@@ -51,6 +55,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Stack(args) => foldwire_stack::run(args)?,
         Command::Codec(args) => codec::run(args)?,
+        Command::Compress(args) => compress::run(args)?,
+        Command::Decompress(args) => decompress::run(args)?,
         Command::Accuracy(args) => accuracy::run(args)?,
         Command::Bench(args) => bench::run(args)?,
         Command::P2p(args) => p2p::run(args)?,

@@ -15,7 +15,8 @@ use std::path::Path;
 
 use crate::dims::Dims;
 use crate::memory::{self, NoMemory};
-use crate::npy::{Dtype, MAGIC, NpyHeader};
+pub use crate::npy::Dtype;
+use crate::npy::{MAGIC, NpyHeader};
 use crate::usage::UsageError;
 use half::{bf16, f16};
 
@@ -236,13 +237,17 @@ impl Field {
     }
 }
 
-enum FileFormat {
+/// Format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Little-endian values, nothing else.
     Raw(Dtype),
+    /// NumPy's format.
     Npy,
 }
 
 /// Splits a type prefix such as `f32:` off a path, if there is one.
-fn split_type(path: &Path) -> (Option<Dtype>, &Path) {
+pub fn split_type(path: &Path) -> (Option<Dtype>, &Path) {
     let types =
         [("f32:", Dtype::F32), ("f64:", Dtype::F64), ("f16:", Dtype::F16), ("bf16:", Dtype::Bf16)];
     let text = path.to_str().unwrap_or_default();
@@ -253,7 +258,12 @@ fn split_type(path: &Path) -> (Option<Dtype>, &Path) {
 }
 
 impl FileFormat {
-    fn of(path: &Path) -> Result<Self, UsageError> {
+    /// Returns the format that a path's prefix or extension specifies.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if neither does.
+    pub fn of(path: &Path) -> Result<Self, UsageError> {
         if let (Some(dtype), _) = split_type(path) {
             return Ok(Self::Raw(dtype));
         }
@@ -288,7 +298,7 @@ fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
 }
 
 /// Finds dimensions in the file name whose product is `n_values`.
-fn dims_in_name(path: &Path, n_values: usize) -> Option<Dims> {
+pub fn dims_in_name(path: &Path, n_values: usize) -> Option<Dims> {
     let stem = path.file_stem()?.to_str()?;
     stem.split(['_', '-', '.', ' '])
         .filter(|part| part.contains('x'))

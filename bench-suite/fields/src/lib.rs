@@ -6,10 +6,11 @@
 //! | [`field`](mod@field) | turns a file's bytes, name and size into values with dimensions |
 //! | [`dims`] | dimensions, and their notation |
 //! | [`memory`] | allocates memory for values, or returns an error |
+//! | [`npy`] | headers of NumPy's files |
 //! | [`usage`] | usage errors, which say what to change |
 
 pub mod dims;
 pub mod field;
 pub mod memory;
-mod npy;
+pub mod npy;
 pub mod usage;

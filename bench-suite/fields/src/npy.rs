@@ -1,5 +1,5 @@
-//! The header of NumPy's `.npy` files, for arrays of float16, float32 and float64. (NumPy has no
-//! bfloat16.)
+//! The header of NumPy's `.npy` files: of any array, and of fields, which are arrays of float16,
+//! float32 and float64. (NumPy has no bfloat16.)
 //!
 //! A file has these parts: `\x93NUMPY`; the version (major, minor); the length of the header (u16
 //! in version 1.0, u32 in 2.0 and 3.0); the header; the values. The header is a Python dictionary
@@ -15,14 +15,14 @@ use crate::dims::{Dims, dimension};
 use crate::usage::UsageError;
 
 /// Magic bytes at the start of every file.
-pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
+pub const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
 /// Longest header that is accepted. NumPy's own headers are below 1 KiB.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
-/// Element type of a file, raw or `.npy`.
+/// Element type of a field's file, raw or `.npy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dtype {
+pub enum Dtype {
     /// 4-byte IEEE 754.
     F32,
     /// 8-byte IEEE 754.
@@ -35,7 +35,7 @@ pub(crate) enum Dtype {
 
 impl Dtype {
     /// Bytes per value.
-    pub(crate) const fn n_bytes(self) -> u64 {
+    pub const fn n_bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
             Self::F64 => 8,
@@ -44,7 +44,88 @@ impl Dtype {
     }
 }
 
-/// Contents of a header.
+/// A header of any array, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NpyText {
+    /// Type of the values in numpy's notation, such as `<f4`.
+    pub descr: String,
+    /// True if the first dimension is contiguous.
+    pub fortran_order: bool,
+    /// Shape. A number has no dimensions.
+    pub shape: Vec<usize>,
+}
+
+impl NpyText {
+    /// Reads the header and leaves `file` at the first value.
+    ///
+    /// # Errors
+    ///
+    /// A usage error without the file's name, if this is not a `.npy` file.
+    pub fn read(file: &mut impl Read) -> Result<Self, UsageError> {
+        let not_npy = |_| {
+            UsageError::new(
+                "this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64",
+            )
+        };
+        let [major, minor] = version(file).map_err(not_npy)?;
+        if !matches!((major, minor), (1..=3, 0)) {
+            return Err(UsageError::new(format!(
+                "version {major}.{minor} of the .npy format is not known here (1.0, 2.0 and 3.0 \
+                 are); save the array with numpy.save, or its values with \
+                 array.astype('<f4').tofile('NAME.f32')"
+            )));
+        }
+        Self::parse(&header_text(file, major).map_err(not_npy)?)
+    }
+
+    fn parse(text: &str) -> Result<Self, UsageError> {
+        let damaged = || {
+            UsageError::new("the .npy header cannot be read; save the array again with numpy.save")
+        };
+        let descr = value_of(text, "descr").ok_or_else(damaged)?;
+        let descr = descr.split_once(',').map_or(descr, |(first, _)| first).trim();
+        let shape = value_of(text, "shape").ok_or_else(damaged)?;
+        let (shape, _) =
+            shape.strip_prefix('(').and_then(|rest| rest.split_once(')')).ok_or_else(damaged)?;
+        let shape = shape
+            .split(',')
+            .map(str::trim)
+            .filter(|size| !size.is_empty())
+            .map(|size| dimension(size).ok_or_else(damaged))
+            .collect::<Result<Vec<_>, _>>()?;
+        let order = value_of(text, "fortran_order").ok_or_else(damaged)?;
+        Ok(Self {
+            descr: descr.trim_matches(['\'', '"']).to_owned(),
+            fortran_order: order.starts_with("True"),
+            shape,
+        })
+    }
+
+    /// The bytes of a file up to the first value, in version 1.0 of the format.
+    ///
+    /// Shapes of up to three dimensions give the same length, so that a writer can replace a shape
+    /// that it learns late.
+    ///
+    /// # Panics
+    ///
+    /// If the shape has hundreds of dimensions.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let order = if self.fortran_order { "True" } else { "False" };
+        let comma = if self.shape.len() == 1 { "," } else { "" };
+        let sizes: Vec<String> = self.shape.iter().map(usize::to_string).collect();
+        let (descr, sizes) = (&self.descr, sizes.join(", "));
+        let dict = format!(
+            "{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({sizes}{comma}), }}"
+        );
+        // Magic, version, length, dictionary and a line feed fill a multiple of 64 bytes.
+        let n_bytes = (10 + dict.len() + 1).next_multiple_of(64).max(128) - 10;
+        let length = u16::try_from(n_bytes).expect("the header is short").to_le_bytes();
+        let text = format!("{dict:width$}\n", width = n_bytes - 1);
+        [&MAGIC[..], &[1, 0], &length, text.as_bytes()].concat()
+    }
+}
+
+/// Contents of the header of a field: a C-ordered array of floats with at least one value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NpyHeader {
     /// Element type.
@@ -63,20 +144,7 @@ impl NpyHeader {
     /// A usage error without the file's name, if this is not a `.npy` file or not a C-ordered array
     /// of float16, float32 or float64.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
-        let not_npy = |_| {
-            UsageError::new(
-                "this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64",
-            )
-        };
-        let [major, minor] = version(file).map_err(not_npy)?;
-        if !matches!((major, minor), (1..=3, 0)) {
-            return Err(UsageError::new(format!(
-                "version {major}.{minor} of the .npy format is not known here (1.0, 2.0 and 3.0 \
-                 are); save the array with numpy.save, or its values with \
-                 array.astype('<f4').tofile('NAME.f32')"
-            )));
-        }
-        parse(&header_text(file, major).map_err(not_npy)?)
+        of_field(NpyText::read(file)?)
     }
 }
 
@@ -103,12 +171,8 @@ fn header_text(file: &mut impl Read, major: u8) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| bad())
 }
 
-fn parse(text: &str) -> Result<NpyHeader, UsageError> {
-    let damaged =
-        || UsageError::new("the .npy header cannot be read; save the array again with numpy.save");
-    let descr = value_of(text, "descr").ok_or_else(damaged)?;
-    let descr = descr.split_once(',').map_or(descr, |(first, _)| first).trim();
-    let (dtype, big_endian) = match descr.trim_matches(['\'', '"']) {
+fn of_field(text: NpyText) -> Result<NpyHeader, UsageError> {
+    let (dtype, big_endian) = match &*text.descr {
         "<f4" => (Dtype::F32, false),
         "<f8" => (Dtype::F64, false),
         "<f2" => (Dtype::F16, false),
@@ -122,23 +186,13 @@ fn parse(text: &str) -> Result<NpyHeader, UsageError> {
             )));
         }
     };
-    let shape = value_of(text, "shape").ok_or_else(damaged)?;
-    let (shape, _) =
-        shape.strip_prefix('(').and_then(|rest| rest.split_once(')')).ok_or_else(damaged)?;
-    let sizes = shape
-        .split(',')
-        .map(str::trim)
-        .filter(|size| !size.is_empty())
-        .map(|size| dimension(size).ok_or_else(damaged))
-        .collect::<Result<Vec<_>, _>>()?;
-    let fortran = value_of(text, "fortran_order").ok_or_else(damaged)?.starts_with("True");
-    if fortran && sizes.len() > 1 {
+    if text.fortran_order && text.shape.len() > 1 {
         return Err(UsageError::new(
             "the array is in Fortran order; save it in C order with numpy.save(name, \
             numpy.ascontiguousarray(array))",
         ));
     }
-    let dims = Dims::new(sizes).map_err(|fault| {
+    let dims = Dims::new(text.shape).map_err(|fault| {
         UsageError::new(format!("the array {fault}; check the array that was saved"))
     })?;
     Ok(NpyHeader { dtype, big_endian, dims })
@@ -219,6 +273,20 @@ pub(crate) mod tests {
         ] {
             let message = header(dict).unwrap_err();
             assert!(message.contains(hint), "{dict}: {message}");
+        }
+    }
+
+    #[test]
+    fn written_headers_are_read_and_their_length_does_not_depend_on_short_shapes() {
+        for shape in [vec![], vec![7], vec![3, usize::MAX], vec![0, 5, 1]] {
+            for (descr, fortran_order) in [("<f4", false), (">i8", true), ("|b1", false)] {
+                let text = NpyText { descr: descr.to_owned(), fortran_order, shape: shape.clone() };
+                let bytes = text.to_bytes();
+                assert_eq!(bytes.len(), 128, "{text:?}");
+                let mut rest = &bytes[..];
+                assert_eq!(NpyText::read(&mut rest), Ok(text));
+                assert!(rest.is_empty());
+            }
         }
     }
 
