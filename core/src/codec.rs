@@ -39,8 +39,10 @@ use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::op::{Op, with_op};
 use crate::threads::Threads;
-use chunked::for_each_run;
+use chunked::for_each_chunk;
 use core::ops::AddAssign;
+
+pub(crate) use chunked::{Pieces, for_each_run};
 
 pub use crate::kernel::error::{CodecError, DecodeError, EncodeError};
 pub use crate::kernel::stores::Stores;
@@ -61,7 +63,7 @@ pub use params::CodecParams;
 pub(crate) use params::strides;
 pub use raw::Raw;
 pub use sizes::Sizes;
-pub use source::{SequentialReader, SharedReader, Source};
+pub use source::{SharedReader, Source};
 pub use szx::Szx;
 pub use truncate::Truncate;
 pub use truncate_xor::TruncateXor;
@@ -188,15 +190,16 @@ pub trait Codec<T: Element>: Sync {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         self.expect_values(src, acc.len())?;
-        for_each_run(self.threads(), acc, pace, &|first, acc, pace| {
+        for_each_run(self.threads(), acc.len(), acc, pace, &|work| {
             let mut buffer = [T::ZERO; CHUNK];
-            for (i, acc) in acc.chunks_mut(CHUNK).enumerate() {
-                let decoded = &mut buffer[..acc.len()];
-                self.decode_from(src, (first + i) * CHUNK, 1, decoded)?;
-                operate(op, acc, decoded);
-                pace.passed(acc.len());
-            }
-            Ok(())
+            work(&mut |first, acc, pace| {
+                for_each_chunk(first, acc, pace, |index, acc| {
+                    let decoded = &mut buffer[..acc.len()];
+                    self.decode_from(src, index * CHUNK, 1, decoded)?;
+                    operate(op, acc, decoded);
+                    Ok(())
+                })
+            });
         })
     }
 

@@ -21,9 +21,10 @@ pub struct Report {
     /// [`lanes`](crate::Config::lanes), and at most the number of segments. 0 for messages between
     /// two ranks, whose segments follow one another.
     pub lanes: u8,
-    /// Number of threads that share the work on one segment. It is the communicator's
-    /// [`threads`](crate::Config::threads) if the segment is long enough for its codec, and 1
-    /// otherwise. With an automatic plan it is at most this rank's share of the node's cores.
+    /// Number of threads that share the work on one segment: the communicator's
+    /// [`threads`](crate::Config::threads), or fewer if the segment has too few pieces of work for
+    /// them, and 1 if it is too short for its codec. With an automatic plan it is at most this
+    /// rank's share of the node's cores.
     pub threads: u16,
     /// Largest number of values in a segment. It is the number that fits a frame in the worst case,
     /// or less, so that all lanes have equal work. 0 for messages between two ranks.

@@ -1,12 +1,14 @@
 //! Threads that help a rank compute.
 //!
-//! A codec call on many chunks is divided into groups of 8 chunks, which several threads process.
-//! The bytes do not depend on the thread that writes them. A group takes about 20 µs, so arrays or
-//! frames of more than one group (32 768 values) gain. The codec fz-light finishes a group sooner
+//! A codec call on many chunks is divided into pieces of 8 chunks, which several threads process.
+//! The bytes do not depend on the thread that writes them. A piece takes about 20 µs, so arrays or
+//! frames of more than one piece (32 768 values) gain. The codec fz-light finishes a piece sooner
 //! than threads wake up; it gains from 48 chunks on. The backends' default frames hold 16 chunks of
-//! `f32`: with fz-light, give them longer frames.
+//! `f32`: with fz-light, give them longer frames. The chunks of `dense` and `fz-nd` depend on each
+//! other, so threads take single chunks and wait for each other's results.
 //!
-//! Threads divide the work of one codec call. They do not run the lanes of a call side by side.
+//! Threads divide the work of one codec call, or of the rounding pass before a call. They do not
+//! run the lanes of a call side by side.
 //!
 //! This crate keeps no threads of its own: they belong to `rayon` or to the caller ([`Workers`]).
 //! Without the feature `std` there are none.
@@ -50,32 +52,21 @@ impl Workers for Scoped {
     }
 
     fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        let next = NextTask::default();
+        let next = core::sync::atomic::AtomicUsize::new(0);
+        let work = || {
+            loop {
+                match next.fetch_add(1, core::sync::atomic::Ordering::Relaxed) {
+                    i if i < n_tasks => task(i),
+                    _ => return,
+                }
+            }
+        };
         std::thread::scope(|scope| {
             for _ in 1..self.n_threads().min(n_tasks) {
-                scope.spawn(|| next.work(n_tasks, task));
+                scope.spawn(work);
             }
-            next.work(n_tasks, task);
+            work();
         });
-    }
-}
-
-/// Counter that hands out the number of the next task.
-#[cfg(feature = "std")]
-#[derive(Default)]
-struct NextTask(core::sync::atomic::AtomicUsize);
-
-#[cfg(feature = "std")]
-impl NextTask {
-    /// Runs tasks until none are left.
-    fn work(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        loop {
-            let i = self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-            if i >= n_tasks {
-                return;
-            }
-            task(i);
-        }
     }
 }
 
@@ -88,7 +79,12 @@ pub struct Threads {
     max_threads: u16,
     /// Arrays of fewer values are not divided among threads.
     min_values: u32,
+    /// Number of values that a thread takes at a time.
+    piece: u32,
 }
+
+/// Eight chunks. A thread is busy with them far longer than it takes to hand them out.
+const PIECE: u32 = 1 << 15;
 
 #[derive(Clone, Copy)]
 enum ThreadsKind {
@@ -120,7 +116,8 @@ impl PartialEq for Threads {
             #[cfg(feature = "std")]
             _ => false,
         };
-        same_kind && (self.max_threads, self.min_values) == (other.max_threads, other.min_values)
+        let limits = |threads: &Self| (threads.max_threads, threads.min_values, threads.piece);
+        same_kind && limits(self) == limits(other)
     }
 }
 
@@ -129,7 +126,7 @@ impl Threads {
     pub const ONE: Self = Self::new(ThreadsKind::One);
 
     const fn new(kind: ThreadsKind) -> Self {
-        Self { kind, max_threads: u16::MAX, min_values: 0 }
+        Self { kind, max_threads: u16::MAX, min_values: PIECE + 1, piece: PIECE }
     }
 
     /// Uses the threads of the caller's pool.
@@ -160,6 +157,17 @@ impl Threads {
         Self { min_values: n_values, ..self }
     }
 
+    /// Hands out arrays in pieces of this many values.
+    pub(crate) const fn in_pieces_of(self, n_values: usize) -> Self {
+        Self { piece: n_values as u32, ..self }
+    }
+
+    /// Number of values that a thread takes at a time.
+    #[cfg(feature = "std")]
+    pub(crate) const fn piece(self) -> usize {
+        self.piece as usize
+    }
+
     /// Returns whether only the calling thread computes. Unlike [`n_threads`](Self::n_threads), it
     /// does not start rayon's pool.
     pub(crate) const fn is_one(self) -> bool {
@@ -181,25 +189,26 @@ impl Threads {
         n_threads.min(self.max_threads.into())
     }
 
-    /// Number of threads for an array of `n_values`.
+    /// Number of threads that work on an array of `n_values`.
     pub(crate) fn n_for(self, n_values: usize) -> usize {
-        if n_values < self.min_values as usize { 1 } else { self.n_threads() }
+        if n_values < self.min_values as usize {
+            return 1;
+        }
+        self.n_threads().min(n_values.div_ceil(self.piece as usize)).max(1)
     }
 
-    /// Calls `task` once for each number below `n_tasks`.
+    /// Calls `work` on each of `n_threads` threads.
     #[cfg(feature = "std")]
-    pub(crate) fn run(self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        let n_threads = self.n_threads().min(n_tasks);
-        let next = NextTask::default();
+    pub(crate) fn run(self, n_threads: usize, work: &(dyn Fn() + Sync)) {
         match self.kind {
-            ThreadsKind::One => (0..n_tasks).for_each(task),
-            ThreadsKind::Of(workers) => workers.run(n_threads, &|_| next.work(n_tasks, task)),
+            ThreadsKind::One => work(),
+            ThreadsKind::Of(workers) => workers.run(n_threads, &|_| work()),
             #[cfg(feature = "rayon")]
             ThreadsKind::Rayon(_) => rayon::scope(|scope| {
                 for _ in 1..n_threads {
-                    scope.spawn(|_| next.work(n_tasks, task));
+                    scope.spawn(|_| work());
                 }
-                next.work(n_tasks, task);
+                work();
             }),
         }
     }

@@ -7,15 +7,15 @@
 //! the codec checks the contents of chunks.
 //!
 //! Functions that write and read chunks are passed as `dyn Fn` and called once per 4096 values. As
-//! type parameters, they would make a quarter of the code that the compiler processes for core.
+//! type parameters, they would make a quarter of the code that the compiler processes for core. A
+//! thread first prepares what it needs for all its chunks, such as a buffer. So the functions come
+//! from another function, which calls its argument once with what it has prepared.
 
 #[cfg(feature = "std")]
 mod parallel;
 
-use super::{
-    CodecError, DecodeError, EncodeError, Pace, SequentialReader, SharedReader, Values, Written,
-};
-use crate::element::{DType, Element, Float};
+use super::{CodecError, DecodeError, EncodeError, Pace, SharedReader, Values, Written};
+use crate::element::{DType, Float};
 use crate::kernel::{CHUNK, PAD};
 use crate::threads::Threads;
 
@@ -52,29 +52,39 @@ pub(super) fn max_len(n_values: usize, max_chunk_len: fn(usize) -> usize) -> Opt
 }
 
 impl Container {
-    /// Writes a payload: header, index, chunks and pad. `chunk(index, piece, dst)` writes a chunk
-    /// from its piece of the input. Reports each chunk to `pace`.
-    pub(super) fn write<P: Pieces>(
+    /// Writes a payload: header, index, chunks and pad. If there are enough chunks, the threads
+    /// share them, and are reported to `pace` at the end. Otherwise each is reported.
+    pub(super) fn write<P: Pieces + Send>(
         self,
+        threads: Threads,
         n_values: usize,
         pieces: P,
         dst: &mut [u8],
         pace: &dyn Pace,
-        chunk: &mut ChunkWriteFn<'_, P>,
+        prepare: &RunWriters<'_, P>,
     ) -> Result<Written, CodecError> {
         let body_at = self.open(n_values, dst)?;
         let (head, body) = dst.split_at_mut(body_at);
-        let index = &mut head[HEADER_BYTES..];
-        let written = write_run(0, pieces, index, body, &mut |index, piece, dst| {
-            let written = chunk(index, piece, dst)?;
-            pace.passed(chunk_len(n_values, index));
-            Ok(written)
-        })?;
-        Ok(close(body_at, body, written))
+        let run = Run { first: 0, pieces, index: &mut head[HEADER_BYTES..], body: &mut *body };
+        #[cfg(feature = "std")]
+        if threads.n_for(n_values) > 1 {
+            let max_chunk_len = (self.max_chunk_len)(CHUNK);
+            let written = parallel::write(threads, n_values, run, max_chunk_len, prepare)?;
+            pace.passed(n_values);
+            return Ok(close(body_at, body, written));
+        }
+        let _ = threads;
+        let (mut run, mut written) = (Some(run), Ok(Written::default()));
+        prepare(&mut |write| {
+            if let Some(run) = run.take() {
+                written = write(run, pace);
+            }
+        });
+        Ok(close(body_at, body, written?))
     }
 
-    /// Same as [`write`](Self::write), for independent chunks. If there are enough chunks, the
-    /// threads share them.
+    /// Same as [`write`](Self::write), for chunks that need no preparation. `chunk(index, piece,
+    /// dst)` writes a chunk from its piece of the input.
     pub(super) fn write_independent<P: Pieces + Send>(
         self,
         threads: Threads,
@@ -84,41 +94,16 @@ impl Container {
         pace: &dyn Pace,
         chunk: &SharedChunkWriteFn<'_, P>,
     ) -> Result<Written, CodecError> {
-        #[cfg(feature = "std")]
-        if is_divided(n_values, threads) {
-            let max_chunk_len = (self.max_chunk_len)(CHUNK);
-            let body_at = self.open(n_values, dst)?;
-            let (head, body) = dst.split_at_mut(body_at);
-            let index = &mut head[HEADER_BYTES..];
-            let written = parallel::write(threads, pieces, index, body, max_chunk_len, chunk)?;
-            pace.passed(n_values);
-            return Ok(close(body_at, body, written));
-        }
-        let _ = threads;
-        self.write(n_values, pieces, dst, pace, &mut |index, piece, dst| chunk(index, piece, dst))
-    }
-
-    /// Same as [`write`](Self::write): `fill` provides the values of a chunk, and `encode` writes
-    /// them. It is not inlined, so that other paths do not reserve its buffer on the stack.
-    #[inline(never)]
-    pub(super) fn write_filled<T: Float>(
-        self,
-        n_values: usize,
-        fill: &mut SequentialReader<'_, T>,
-        dst: &mut [u8],
-        pace: &dyn Pace,
-        encode: &dyn Fn(&[T], &mut [u8]) -> Written,
-    ) -> Result<Written, CodecError> {
-        let mut buffer = [T::ZERO; CHUNK];
-        self.write(n_values, (), dst, pace, &mut |index, (), dst| {
-            let values = &mut buffer[..chunk_len(n_values, index)];
-            fill(index * CHUNK, values)?;
-            Ok(encode(values, dst))
+        self.write(threads, n_values, pieces, dst, pace, &|work| {
+            work(&mut |run, pace| {
+                run.write(n_values, pace, &mut |index, piece, dst| chunk(index, piece, dst))
+            });
         })
     }
 
-    /// Same as [`write_filled`](Self::write_filled), but several threads may call `give`, which
-    /// provides the values.
+    /// Same as [`write`](Self::write): `give` provides the values of a chunk, and `encode` writes
+    /// them. It is not inlined, so that other paths do not reserve its buffer on the stack.
+    #[inline(never)]
     pub(super) fn write_given<T: Float>(
         self,
         threads: Threads,
@@ -128,15 +113,15 @@ impl Container {
         pace: &dyn Pace,
         encode: &(dyn Fn(&[T], &mut [u8]) -> Written + Sync),
     ) -> Result<Written, CodecError> {
-        // A single thread needs only one buffer and fills it with zeros only once.
-        if !is_divided(n_values, threads) {
-            let fill = &mut |start: usize, out: &mut [T]| give(start, out);
-            return self.write_filled(n_values, fill, dst, pace, encode);
-        }
-        self.write_independent(threads, n_values, (), dst, pace, &|index, (), dst| {
-            let values = &mut [T::ZERO; CHUNK][..chunk_len(n_values, index)];
-            give(index * CHUNK, values)?;
-            Ok(encode(values, dst))
+        self.write(threads, n_values, (), dst, pace, &|work| {
+            let mut buffer = [T::ZERO; CHUNK];
+            work(&mut |run, pace| {
+                run.write(n_values, pace, &mut |index, (), dst| {
+                    let values = &mut buffer[..chunk_len(n_values, index)];
+                    give(index * CHUNK, values)?;
+                    Ok(encode(values, dst))
+                })
+            });
         })
     }
 
@@ -171,12 +156,51 @@ pub(super) type ChunkWriteFn<'a, P> =
 /// Same as [`ChunkWriteFn`], for independent chunks.
 pub(super) type SharedChunkWriteFn<'a, P> =
     dyn Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync + 'a;
-/// Reads the chunks of a run, which starts with this chunk index, and reports each.
-pub(super) type RunReadFn<'a, T> =
-    dyn Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync + 'a;
+/// Writes a run of chunks and reports each.
+pub(super) type RunWriteFn<'a, P> =
+    dyn FnMut(Run<'_, P>, &dyn Pace) -> Result<Written, CodecError> + 'a;
+/// Prepares what a thread needs, and passes the function that writes runs to its argument.
+pub(super) type RunWriters<'a, P> = dyn Fn(&mut dyn FnMut(&mut RunWriteFn<'_, P>)) + Sync + 'a;
+/// Processes a run: the index of its first chunk, and its piece. Reports each chunk.
+pub(crate) type RunFn<'a, P, E> = dyn FnMut(usize, P, &dyn Pace) -> Result<(), E> + 'a;
+/// Prepares what a thread needs, and passes the function that processes runs to its argument.
+pub(crate) type RunWorkers<'a, P, E> = dyn Fn(&mut dyn FnMut(&mut RunFn<'_, P, E>)) + Sync + 'a;
 
-/// Input of an encoder, which is divided in order into one piece for each chunk.
-pub(super) trait Pieces: Sized {
+/// Consecutive chunks to be written: their input, and where they go.
+pub(super) struct Run<'a, P> {
+    /// Index of the first chunk.
+    pub(super) first: usize,
+    pub(super) pieces: P,
+    /// Space for the ends of the chunks, relative to the start of the run.
+    pub(super) index: &'a mut [u8],
+    pub(super) body: &'a mut [u8],
+}
+
+impl<P: Pieces> Run<'_, P> {
+    /// Writes the chunks. `n_values` is the number of values of the payload.
+    fn write(
+        self,
+        n_values: usize,
+        pace: &dyn Pace,
+        chunk: &mut ChunkWriteFn<'_, P>,
+    ) -> Result<Written, CodecError> {
+        let Self { first, mut pieces, index, body } = self;
+        let mut run = Written::default();
+        for (i, entry) in index.as_chunks_mut::<INDEX_ENTRY>().0.iter_mut().enumerate() {
+            let (piece, rest) = pieces.deal(CHUNK);
+            pieces = rest;
+            let written = chunk(first + i, piece, &mut body[run.n_bytes..])?;
+            run.n_bytes += written.n_bytes;
+            run.blocks += written.blocks;
+            *entry = (run.n_bytes as u32).to_le_bytes();
+            pace.passed(chunk_len(n_values, first + i));
+        }
+        Ok(run)
+    }
+}
+
+/// Values that are divided in order into one piece for each chunk.
+pub(crate) trait Pieces: Sized {
     /// Splits off the piece with the first `n_values` values, or with all if there are fewer.
     /// Returns the piece and the rest.
     fn deal(self, n_values: usize) -> (Self, Self);
@@ -195,59 +219,56 @@ impl<T> Pieces for &[T] {
     }
 }
 
+impl<T> Pieces for &mut [T] {
+    fn deal(self, n_values: usize) -> (Self, Self) {
+        let n_values = n_values.min(self.len());
+        self.split_at_mut(n_values)
+    }
+}
+
 impl<T> Pieces for Values<'_, T> {
     fn deal(self, n_values: usize) -> (Self, Self) {
         self.split(n_values)
     }
 }
 
-/// Chunks in a run, the unit of work of a thread. They take about 20 microseconds, far longer than
-/// handing a run to a thread.
-const RUN: usize = 8;
-
-/// Returns whether it pays to divide `n_values` values among these threads.
-pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
-    n_values > RUN * CHUNK && threads.n_for(n_values) > 1
-}
-
-/// Calls `run(first, values, pace)` for runs of whole chunks that together make up `dst`. `first`
-/// is the index of a run's first chunk. If there are enough chunks, the threads share the runs, and
-/// this function reports them at the end. Otherwise there is one run, which reports each chunk.
-pub(super) fn for_each_run<T: Element>(
+/// Processes the chunks of `n_values` values in runs. If there are enough chunks, the threads share
+/// them, and this function reports them at the end. Otherwise there is one run, which reports each.
+pub(crate) fn for_each_run<P: Pieces + Send, E: Send>(
     threads: Threads,
-    dst: &mut [T],
+    n_values: usize,
+    pieces: P,
     pace: &dyn Pace,
-    run: &RunReadFn<'_, T>,
-) -> Result<(), DecodeError> {
+    prepare: &RunWorkers<'_, P, E>,
+) -> Result<(), E> {
     #[cfg(feature = "std")]
-    if is_divided(dst.len(), threads) {
-        parallel::read(threads, dst, run)?;
-        pace.passed(dst.len());
+    if threads.n_for(n_values) > 1 {
+        parallel::share(threads, n_values, pieces, prepare)?;
+        pace.passed(n_values);
         return Ok(());
     }
-    let _ = threads;
-    run(0, dst, pace)
+    let _ = (threads, n_values);
+    let (mut pieces, mut done) = (Some(pieces), Ok(()));
+    prepare(&mut |process| {
+        if let Some(pieces) = pieces.take() {
+            done = process(0, pieces, pace);
+        }
+    });
+    done
 }
 
-/// Writes a run of chunks, starting with chunk `first`. Writes their ends to `index`, relative to
-/// the run's start.
-fn write_run<P: Pieces>(
+/// Calls `chunk` for each chunk of a run, of which `first` is the first, and reports it.
+pub(super) fn for_each_chunk<T, E>(
     first: usize,
-    mut pieces: P,
-    index: &mut [u8],
-    body: &mut [u8],
-    chunk: &mut ChunkWriteFn<'_, P>,
-) -> Result<Written, CodecError> {
-    let mut run = Written::default();
-    for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {
-        let (piece, rest) = pieces.deal(CHUNK);
-        pieces = rest;
-        let written = chunk(first + i, piece, &mut body[run.n_bytes..])?;
-        run.n_bytes += written.n_bytes;
-        run.blocks += written.blocks;
-        entry.copy_from_slice(&(run.n_bytes as u32).to_le_bytes());
+    values: &mut [T],
+    pace: &dyn Pace,
+    mut chunk: impl FnMut(usize, &mut [T]) -> Result<(), E>,
+) -> Result<(), E> {
+    for (i, values) in values.chunks_mut(CHUNK).enumerate() {
+        chunk(first + i, values)?;
+        pace.passed(values.len());
     }
-    Ok(run)
+    Ok(())
 }
 
 /// Returns the number of values in chunk `index` of a segment of `n_values`.

@@ -9,7 +9,7 @@
 //!
 //! Reductions are the default ones of [`Codec`]: decode, operate, encode, chunk by chunk.
 
-use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
+use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_chunk, for_each_run};
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Pace, Source, Stores, Written};
 use crate::bound::Quantum;
 use crate::element::Float;
@@ -232,9 +232,6 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
                 pace,
                 &|_, values, dst| Ok(encode(&values[..values.len().min(CHUNK)], dst)),
             ),
-            Source::Sequential(n_values, fill) => {
-                container.write_filled(n_values, fill, dst, pace, &encode)
-            }
             Source::Shared(n_values, give) => {
                 container.write_given(threads, n_values, give, dst, pace, &encode)
             }
@@ -266,19 +263,19 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
-        for_each_run(self.threads, dst, pace, &|first, dst, pace| {
-            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
-                let index = start / CHUNK + first + i;
-                let n_values = chunk_len(stream.n_values, index);
-                if n_values == dst.len() {
-                    self.read_chunk(&coder, stream, index, dst)?;
-                } else {
-                    self.read_part(&coder, stream, index, n_values, dst)?;
-                }
-                T::divide(dst, divisor, self.weight);
-                pace.passed(dst.len());
+        let read = |index: usize, dst: &mut [T]| {
+            let index = start / CHUNK + index;
+            let n_values = chunk_len(stream.n_values, index);
+            if n_values == dst.len() {
+                self.read_chunk(&coder, stream, index, dst)?;
+            } else {
+                self.read_part(&coder, stream, index, n_values, dst)?;
             }
+            T::divide(dst, divisor, self.weight);
             Ok(())
+        };
+        for_each_run(self.threads, dst.len(), dst, pace, &|work| {
+            work(&mut |first, dst, pace| for_each_chunk(first, dst, pace, read));
         })
     }
 

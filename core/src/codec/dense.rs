@@ -13,42 +13,50 @@
 //!
 //! The payload records every choice, so ranks need not agree on predictors, nor on the array's
 //! shape. Each chunk depends on earlier chunks: they contain the previous row and plane, and
-//! `dense` derives its Huffman code from them, so that payloads need no code table. One thread
-//! therefore has to write or read all chunks in order.
+//! `dense` derives its Huffman code from them, so that payloads need no code table. A reader
+//! therefore has to start with the first chunk. Several threads hand on from chunk to chunk what
+//! later chunks need (`chain.rs`).
 //!
 //! Reductions operate on codes, not on residuals, because residuals of different predictors cannot
 //! be added. The writer of a sum predicts the sum's codes anew. Its bytes therefore depend only on
 //! these codes, and not on the order of the additions.
 //!
-//! Cost: a window of 20,480 codes on the stack for each payload read or written.
+//! Cost: a window of 20,480 codes on the stack for each payload read or written, on each thread.
 //!
 //! *Not implemented: sums of residuals.* Prediction is linear. If two payloads of `fz-nd` have the
 //! same predictors in all chunks, their residuals could be added as in fz-light. That should be
 //! several times as fast. But the bytes of a sum would then depend on the order of the additions,
 //! and exceptions would need codes that both sides can derive.
 
+mod chain;
 mod chunk;
 mod codes;
 mod find;
 mod huffman;
 mod prediction;
+mod reader;
+mod space;
 mod stream;
 mod widths;
 mod window;
 
-use super::chunked::{self, CheckedPayload, Container};
+use super::chunked::{self, CheckedPayload, Container, INDEX_ENTRY, Pieces, Run, for_each_run};
 use super::{
-    BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, FzLight, Homomorphic, Pace,
-    Source, Stores, Values, Written, operate, operate_own, store_folded,
+    Codec, CodecError, CodecId, CodecParams, DecodeError, FzLight, Homomorphic, Pace, Source,
+    Stores, Values, Written, operate, operate_own, store_folded,
 };
 use crate::element::Float;
-use crate::kernel::at_level::{Task, run};
+use crate::kernel::at_level::run;
 use crate::kernel::{CHUNK, Lattice, Level, Scale, prefetch};
 use crate::op::{LatticeOp, Op};
-use codes::{Exceptions, dequantise, quantise};
+use crate::threads::Threads;
+use chain::{Attempt, Chain};
+use codes::{DequantiseTask, Exceptions, OperateTask, QuantiseTask};
 pub(crate) use find::find;
 pub use prediction::Prediction;
-use stream::{Packing, Reader, Writer};
+use reader::{Input, Reader};
+use space::{MAX_RUN, with_spaces};
+use stream::{Packing, Writer};
 pub(crate) use window::Strides;
 
 /// Codec for one lattice, communicator size and shape.
@@ -62,6 +70,7 @@ pub struct Dense<T: Float> {
     fz: FzLight<T>,
     strides: Strides,
     level: Level,
+    threads: Threads,
 }
 
 /// fZ-light in n dimensions: the predictors of [`Dense`] with the blocks of [`FzLight`]. Its output
@@ -69,11 +78,25 @@ pub struct Dense<T: Float> {
 /// `Dense`.
 pub type FzNd<T> = Dense<T>;
 
-/// Makes the codes and exceptions of the chunk with this index.
-type CodeSource<'a, T, B> =
-    dyn FnMut(usize, &mut [B], &mut Exceptions<T>) -> Result<(), CodecError> + 'a;
-/// Receives the codes and exceptions of a chunk that has been written.
-type CodeVisitor<'a, T, B> = dyn FnMut(usize, &[B], &Exceptions<T>) + 'a;
+/// Makes the codes and exceptions of the chunk with this index from the chunks of the inputs and
+/// from the chunk's values. The second number is the chunk's place in the readers' run.
+type CodeSource<'a, T, B, const N: usize> = dyn Fn(
+        &[Reader<'_, T>; N],
+        (usize, usize),
+        Values<'_, T>,
+        &mut [B],
+        &mut Exceptions<T>,
+    ) -> Result<(), CodecError>
+    + Sync
+    + 'a;
+
+/// Receives the codes and exceptions of a chunk, and the values that belong to it.
+type ChunkTaker<'a, T, B> = dyn Fn((&[B], &Exceptions<T>), &mut [T]) + Sync + 'a;
+
+/// Same as [`CodeSource`], but makes partial results from local values.
+type ValueSource<'a, T, const N: usize> = dyn Fn(&[Reader<'_, T>; N], (usize, usize), &[T], &mut [T]) -> Result<(), DecodeError>
+    + Sync
+    + 'a;
 
 impl<T: Float> Dense<T> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
@@ -84,7 +107,8 @@ impl<T: Float> Dense<T> {
             _ => Packing::Entropy,
         };
         let (prediction, level) = (params.prediction, params.level);
-        Self { packing, prediction, fz: FzLight::from_params(params), strides, level }
+        let threads = params.threads.in_pieces_of(MAX_RUN * CHUNK);
+        Self { packing, prediction, fz: FzLight::from_params(params), strides, level, threads }
     }
 
     fn container(&self, operands: u32) -> Container {
@@ -94,44 +118,117 @@ impl<T: Float> Dense<T> {
         }
     }
 
-    #[inline(always)]
-    fn reader<'a>(&self, stream: CheckedPayload<'a, T>) -> Reader<'a, T> {
-        Reader::new(stream, (self.fz.kernel, self.level))
+    /// Calls `work` with the threads that share `n_values` values, and with the chains of these
+    /// inputs and of the output. One thread needs no chains.
+    fn connect<R>(
+        &self,
+        n_values: usize,
+        inputs: &[Input<'_, T>],
+        work: impl FnOnce(Threads, &[&dyn Chain<T::Bits>]) -> R,
+    ) -> R {
+        // A pool might answer otherwise when asked again.
+        let n_threads = self.threads.n_for(n_values);
+        let threads = self.threads.at_most(n_threads);
+        #[cfg(feature = "std")]
+        if n_threads > 1 {
+            let chain = |strides: Strides, code| chain::SharedChain::new(strides.reach(), code);
+            let input = |i| {
+                inputs.get(i).map_or_else(
+                    || chain(self.strides, T::ZERO.bits()),
+                    |input: &Input<'_, T>| chain(input.strides, input.before),
+                )
+            };
+            let [a, b, c] = [input(0), input(1), input(2)];
+            let chains: [&dyn Chain<T::Bits>; 3] = [&a, &b, &c];
+            return work(threads, &chains[..=inputs.len()]);
+        }
+        let _ = inputs;
+        work(threads, &[])
     }
 
-    /// Writes a payload. `fill(index, codes, exceptions)` makes the codes of each chunk, and `done`
-    /// receives them after the chunk is written.
-    fn write(
+    /// Writes a payload. `fill` makes the codes of each chunk from the inputs and its values.
+    #[inline(never)]
+    fn write<const N: usize>(
         &self,
-        operands: u32,
-        n_values: usize,
+        (operands, n_values): (u32, usize),
+        inputs: [Input<'_, T>; N],
+        values: Values<'_, T>,
         dst: &mut [u8],
         pace: &dyn Pace,
-        fill: &mut CodeSource<'_, T, T::Bits>,
-        done: &mut CodeVisitor<'_, T, T::Bits>,
+        fill: &CodeSource<'_, T, T::Bits, N>,
     ) -> Result<Written, CodecError> {
-        let format = (self.packing, self.prediction);
-        let kernel = (self.fz.kernel, self.level);
-        let mut writer = Writer::new(format, self.strides, kernel, n_values);
-        let mut exceptions = Exceptions::NONE;
-        self.container(operands).write(n_values, (), dst, pace, &mut |index, (), dst| {
-            exceptions.clear();
-            fill(index, writer.next(chunked::chunk_len(n_values, index)), &mut exceptions)?;
-            let n_bytes = writer.write(&exceptions, dst);
-            done(index, writer.codes(), &exceptions);
-            let (verbatim, n_exceptions) = exceptions.counts();
-            let blocks = BlockStats {
-                verbatim: verbatim.into(),
-                exceptions: n_exceptions.into(),
-                ..BlockStats::default()
-            };
-            Ok(Written { n_bytes, blocks })
+        let (kernel, format) = ((self.fz.kernel, self.level), (self.packing, self.prediction));
+        let container = self.container(operands);
+        self.connect(n_values, &inputs, |threads, chains| {
+            let chain = |i: usize| chains.get(i).copied();
+            container.write(threads, n_values, values, dst, pace, &|work| {
+                with_spaces::<T, N>(chains.len(), &mut |spaces| {
+                    let mut i = 0..;
+                    let mut readers = spaces.map(|space| {
+                        let i = i.next().unwrap_or_default();
+                        Reader::new(inputs[i], kernel, space, chain(i))
+                    });
+                    with_spaces::<T, 1>(chains.len(), &mut |[space]| {
+                        let mut writer =
+                            Writer::new(format, self.strides, kernel, n_values, space, chain(N));
+                        work(&mut |run, pace| {
+                            let streams = (&mut readers, &mut writer);
+                            self.write_run(n_values, run, streams, chains, pace, fill)
+                        });
+                    });
+                });
+            })
         })
     }
 
-    /// Writes these values on the given lattice. Like the following functions, it is not inlined,
-    /// so that a caller does not reserve the windows and buffers of all of them on the stack.
-    #[inline(never)]
+    /// Writes a run of chunks.
+    fn write_run<const N: usize>(
+        &self,
+        n_values: usize,
+        run: Run<'_, Values<'_, T>>,
+        (readers, writer): (&mut [Reader<'_, T>; N], &mut Writer<'_, T>),
+        chains: &[&dyn Chain<T::Bits>],
+        pace: &dyn Pace,
+        fill: &CodeSource<'_, T, T::Bits, N>,
+    ) -> Result<Written, CodecError> {
+        let Run { first, pieces: mut values, index, body } = run;
+        let mut written = Written::default();
+        let mut next = first;
+        for entries in index.chunks_mut(writer.max_run() * INDEX_ENTRY) {
+            let entries = entries.as_chunks_mut::<INDEX_ENTRY>().0;
+            let chunks = next..next + entries.len();
+            next = chunks.end;
+            let attempt = Attempt::at(chains, chunks.start);
+            let n_codes = n_values.min(chunks.end * CHUNK) - chunks.start * CHUNK;
+            if N > 0 {
+                let local = values.local();
+                prefetch::values(&local[..n_codes.min(local.len())]);
+            }
+            for reader in &mut *readers {
+                reader.read(chunks.clone())?;
+            }
+            writer.begin(n_codes);
+            for (nth, index) in chunks.clone().enumerate() {
+                let (piece, rest) = values.deal(CHUNK);
+                values = rest;
+                let (codes, exceptions) = writer.next(nth);
+                fill(readers, (index, nth), piece, codes, exceptions)?;
+            }
+            writer.settle(chunks.clone()).ok_or(DecodeError::Damaged)?;
+            for ((nth, index), entry) in chunks.enumerate().zip(entries) {
+                let body = &mut body[written.n_bytes..];
+                let chunk = writer.write(index, nth, body).ok_or(DecodeError::Damaged)?;
+                written.n_bytes += chunk.n_bytes;
+                written.blocks += chunk.blocks;
+                *entry = (written.n_bytes as u32).to_le_bytes();
+                pace.passed(chunked::chunk_len(n_values, index));
+            }
+            attempt.done();
+        }
+        Ok(written)
+    }
+
+    /// Writes these values on the given lattice.
     fn write_slice(
         &self,
         lattice: &Lattice<T>,
@@ -139,89 +236,90 @@ impl<T: Float> Dense<T> {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            let values = &src[index * CHUNK..][..codes.len()];
+        let fill = &|_: &[Reader<'_, T>; 0],
+                     (index, _),
+                     values: Values<'_, T>,
+                     codes: &mut [T::Bits],
+                     exceptions: &mut Exceptions<T>| {
+            let values = values.local();
             run(self.level, QuantiseTask { values, lattice, codes, exceptions });
             // Prefetch the next values while these are predicted and packed.
-            let next = src[index * CHUNK + codes.len()..].chunks(CHUNK).next();
+            let next = src[index * CHUNK + values.len()..].chunks(CHUNK).next();
             prefetch::values(next.unwrap_or_default());
             Ok(())
         };
-        self.write(1, src.len(), dst, pace, &mut fill, &mut |_, _, _| ())
+        self.write((1, src.len()), [], Values::unstored(src), dst, pace, fill)
     }
 
-    /// Writes partial results that the source provides chunk by chunk.
-    #[inline(never)]
-    fn write_pieces(
+    /// Writes partial results: `give` makes those of a chunk from the inputs and its local values.
+    fn write_given<const N: usize>(
         &self,
-        mut source: Source<'_, T>,
+        n_values: usize,
+        inputs: [Input<'_, T>; N],
+        local: &[T],
         dst: &mut [u8],
         pace: &dyn Pace,
+        give: &ValueSource<'_, T, N>,
     ) -> Result<Written, CodecError> {
-        let mut buffer = [T::ZERO; CHUNK];
-        let n_values = source.n_values();
-        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            let values = &mut buffer[..codes.len()];
-            source.fill(index * CHUNK, values, T::ONE)?;
-            let lattice = &self.fz.partial;
+        let (local, lattice) = (Values::unstored(local), &self.fz.partial);
+        let fill = &|readers: &[Reader<'_, T>; N],
+                     at,
+                     local: Values<'_, T>,
+                     codes: &mut [T::Bits],
+                     exceptions: &mut Exceptions<T>| {
+            let values = &mut [T::ZERO; CHUNK][..codes.len()];
+            give(readers, at, local.local(), values)?;
             run(self.level, QuantiseTask { values, lattice, codes, exceptions });
             Ok(())
         };
-        self.write(1, n_values, dst, pace, &mut fill, &mut |_, _, _| ())
+        self.write((1, n_values), inputs, local, dst, pace, fill)
     }
 
     /// Reduces a payload with local values into a new payload. If there is a `scale`, also stores
     /// the decoded result, divided by the scale's divisor, in the output of `values`.
-    #[inline(never)]
     fn fold_to(
         &self,
         op: LatticeOp,
         stream: CheckedPayload<'_, T>,
-        mut values: Values<'_, T>,
+        values: Values<'_, T>,
         scale: Option<&Scale<T>>,
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let operands = self.fz.headroom(stream.operands, 1)?;
-        let mut reader = self.reader(stream);
-        let values = core::cell::RefCell::new(&mut values);
-        let lattice = &self.fz.lattice;
-        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            let values = values.borrow();
-            let values = &values.local()[index * CHUNK..][..codes.len()];
-            prefetch::values(values);
-            reader.read()?;
-            run(self.level, QuantiseTask { values, lattice, codes, exceptions });
-            self.join(op, &reader, codes, exceptions);
-            Ok(())
-        };
-        let mut done = |index: usize, codes: &[T::Bits], exceptions: &Exceptions<T>| {
+        let (n_values, inputs, lattice) = (stream.n_values, [Input::of(stream)?], &self.fz.lattice);
+        let fill = &|[reader]: &[Reader<'_, T>; 1],
+                     (_, nth),
+                     mut values: Values<'_, T>,
+                     codes: &mut [T::Bits],
+                     exceptions: &mut Exceptions<T>| {
+            let local = values.local();
+            run(self.level, QuantiseTask { values: local, lattice, codes, exceptions });
+            self.join(op, reader.chunk(nth), codes, exceptions);
             if let Some(scale) = scale {
-                let mut values = values.borrow_mut();
-                let values = &mut values.output()[index * CHUNK..][..codes.len()];
+                let values = values.output();
                 run(self.level, DequantiseTask { codes, exceptions, scale, values });
             }
+            Ok(())
         };
-        self.write(operands, stream.n_values, dst, pace, &mut fill, &mut done)
+        self.write((operands, n_values), inputs, values, dst, pace, fill)
     }
 
-    /// Reduces codes in place: codes ← the reader's chunk ⊕ codes.
+    /// Reduces codes in place: codes ← others ⊕ codes.
     fn join(
         &self,
         op: LatticeOp,
-        reader: &Reader<'_, T>,
+        others: (&[T::Bits], &Exceptions<T>),
         codes: &mut [T::Bits],
         exceptions: &mut Exceptions<T>,
     ) {
-        if !(exceptions.is_empty() && reader.exceptions.is_empty()) {
-            let others = (reader.codes(), &reader.exceptions);
+        if !(exceptions.is_empty() && others.1.is_empty()) {
             exceptions.join(codes, others, op, &self.fz.lattice);
         }
-        run(self.level, OperateTask::<T> { op, codes, others: reader.codes() });
+        run(self.level, OperateTask::<T> { op, codes, others: others.0 });
     }
 
     /// Reduces two payloads by operating on their codes.
-    #[inline(never)]
     fn combine_codes(
         &self,
         op: LatticeOp,
@@ -231,23 +329,24 @@ impl<T: Float> Dense<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let operands = self.fz.headroom(a.operands, b.operands)?;
-        let mut left = self.reader(a);
-        let mut right = self.reader(b);
-        let mut fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            left.read()?;
-            right.read()?;
-            codes.copy_from_slice(right.codes());
-            if !right.exceptions.is_empty() {
-                exceptions.copy_from(&right.exceptions);
+        let inputs = [Input::of(a)?, Input::of(b)?];
+        let fill = &|[left, right]: &[Reader<'_, T>; 2],
+                     (_, nth),
+                     _: Values<'_, T>,
+                     codes: &mut [T::Bits],
+                     exceptions: &mut Exceptions<T>| {
+            let right = right.chunk(nth);
+            codes.copy_from_slice(right.0);
+            if !right.1.is_empty() {
+                exceptions.copy_from(right.1);
             }
-            self.join(op, &left, codes, exceptions);
+            self.join(op, left.chunk(nth), codes, exceptions);
             Ok(())
         };
-        self.write(operands, a.n_values, dst, pace, &mut fill, &mut |_, _, _| ())
+        self.write((operands, a.n_values), inputs, Values::unstored(&[]), dst, pace, fill)
     }
 
     /// Reduces two payloads by operating on their decoded values.
-    #[inline(never)]
     fn recombine(
         &self,
         op: &Op<'_, T>,
@@ -257,69 +356,91 @@ impl<T: Float> Dense<T> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let scale = Scale::new(a.step, 1, self.fz.lattice.weight);
-        let mut left = self.reader(a);
-        let mut right = self.reader(b);
-        let mut fill = |_: usize, out: &mut [T]| {
-            let other = &mut [T::ZERO; CHUNK][..out.len()];
-            self.next(&mut left, &scale, out)?;
-            self.next(&mut right, &scale, other)?;
-            operate(op, out, other);
+        let inputs = [Input::of(a)?, Input::of(b)?];
+        self.write_given(a.n_values, inputs, &[], dst, pace, &|[left, right], at, _, values| {
+            let others = &mut [T::ZERO; CHUNK][..values.len()];
+            self.decode_chunk(left.chunk(at.1), &scale, values);
+            self.decode_chunk(right.chunk(at.1), &scale, others);
+            operate(op, values, others);
             Ok(())
-        };
-        self.write_pieces(Source::Sequential(a.n_values, &mut fill), dst, pace)
+        })
     }
 
-    /// Decodes the first `n_values` values and passes them chunk by chunk to
-    /// `take(start, values)`.
+    /// Reads all chunks up to the last of these values. Calls `take` with the codes and exceptions
+    /// of each chunk, and with the part of the values that belongs to it.
     #[inline(never)]
-    fn read_all(
+    fn read(
         &self,
         stream: CheckedPayload<'_, T>,
-        n_values: usize,
-        divisor: u32,
-        take: &mut dyn FnMut(usize, &[T]),
-    ) -> Result<(), DecodeError> {
-        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
-        let mut reader = self.reader(stream);
-        let mut buffer = [T::ZERO; CHUNK];
-        for start in (0..n_values).step_by(CHUNK) {
-            let values = &mut buffer[..CHUNK.min(stream.n_values - start)];
-            self.next(&mut reader, &scale, values)?;
-            take(start, &values[..values.len().min(n_values - start)]);
-        }
-        Ok(())
-    }
-
-    /// Decodes all values directly into `dst`.
-    #[inline(never)]
-    fn read_whole(
-        &self,
-        stream: CheckedPayload<'_, T>,
-        divisor: u32,
-        dst: &mut [T],
+        values: LateValues<'_, T>,
         pace: &dyn Pace,
+        take: &ChunkTaker<'_, T, T::Bits>,
     ) -> Result<(), DecodeError> {
-        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
-        let mut reader = self.reader(stream);
-        for values in dst.chunks_mut(CHUNK) {
-            prefetch::values(values);
-            self.next(&mut reader, &scale, values)?;
-            pace.passed(values.len());
-        }
-        Ok(())
+        let (input, kernel) = (Input::of(stream)?, (self.fz.kernel, self.level));
+        let n_values = values.n_before + values.values.len();
+        self.connect(n_values, &[input], |threads, chains| {
+            for_each_run(threads, n_values, values, pace, &|work| {
+                with_spaces(chains.len(), &mut |[space]| {
+                    let max_run = space.exceptions.len();
+                    let mut reader = Reader::new(input, kernel, space, chains.first().copied());
+                    work(&mut |mut next, mut values, pace| {
+                        while !values.is_empty() {
+                            let (run, rest) = values.deal(max_run * CHUNK);
+                            values = rest;
+                            let chunks = next..next + run.n_chunks();
+                            next = chunks.end;
+                            let attempt = Attempt::at(chains, chunks.start);
+                            prefetch::values(run.values);
+                            reader.read(chunks.clone())?;
+                            let mut values = run;
+                            for nth in 0..chunks.len() {
+                                let (chunk, rest) = values.deal(CHUNK);
+                                values = rest;
+                                take(reader.chunk(nth), &mut *chunk.values);
+                                pace.passed(chunk.n_before + chunk.values.len());
+                            }
+                            attempt.done();
+                        }
+                        Ok(())
+                    });
+                });
+            })
+        })
     }
 
-    /// Decodes the next chunk.
-    fn next(
+    /// Decodes the first values of a chunk from its codes and exceptions.
+    fn decode_chunk(
         &self,
-        reader: &mut Reader<'_, T>,
+        (codes, exceptions): (&[T::Bits], &Exceptions<T>),
         scale: &Scale<T>,
         values: &mut [T],
-    ) -> Result<(), DecodeError> {
-        reader.read()?;
-        let (codes, exceptions) = (reader.codes(), &reader.exceptions);
+    ) {
         run(self.level, DequantiseTask { codes, exceptions, scale, values });
-        Ok(())
+    }
+}
+
+/// Values that begin after `n_before` others.
+struct LateValues<'a, T> {
+    n_before: usize,
+    values: &'a mut [T],
+}
+
+impl<T> LateValues<'_, T> {
+    const fn is_empty(&self) -> bool {
+        self.n_before == 0 && self.values.is_empty()
+    }
+
+    const fn n_chunks(&self) -> usize {
+        (self.n_before + self.values.len()).div_ceil(CHUNK)
+    }
+}
+
+impl<T> Pieces for LateValues<'_, T> {
+    fn deal(self, n_values: usize) -> (Self, Self) {
+        let n_skipped = n_values.min(self.n_before);
+        let (values, rest) = self.values.deal(n_values - n_skipped);
+        let rest = Self { n_before: self.n_before - n_skipped, values: rest };
+        (Self { n_before: n_skipped, values }, rest)
     }
 }
 
@@ -343,6 +464,10 @@ impl<T: Float> Codec<T> for Dense<T> {
         Ok(CheckedPayload::<T>::parse(src)?.n_values)
     }
 
+    fn threads(&self) -> Threads {
+        self.threads
+    }
+
     fn encode_paced(
         &self,
         source: Source<'_, T>,
@@ -352,7 +477,11 @@ impl<T: Float> Codec<T> for Dense<T> {
         match source {
             Source::Input(src) => self.write_slice(&self.fz.lattice, src, dst, pace),
             Source::Partial(src) => self.write_slice(&self.fz.partial, src, dst, pace),
-            source => self.write_pieces(source, dst, pace),
+            Source::Shared(n_values, give) => {
+                self.write_given(n_values, [], &[], dst, pace, &|[], (index, _), _, values| {
+                    give(index * CHUNK, values)
+                })
+            }
         }
     }
 
@@ -365,17 +494,10 @@ impl<T: Float> Codec<T> for Dense<T> {
         _: Stores,
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        let end = start + dst.len();
-        let stream = CheckedPayload::<T>::with_values(src, end)?;
-        if dst.len() < stream.n_values {
-            return self.read_all(stream, end, divisor, &mut |at, values| {
-                if at >= start {
-                    dst[at - start..][..values.len()].copy_from_slice(values);
-                    pace.passed(values.len());
-                }
-            });
-        }
-        self.read_whole(stream, divisor, dst, pace)
+        let stream = CheckedPayload::<T>::with_values(src, start + dst.len())?;
+        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
+        let values = LateValues { n_before: start, values: dst };
+        self.read(stream, values, pace, &|chunk, values| self.decode_chunk(chunk, &scale, values))
     }
 
     fn reduce_paced(
@@ -387,9 +509,12 @@ impl<T: Float> Codec<T> for Dense<T> {
     ) -> Result<(), DecodeError> {
         let stream = CheckedPayload::<T>::parse(src)?;
         stream.expect_values(acc.len())?;
-        self.read_all(stream, acc.len(), 1, &mut |at, values| {
-            operate(op, &mut acc[at..at + values.len()], values);
-            pace.passed(values.len());
+        let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
+        let values = LateValues { n_before: 0, values: acc };
+        self.read(stream, values, pace, &|chunk, acc| {
+            let values = &mut [T::ZERO; CHUNK][..acc.len()];
+            self.decode_chunk(chunk, &scale, values);
+            operate(op, acc, values);
         })
     }
 
@@ -428,15 +553,15 @@ impl<T: Float> Codec<T> for Dense<T> {
         let stream = CheckedPayload::<T>::parse(src)?;
         stream.expect_values(n_values)?;
         let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
-        let mut reader = self.reader(stream);
-        let mut fill = |start: usize, out: &mut [T]| {
-            self.next(&mut reader, &scale, out)?;
-            if let Some((op, local)) = local {
-                operate_own(op, out, &local[start..start + out.len()], self.weight());
+        let (local, op) = local.map_or((&[][..], None), |(op, local)| (local, Some(op)));
+        let inputs = [Input::of(stream)?];
+        self.write_given(n_values, inputs, local, dst, pace, &|[reader], at, local, values| {
+            self.decode_chunk(reader.chunk(at.1), &scale, values);
+            if let Some(op) = op {
+                operate_own(op, values, &local[..values.len()], self.weight());
             }
             Ok(())
-        };
-        self.write_pieces(Source::Sequential(n_values, &mut fill), dst, pace)
+        })
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
@@ -459,53 +584,6 @@ impl<T: Float> Homomorphic<T> for Dense<T> {
             Some(op) => self.combine_codes(op, a, b, dst, pace),
             None => self.recombine(op, a, b, dst, pace),
         }
-    }
-}
-
-struct QuantiseTask<'a, T: Float> {
-    values: &'a [T],
-    lattice: &'a Lattice<T>,
-    codes: &'a mut [T::Bits],
-    exceptions: &'a mut Exceptions<T>,
-}
-
-impl<T: Float> Task for QuantiseTask<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        quantise(self.values, self.lattice, self.codes, self.exceptions);
-    }
-}
-
-struct DequantiseTask<'a, T: Float> {
-    codes: &'a [T::Bits],
-    exceptions: &'a Exceptions<T>,
-    scale: &'a Scale<T>,
-    values: &'a mut [T],
-}
-
-impl<T: Float> Task for DequantiseTask<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        dequantise(self.codes, self.exceptions, self.scale, self.values);
-    }
-}
-
-struct OperateTask<'a, T: Float> {
-    op: LatticeOp,
-    codes: &'a mut [T::Bits],
-    others: &'a [T::Bits],
-}
-
-impl<T: Float> Task for OperateTask<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        codes::operate::<T>(self.op, self.codes, self.others);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Convenience methods for callers of [`Codec`].
 
-use super::{Codec, CodecError, DecodeError, Homomorphic, Pace, Source, Stores, Written, chunked};
+use super::{Codec, CodecError, DecodeError, Homomorphic, Pace, Source, Stores, Written};
 use crate::element::Element;
 use crate::op::Op;
 use crate::values::Values;
@@ -149,8 +149,7 @@ pub trait CodecExt<T: Element>: Codec<T> {
 
     /// Returns the number of threads that share the work on `n_values` values.
     fn n_threads(&self, n_values: usize) -> usize {
-        let threads = self.threads();
-        if chunked::is_divided(n_values, threads) { threads.n_threads() } else { 1 }
+        self.threads().n_for(n_values)
     }
 
     /// Checks that `src` holds `expected` values.

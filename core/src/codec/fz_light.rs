@@ -8,7 +8,7 @@
 //! Cost: one pass over the values. The encoder checks the bound for every value. A value that would
 //! break it, or is not finite, is an *exception* and is stored unchanged.
 
-use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_run};
+use super::chunked::{self, CheckedPayload, Container, chunk_len, for_each_chunk, for_each_run};
 use super::{
     BlockStats, Codec, CodecError, CodecExt, CodecId, CodecParams, DecodeError, Homomorphic, Pace,
     Source, Values, Written, operate, store_folded,
@@ -254,9 +254,6 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         match source {
             Source::Input(src) => self.write_slice(&self.lattice, src, dst, pace),
             Source::Partial(src) => self.write_slice(&self.partial, src, dst, pace),
-            Source::Sequential(n_values, fill) => {
-                container.write_filled(n_values, fill, dst, pace, &encode)
-            }
             Source::Shared(n_values, give) => {
                 container.write_given(threads, n_values, give, dst, pace, &encode)
             }
@@ -274,18 +271,18 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
     ) -> Result<(), DecodeError> {
         let stream = CheckedPayload::<T>::with_values(src, start + dst.len())?;
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(self.threads, dst, pace, &|first, dst, pace| {
-            let _fence = (stores == Stores::PastCaches).then(Fence::at_end);
-            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
-                let chunk = chunk_of(&stream, start / CHUNK + first + i)?;
-                if chunk.n_values() == dst.len() {
-                    self.kernel.decode(&chunk, &scale, dst, stores);
-                } else {
-                    self.decode_part(&chunk, &scale, dst);
-                }
-                pace.passed(dst.len());
+        let read = |index, dst: &mut [T]| {
+            let chunk = chunk_of(&stream, start / CHUNK + index)?;
+            if chunk.n_values() == dst.len() {
+                self.kernel.decode(&chunk, &scale, dst, stores);
+            } else {
+                self.decode_part(&chunk, &scale, dst);
             }
             Ok(())
+        };
+        for_each_run(self.threads, dst.len(), dst, pace, &|work| {
+            let _fence = (stores == Stores::PastCaches).then(Fence::at_end);
+            work(&mut |first, dst, pace| for_each_chunk(first, dst, pace, read));
         })
     }
 

@@ -112,7 +112,7 @@ fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &
 /// reserve its buffer on the stack.
 #[cold]
 #[inline(never)]
-fn fill<T: Element>(mut source: Source<'_, T>, dst: &mut [u8]) -> Result<(), DecodeError> {
+fn fill<T: Element>(source: Source<'_, T>, dst: &mut [u8]) -> Result<(), DecodeError> {
     let mut buffer = [T::ZERO; CHUNK];
     for (i, piece) in dst.chunks_mut(CHUNK * T::BYTES).enumerate() {
         let values = &mut buffer[..piece.len() / T::BYTES];

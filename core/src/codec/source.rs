@@ -5,10 +5,8 @@ use crate::element::Element;
 use crate::op::weigh;
 
 /// Writes values `start..start + out.len()` of a segment to `out`. `start` is a multiple of
-/// [`CHUNK`](crate::kernel::CHUNK), and `out` has at most that many values.
-pub type SequentialReader<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
-
-/// Same as [`SequentialReader`], but several threads may call it, in any order.
+/// [`CHUNK`](crate::kernel::CHUNK), and `out` has at most that many values. Several threads may
+/// call it, in any order.
 pub type SharedReader<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
 
 /// Values that [`Codec::encode_paced`](super::Codec::encode_paced) encodes.
@@ -17,8 +15,6 @@ pub enum Source<'s, T> {
     Input(&'s [T]),
     /// Partial results.
     Partial(&'s [T]),
-    /// This many partial results, which the function writes piece by piece, in order.
-    Sequential(usize, &'s mut SequentialReader<'s, T>),
     /// This many partial results, which several threads may request from the function.
     Shared(usize, &'s SharedReader<'s, T>),
 }
@@ -29,16 +25,16 @@ impl<T: Element> Source<'_, T> {
     pub const fn n_values(&self) -> usize {
         match self {
             Self::Input(values) | Self::Partial(values) => values.len(),
-            Self::Sequential(n_values, _) | Self::Shared(n_values, _) => *n_values,
+            Self::Shared(n_values, _) => *n_values,
         }
     }
 
-    /// Writes partial results `start..start + out.len()` to `out`. [`SequentialReader`] states the
+    /// Writes partial results `start..start + out.len()` to `out`. [`SharedReader`] states the
     /// requirements on both. Local values are multiplied by `weight`.
     ///
     /// # Errors
     /// Any error of the function.
-    pub fn fill(&mut self, start: usize, out: &mut [T], weight: T) -> Result<(), DecodeError> {
+    pub fn fill(&self, start: usize, out: &mut [T], weight: T) -> Result<(), DecodeError> {
         match self {
             Self::Input(values) => {
                 out.copy_from_slice(&values[start..start + out.len()]);
@@ -49,7 +45,6 @@ impl<T: Element> Source<'_, T> {
                 out.copy_from_slice(&values[start..start + out.len()]);
                 Ok(())
             }
-            Self::Sequential(_, fill) => fill(start, out),
             Self::Shared(_, give) => give(start, out),
         }
     }

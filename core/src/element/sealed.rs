@@ -79,6 +79,8 @@ pub trait OnLattice:
 pub trait Word:
     bytemuck::Pod
     + Ord
+    + Send
+    + Sync
     + fmt::Debug
     + BitAnd<Output = Self>
     + BitOr<Output = Self>

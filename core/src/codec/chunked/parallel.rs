@@ -1,96 +1,149 @@
-//! Chunks written and read by several threads. The bytes equal those of one thread.
+//! Chunks processed by several threads. The bytes equal those of one thread.
+//!
+//! Threads take runs of chunks in order. So a thread may wait for a result of an earlier run, which
+//! another thread has taken: the thread with the earliest run never waits.
 //!
 //! The place of a chunk depends on the sizes of all chunks before it. Threads therefore first write
-//! each run of chunks at the place that it would have if all earlier chunks had their maximum size.
-//! Then one thread moves the runs together. It copies only compressed bytes, a small part of the
-//! work.
+//! each run at the place that it would have if all earlier chunks had their maximum size. Then one
+//! thread moves the runs together. It copies only compressed bytes, a small part of the work.
 
-use super::{INDEX_ENTRY, Pieces, RUN, RunReadFn, SharedChunkWriteFn, write_run};
-use crate::codec::{CodecError, DecodeError, Written};
-use crate::element::Element;
+use super::{INDEX_ENTRY, Pieces, Run, RunWorkers, RunWriters};
+use crate::codec::{BlockStats, CodecError, Written};
 use crate::kernel::CHUNK;
 use crate::threads::Threads;
-use std::boxed::Box;
-use std::sync::{Mutex, PoisonError};
-use std::vec;
-use std::vec::Vec;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Writes all chunks, of at most `max_chunk_len` bytes each, and their index. `body` has space for
-/// the worst case.
+/// Input of a writer, and the places of its chunks: in the index, and, as far apart as their
+/// maximum size, in the body.
+struct Places<'a, P> {
+    pieces: P,
+    index: &'a mut [u8],
+    body: &'a mut [u8],
+    max_chunk_len: usize,
+}
+
+impl<P: Pieces> Pieces for Places<'_, P> {
+    fn deal(self, n_values: usize) -> (Self, Self) {
+        let Self { pieces, index, body, max_chunk_len } = self;
+        let n_chunks = n_values.div_ceil(CHUNK);
+        let (pieces, rest) = pieces.deal(n_values);
+        let (index, later) = index.deal(n_chunks * INDEX_ENTRY);
+        let (body, room) = body.deal(n_chunks * max_chunk_len);
+        let rest = Self { pieces: rest, index: later, body: room, max_chunk_len };
+        (Self { pieces, index, body, max_chunk_len }, rest)
+    }
+}
+
+/// Writes all chunks, of at most `max_chunk_len` bytes each, and their index. The body has space
+/// for the worst case.
 pub(super) fn write<P: Pieces + Send>(
     threads: Threads,
-    mut pieces: P,
-    index: &mut [u8],
-    body: &mut [u8],
+    n_values: usize,
+    Run { pieces, index, body, .. }: Run<'_, P>,
     max_chunk_len: usize,
-    chunk: &SharedChunkWriteFn<'_, P>,
+    prepare: &RunWriters<'_, P>,
 ) -> Result<Written, CodecError> {
-    let room = RUN * max_chunk_len;
-    let n_runs = index.len().div_ceil(RUN * INDEX_ENTRY);
-    let mut runs = vec![Ok(Written::default()); n_runs];
-    let mut tasks: Vec<RunTask<'_>> = Vec::with_capacity(n_runs);
-    let places = index.chunks_mut(RUN * INDEX_ENTRY).zip(body.chunks_mut(room));
-    for (run, (written, (index, body))) in runs.iter_mut().zip(places).enumerate() {
-        let (piece, rest) = pieces.deal(RUN * CHUNK);
-        pieces = rest;
-        tasks.push(task(move || {
-            let mut chunk = |index: usize, piece: P, dst: &mut [u8]| chunk(index, piece, dst);
-            *written = write_run(run * RUN, piece, index, body, &mut chunk);
-        }));
-    }
-    share_out(threads, &tasks);
-    drop(tasks);
-    let mut all = Written::default();
-    for (run, (written, index)) in
-        runs.into_iter().zip(index.chunks_mut(RUN * INDEX_ENTRY)).enumerate()
-    {
-        let written = written?;
-        body.copy_within(run * room..run * room + written.n_bytes, all.n_bytes);
-        for entry in index.chunks_exact_mut(INDEX_ENTRY) {
-            let within = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-            entry.copy_from_slice(&(all.n_bytes as u32 + within).to_le_bytes());
+    let places = Places { pieces, index: &mut *index, body: &mut *body, max_chunk_len };
+    let blocks = Mutex::new(BlockStats::default());
+    share::<_, CodecError>(threads, n_values, places, &|work| {
+        prepare(&mut |write| {
+            work(&mut |first, Places { pieces, index, body, .. }, pace| {
+                let written = write(Run { first, pieces, index, body }, pace)?;
+                *lock(&blocks) += written.blocks;
+                Ok(())
+            });
+        });
+    })?;
+    let mut written = Written { n_bytes: 0, blocks: *lock(&blocks) };
+    let n_chunks = threads.piece() / CHUNK;
+    for (run, index) in index.chunks_mut(n_chunks * INDEX_ENTRY).enumerate() {
+        let (start, mut n_bytes) = (written.n_bytes, 0);
+        for entry in index.as_chunks_mut::<INDEX_ENTRY>().0 {
+            n_bytes = u32::from_le_bytes(*entry) as usize;
+            *entry = ((start + n_bytes) as u32).to_le_bytes();
         }
-        all.n_bytes += written.n_bytes;
-        all.blocks += written.blocks;
+        let from = run * n_chunks * max_chunk_len;
+        body.copy_within(from..from + n_bytes, start);
+        written.n_bytes += n_bytes;
     }
-    Ok(all)
+    Ok(written)
 }
 
-/// Calls `decode` for each run of chunks of `dst`, on several threads.
-pub(super) fn read<T: Element>(
+/// Hands out all runs, in order. Returns the error of the earliest run with an error.
+pub(super) fn share<P: Pieces + Send, E: Send>(
     threads: Threads,
-    dst: &mut [T],
-    decode: &RunReadFn<'_, T>,
-) -> Result<(), DecodeError> {
-    let mut runs = vec![Ok(()); dst.len().div_ceil(RUN * CHUNK)];
-    let mut tasks: Vec<RunTask<'_>> = Vec::with_capacity(runs.len());
-    for (run, (values, done)) in dst.chunks_mut(RUN * CHUNK).zip(&mut runs).enumerate() {
-        tasks.push(task(move || *done = decode(run * RUN, values, &())));
+    n_values: usize,
+    pieces: P,
+    prepare: &RunWorkers<'_, P, E>,
+) -> Result<(), E> {
+    let rest = Mutex::new(Some((0, pieces)));
+    let n_unfinished = AtomicUsize::new(0);
+    let take = || {
+        let mut rest = lock(&rest);
+        let (start, pieces) = rest.take()?;
+        let (piece, others) = pieces.deal(threads.piece());
+        let next = start + threads.piece();
+        *rest = (next < n_values).then_some((next, others));
+        n_unfinished.fetch_add(1, Ordering::Relaxed);
+        Some((start / CHUNK, piece))
+    };
+    let error = Mutex::new(None);
+    let work = || {
+        prepare(&mut |process| {
+            while let Some((first, piece)) = take() {
+                if let Err(new) = process(first, piece, &()) {
+                    *lock(&rest) = None;
+                    let mut error = lock(&error);
+                    if error.as_ref().is_none_or(|&(earliest, _)| first < earliest) {
+                        *error = Some((first, new));
+                    }
+                }
+                n_unfinished.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+    };
+    threads.run(threads.n_for(n_values), &|| AtWork::begin(work));
+    // The caller's `Workers` may have skipped calls, and a busy thread has skipped its own.
+    if lock(&rest).is_some() {
+        work();
     }
-    share_out(threads, &tasks);
-    drop(tasks);
-    runs.into_iter().collect()
+    // A pool may catch panics.
+    assert_eq!(n_unfinished.into_inner(), 0, "a thread has panicked");
+    let error = error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    error.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Work on one run, until a thread takes it.
-type RunTask<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
-
-fn task<'a>(work: impl FnOnce() + Send + 'a) -> RunTask<'a> {
-    Mutex::new(Some(Box::new(work)))
+std::thread_local! {
+    /// True while this thread processes runs.
+    static IS_AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs each task once, on one of the threads.
-fn share_out(threads: Threads, tasks: &[RunTask<'_>]) {
-    let once = |i: usize| {
-        let work =
-            tasks.get(i).map(|task| task.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(Some(work)) = work {
+/// Mark on a thread that processes runs.
+///
+/// A pool may let a thread begin one task within another, where a user's operation waits for the
+/// pool. There the thread must not take a run: it could wait for its own unfinished one.
+struct AtWork;
+
+impl AtWork {
+    /// Calls `work`, unless this thread is already at work.
+    fn begin(work: impl FnOnce()) {
+        if !IS_AT_WORK.replace(true) {
+            let _mark = Self;
             work();
         }
-    };
-    threads.run(tasks.len(), &once);
-    // The caller's `Workers` may have skipped some tasks.
-    (0..tasks.len()).for_each(once);
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        IS_AT_WORK.set(false);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -16,13 +16,10 @@
 //! A reader finds the start of a code only when it has read the previous one. With four streams, it
 //! reads four codes side by side.
 
-use super::huffman::{Decoder, ESCAPE, Encoder, PAIRS, SIGN};
+use super::huffman::{Decoder, ESCAPE, Encoder, PairCounts, SIGN};
 use super::window::magnitude;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, BLOCKS, CHUNK};
-
-/// Number of occurrences of each pair of magnitudes in a chunk.
-pub(super) type PairCounts = [u32; PAIRS];
 
 const STREAMS: usize = 4;
 /// Size of the four stream lengths in bytes.

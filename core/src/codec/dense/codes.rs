@@ -2,6 +2,7 @@
 
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
+use crate::kernel::at_level::Task;
 use crate::kernel::{BLOCK, BLOCKS, CHUNK, Code, Lattice, Scale};
 use crate::op::{self, LatticeOp};
 
@@ -266,7 +267,7 @@ fn value_of<T: Float>(code: T::Bits, step: T::Wide) -> T {
 /// Writes the codes of values. Adds the values that are not on the lattice, multiplied by the
 /// weight, to the exceptions (docs/guarantees.md, "The check").
 #[inline(always)]
-pub(super) fn quantise<T: Float>(
+fn quantise<T: Float>(
     values: &[T],
     lattice: &Lattice<T>,
     codes: &mut [T::Bits],
@@ -301,7 +302,7 @@ pub(super) fn quantise<T: Float>(
 
 /// Writes the values of codes and exceptions.
 #[inline(always)]
-pub(super) fn dequantise<T: Float>(
+fn dequantise<T: Float>(
     codes: &[T::Bits],
     exceptions: &Exceptions<T>,
     scale: &Scale<T>,
@@ -320,7 +321,7 @@ pub(super) fn dequantise<T: Float>(
 
 /// Reduces codes in place: codes ← codes ⊕ others.
 #[inline(always)]
-pub(super) fn operate<T: Float>(op: LatticeOp, codes: &mut [T::Bits], others: &[T::Bits]) {
+fn operate<T: Float>(op: LatticeOp, codes: &mut [T::Bits], others: &[T::Bits]) {
     let signed = |code: T::Bits| T::Code::from_bits(code.to_u64());
     let pairs = codes.iter_mut().zip(others);
     match op {
@@ -335,5 +336,55 @@ pub(super) fn operate<T: Float>(op: LatticeOp, codes: &mut [T::Bits], others: &[
                 *a = *b;
             }
         }),
+    }
+}
+
+/// [`quantise`] at a level.
+pub(super) struct QuantiseTask<'a, T: Float> {
+    pub(super) values: &'a [T],
+    pub(super) lattice: &'a Lattice<T>,
+    pub(super) codes: &'a mut [T::Bits],
+    pub(super) exceptions: &'a mut Exceptions<T>,
+}
+
+impl<T: Float> Task for QuantiseTask<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        quantise(self.values, self.lattice, self.codes, self.exceptions);
+    }
+}
+
+/// [`dequantise`] at a level.
+pub(super) struct DequantiseTask<'a, T: Float> {
+    pub(super) codes: &'a [T::Bits],
+    pub(super) exceptions: &'a Exceptions<T>,
+    pub(super) scale: &'a Scale<T>,
+    pub(super) values: &'a mut [T],
+}
+
+impl<T: Float> Task for DequantiseTask<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        dequantise(self.codes, self.exceptions, self.scale, self.values);
+    }
+}
+
+/// [`operate`] at a level.
+pub(super) struct OperateTask<'a, T: Float> {
+    pub(super) op: LatticeOp,
+    pub(super) codes: &'a mut [T::Bits],
+    pub(super) others: &'a [T::Bits],
+}
+
+impl<T: Float> Task for OperateTask<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        operate::<T>(self.op, self.codes, self.others);
     }
 }

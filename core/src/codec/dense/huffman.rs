@@ -13,6 +13,8 @@ pub(super) const ESCAPE: u8 = 7;
 const MAGNITUDES: usize = ESCAPE as usize + 1;
 /// Number of pairs of magnitudes.
 pub(super) const PAIRS: usize = MAGNITUDES * MAGNITUDES;
+/// Number of occurrences of each pair of magnitudes in a chunk.
+pub(super) type PairCounts = [u32; PAIRS];
 /// Longest code of a pair, without signs.
 const MAX_LEN: u32 = 10;
 /// Longest code of a pair, with signs.
@@ -40,7 +42,7 @@ impl CodeLengths {
 
     /// Returns a code of at most [`MAX_LEN`] bits, found by raising the weights of rare pairs until
     /// the Huffman code is short enough.
-    pub(super) fn of(counts: &[u32; PAIRS]) -> Self {
+    pub(super) fn of(counts: &PairCounts) -> Self {
         // Pairs that have not occurred may still occur.
         let mut weights = counts.map(|count| count + 1);
         loop {
@@ -54,7 +56,7 @@ impl CodeLengths {
 }
 
 /// Returns the lengths of a Huffman code. It merges the two lightest nodes until one is left.
-fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
+fn huffman(counts: &PairCounts) -> [u8; PAIRS] {
     const NODES: usize = 2 * PAIRS - 1;
     let mut order: [u64; PAIRS] = core::array::from_fn(|i| u64::from(counts[i]) << 8 | i as u64);
     order.sort_unstable();
@@ -175,7 +177,7 @@ impl Decoder {
     /// Turns `this` into the decoder of the code derived from these counts. It is not inlined, so
     /// that other paths do not have a second table on the stack.
     #[inline(never)]
-    pub(super) fn learn(this: &mut Option<Self>, counts: &[u32; PAIRS]) {
+    pub(super) fn learn(this: &mut Option<Self>, counts: &PairCounts) {
         let encoder = Encoder::new(&CodeLengths::of(counts));
         this.get_or_insert_with(|| Self([0; 1 << MAX_BITS])).set(&encoder);
     }

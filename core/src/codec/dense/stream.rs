@@ -1,29 +1,34 @@
-//! Writer and reader of a payload's chunks, in order. They predict the codes of a chunk from
+//! Writer of a payload's chunks; `reader.rs` is its inverse. They predict the codes of a chunk from
 //! earlier codes, which may lie in earlier chunks. `dense` packs the residuals with a Huffman code
-//! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from
-//! earlier chunks.
+//! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from earlier
+//! chunks.
+//!
+//! One thread takes chunk after chunk. Of several threads, each takes runs of chunks, and a chain
+//! connects the runs (`chain.rs`).
 
-use super::chunk::{self, PairCounts};
+use super::chain::Chain;
+use super::chunk;
 use super::codes::Exceptions;
-use super::huffman::{CodeLengths, Decoder, Encoder, PAIRS};
+use super::huffman::{CodeLengths, Encoder, PAIRS, PairCounts};
 use super::prediction::Prediction;
+use super::space::Space;
 use super::widths;
 use super::window::{self, CodeWindow, Predictor, Strides};
-use crate::codec::DecodeError;
-use crate::codec::chunked::{CheckedPayload, chunk_len};
+use crate::codec::Written;
 use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, CHUNK, Kernel, Level};
+use core::ops::Range;
 
 /// Tag bit: the chunk has exceptions.
-const EXCEPTIONS: u8 = 8;
+pub(super) const EXCEPTIONS: u8 = 8;
 /// Tag bit: the chunk's codes are stored unchanged.
-const PLAIN: u8 = 16;
+pub(super) const PLAIN: u8 = 16;
 /// Tag bit: residuals are packed in blocks, each as wide as its largest residual.
-const FIXED: u8 = 32;
+pub(super) const FIXED: u8 = 32;
 /// Tag bit: the low bits that are 0 in all residuals are left out. A byte gives their number.
-const ZEROS: u8 = 64;
+pub(super) const ZEROS: u8 = 64;
 
 /// Packing of residuals into bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +57,7 @@ impl Packing {
 
 /// Returns the number of bytes before a chunk's contents: the tag, and in the first chunk also the
 /// strides and a code from which the chunk's first codes are predicted.
-const fn head_len<T: Float>(index: usize) -> usize {
+pub(super) const fn head_len<T: Float>(index: usize) -> usize {
     if index == 0 { 1 + T::BYTES + size_of::<[u16; 2]>() } else { 1 }
 }
 
@@ -62,35 +67,46 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
 
 /// Returns whether the pair code of the following chunks is derived from the pairs of chunk
 /// `index`. This is so for the first, fourth, sixteenth chunk and so on, but not for the last one.
-const fn counts_pairs(index: usize, n_values: usize) -> bool {
+pub(super) const fn counts_pairs(index: usize, n_values: usize) -> bool {
     let n_chunks = n_values.div_ceil(CHUNK);
     let n_read = index + 1;
     n_read.is_power_of_two() && n_read.trailing_zeros().is_multiple_of(2) && n_read < n_chunks
 }
 
-/// Writes chunks in order.
-pub(super) struct Writer<T: Float> {
+/// Returns the number of chunks before chunk `index` from which pair codes are derived.
+pub(super) const fn n_lessons(index: usize) -> usize {
+    if index == 0 { 0 } else { 1 + index.ilog2() as usize / 2 }
+}
+
+/// Writes chunks.
+pub(super) struct Writer<'a, T: Float> {
     packing: Packing,
     /// Predictor for all chunks; `None` to choose the best one for each chunk.
     predictor: Option<Predictor>,
     kernel: Kernel<T>,
     level: Level,
     n_values: usize,
-    window: CodeWindow<T::Bits>,
+    window: CodeWindow<'a, T::Bits>,
+    exceptions: &'a mut [Exceptions<T>],
     /// `None` for the initial pair code.
     encoder: Option<Encoder>,
+    /// Number of lessons that `encoder` includes.
+    n_learnt: usize,
     /// Scratch space for the residuals of a chunk.
     residuals: [T::Bits; CHUNK],
-    index: usize,
+    /// `None` if this writer writes all chunks, in order.
+    chain: Option<&'a dyn Chain<T::Bits>>,
 }
 
-impl<T: Float> Writer<T> {
+impl<'a, T: Float> Writer<'a, T> {
     #[inline(always)]
     pub(super) fn new(
         (packing, prediction): (Packing, Prediction),
         strides: Strides,
         (kernel, level): (Kernel<T>, Level),
         n_values: usize,
+        space: Space<'a, T>,
+        chain: Option<&'a dyn Chain<T::Bits>>,
     ) -> Self {
         Self {
             packing,
@@ -98,73 +114,141 @@ impl<T: Float> Writer<T> {
             kernel,
             level,
             n_values,
-            window: CodeWindow::new(strides),
+            window: CodeWindow::new(strides, space.codes),
+            exceptions: space.exceptions,
             encoder: None,
+            n_learnt: 0,
             residuals: [T::Bits::ZERO; CHUNK],
-            index: 0,
+            chain,
         }
     }
 
-    /// Starts the next chunk, of `n_values` values, and returns space for its codes.
-    pub(super) fn next(&mut self, n_values: usize) -> &mut [T::Bits] {
-        self.window.go_on(n_values);
-        self.window.chunk_mut()
+    /// Returns the most chunks that a run may have.
+    pub(super) const fn max_run(&self) -> usize {
+        self.exceptions.len()
     }
 
-    /// Returns the codes of the chunk.
-    pub(super) fn codes(&self) -> &[T::Bits] {
-        self.window.chunk()
+    /// Starts a run of `n_codes` codes.
+    pub(super) fn begin(&mut self, n_codes: usize) {
+        match self.chain {
+            None => self.window.go_on(n_codes),
+            Some(_) => self.window.go_to(n_codes),
+        }
     }
 
-    /// Writes the chunk and returns the number of bytes.
-    pub(super) fn write(&mut self, exceptions: &Exceptions<T>, dst: &mut [u8]) -> usize {
+    /// Returns space for the codes of the run's chunk `nth`, and for its exceptions, of which there
+    /// are none yet.
+    pub(super) fn next(&mut self, nth: usize) -> (&mut [T::Bits], &mut Exceptions<T>) {
+        self.window.select(nth);
+        let exceptions = &mut self.exceptions[nth];
+        exceptions.clear();
+        (self.window.chunk_mut(), exceptions)
+    }
+
+    /// Completes the codes of a run of which `chunks` are the indices: those before the first chunk
+    /// of a payload, and those at exceptions. `None` if the chain has failed.
+    pub(super) fn settle(&mut self, chunks: Range<usize>) -> Option<()> {
+        let Some(chain) = self.chain else {
+            self.settle_codes(chunks);
+            return Some(());
+        };
+        chain.pass(chunks.clone(), &mut |codes| {
+            self.window.take_over(codes);
+            self.settle_codes(chunks.clone());
+            self.window.hand_over(codes);
+        })
+    }
+
+    fn settle_codes(&mut self, chunks: Range<usize>) {
+        for (nth, index) in chunks.enumerate() {
+            let exceptions = &self.exceptions[nth];
+            self.window.select(nth);
+            if index == 0 {
+                let codes = self.window.chunk();
+                let first = exceptions.first_code(codes.len());
+                let before = first.map_or(T::Bits::ZERO, |first| codes[first]);
+                self.window.begin(before);
+            }
+            if !exceptions.is_empty() {
+                let before = self.window.before();
+                exceptions.hold(self.window.chunk_mut(), before);
+            }
+        }
+    }
+
+    /// Writes the run's chunk `nth`, which has this index. `None` if the chain has failed.
+    pub(super) fn write(&mut self, index: usize, nth: usize, dst: &mut [u8]) -> Option<Written> {
+        self.window.select(nth);
+        self.learn(index)?;
         let n_values = self.window.chunk().len();
         let mut tag = 0;
-        let at = head_len::<T>(self.index);
-        let mut before = self.window.before();
-        if self.index == 0 {
-            let first = exceptions.first_code(n_values);
-            before = first.map_or(T::Bits::ZERO, |first| self.window.chunk()[first]);
-            let strides = self.window.strides();
-            self.window.begin(strides, before);
-            dst[1..][..T::BYTES].copy_from_slice(bytemuck::bytes_of(&before));
-            dst[1 + T::BYTES..][..2].copy_from_slice(&strides.row.to_le_bytes());
-            dst[3 + T::BYTES..][..2].copy_from_slice(&strides.plane.to_le_bytes());
+        let at = head_len::<T>(index);
+        if index == 0 {
+            let Strides { row, plane } = self.window.strides();
+            dst[1..][..T::BYTES].copy_from_slice(bytemuck::bytes_of(&self.window.before()));
+            dst[1 + T::BYTES..][..2].copy_from_slice(&row.to_le_bytes());
+            dst[3 + T::BYTES..][..2].copy_from_slice(&plane.to_le_bytes());
         }
-        if !exceptions.is_empty() {
+        if !self.exceptions[nth].is_empty() {
             tag |= EXCEPTIONS;
-            exceptions.hold(self.window.chunk_mut(), before);
         }
         let n_plain = plain_len::<T>(n_values, tag & EXCEPTIONS > 0);
         let (head, body) = dst.split_at_mut(at);
-        let coded = self.code(body).and_then(|(form, n_coded, counts)| {
+        let coded = self.code(index, body);
+        let exceptions = &self.exceptions[nth];
+        let coded = coded.and_then(|(form, n_coded, counts)| {
             let n_exceptions = match exceptions.is_empty() {
                 true => 0,
                 false => exceptions.write(n_values, body.get_mut(n_coded..)?)?,
             };
             Some((form, n_coded + n_exceptions, counts))
         });
-        let n_bytes = match coded {
+        let (n_bytes, counts) = match coded {
             Some((form, n_coded, counts)) if n_coded < n_plain => {
                 tag |= form;
-                if let Some(counts) = counts {
-                    self.encoder = Some(Encoder::new(&CodeLengths::of(&counts)));
-                }
-                n_coded
+                (n_coded, counts)
             }
             _ => {
                 tag |= PLAIN;
-                exceptions.write_plain(self.window.chunk(), body)
+                (exceptions.write_plain(self.window.chunk(), body), None)
             }
         };
         head[0] = tag;
-        self.index += 1;
-        at + n_bytes
+        let (verbatim, n_exceptions) = exceptions.counts();
+        match self.chain {
+            None => self.take_in(counts),
+            Some(chain) if counts_pairs(index, self.n_values) => {
+                chain.teach(n_lessons(index), counts);
+            }
+            Some(_) => {}
+        }
+        let mut written = Written { n_bytes: at + n_bytes, ..Written::default() };
+        written.blocks.verbatim = verbatim.into();
+        written.blocks.exceptions = n_exceptions.into();
+        Some(written)
+    }
+
+    /// Derives the pair code of chunk `index`.
+    fn learn(&mut self, index: usize) -> Option<()> {
+        let Some(chain) = self.chain.filter(|_| self.packing == Packing::Entropy) else {
+            return Some(());
+        };
+        for nth in self.n_learnt..n_lessons(index) {
+            self.take_in(chain.lesson(index, nth)?);
+        }
+        self.n_learnt = n_lessons(index);
+        Some(())
+    }
+
+    fn take_in(&mut self, counts: Option<PairCounts>) {
+        if let Some(counts) = counts {
+            self.encoder = Some(Encoder::new(&CodeLengths::of(&counts)));
+        }
     }
 
     /// Writes the residuals of the chunk. Returns tag bits that describe their form, the number of
     /// bytes, and the pair counts if the next pair code is derived from them.
-    fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
+    fn code(&mut self, index: usize, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
         let (predictor, window, residuals) = (self.predictor, &self.window, &mut self.residuals);
         if self.packing == Packing::Fixed {
             let Residuals { predictor, before, zeros } =
@@ -174,7 +258,7 @@ impl<T: Float> Writer<T> {
             let n_coded = at + widths::write(self.kernel, residuals, before, &mut body[at..])?;
             return Some((FIXED | form | predictor.bits(), n_coded, None));
         }
-        let mut counts = counts_pairs(self.index, self.n_values).then_some([0; PAIRS]);
+        let mut counts = counts_pairs(index, self.n_values).then_some([0; PAIRS]);
         let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
         let encode =
             EncodeTask { predictor, window, residuals, encoder, counts: &mut counts, body };
@@ -214,7 +298,7 @@ struct Residuals<B> {
 /// The packing takes that difference later.
 struct RowResidualsTask<'a, B> {
     predictor: Option<Predictor>,
-    window: &'a CodeWindow<B>,
+    window: &'a CodeWindow<'a, B>,
     residuals: &'a mut [B; CHUNK],
 }
 
@@ -244,7 +328,7 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
 /// Computes all residuals of a chunk and packs them with the pair code.
 struct EncodeTask<'a, B> {
     predictor: Option<Predictor>,
-    window: &'a CodeWindow<B>,
+    window: &'a CodeWindow<'a, B>,
     residuals: &'a mut [B; CHUNK],
     encoder: &'a Encoder,
     counts: &'a mut Option<PairCounts>,
@@ -271,174 +355,5 @@ impl<B: Word> Task for EncodeTask<'_, B> {
         let body = &mut self.body[at..];
         let n_coded = at + chunk::write(residuals, self.encoder, self.counts.as_mut(), body)?;
         Some((form | predictor.bits(), n_coded))
-    }
-}
-
-/// Reads chunks in order.
-pub(super) struct Reader<'a, T: Float> {
-    kernel: Kernel<T>,
-    level: Level,
-    stream: CheckedPayload<'a, T>,
-    window: CodeWindow<T::Bits>,
-    /// `None` for the initial pair code.
-    decoder: Option<Decoder>,
-    pub(super) exceptions: Exceptions<T>,
-    index: usize,
-}
-
-impl<'a, T: Float> Reader<'a, T> {
-    #[inline(always)]
-    pub(super) fn new(stream: CheckedPayload<'a, T>, (kernel, level): (Kernel<T>, Level)) -> Self {
-        Self {
-            kernel,
-            level,
-            stream,
-            window: CodeWindow::new(Strides::default()),
-            decoder: None,
-            exceptions: Exceptions::NONE,
-            index: 0,
-        }
-    }
-
-    /// Returns the codes of the chunk.
-    pub(super) fn codes(&self) -> &[T::Bits] {
-        self.window.chunk()
-    }
-
-    /// Reads the next chunk.
-    pub(super) fn read(&mut self) -> Result<(), DecodeError> {
-        let (src, len) = self.stream.chunk(self.index)?;
-        // The decoder may read up to eight bytes past a chunk. After the last chunk, the payload
-        // has padding for this.
-        if src.len() < len || len < head_len::<T>(self.index) {
-            return Err(DecodeError::Damaged);
-        }
-        self.exceptions.clear();
-        self.chunk(src, len).ok_or(DecodeError::Damaged)?;
-        self.index += 1;
-        Ok(())
-    }
-
-    fn chunk(&mut self, src: &[u8], len: usize) -> Option<()> {
-        let n_values = chunk_len(self.stream.n_values, self.index);
-        let (tag, at) = (src[0], head_len::<T>(self.index));
-        if self.index == 0 {
-            let stride = |at: usize| u16::from_le_bytes([src[at], src[at + 1]]);
-            let (row, plane) = (stride(1 + T::BYTES), stride(3 + T::BYTES));
-            let strides = Strides { row, plane };
-            if Strides::within(row.into(), plane.into()) != strides {
-                return None;
-            }
-            self.window.begin(strides, bytemuck::pod_read_unaligned(&src[1..1 + T::BYTES]));
-        }
-        self.window.go_on(n_values);
-        let has_exceptions = tag & EXCEPTIONS > 0;
-        let (src, len) = (&src[at..], len - at);
-        if tag & PLAIN > 0 {
-            if tag & !EXCEPTIONS != PLAIN {
-                return None;
-            }
-            let codes = self.window.chunk_mut();
-            self.exceptions.read_plain(has_exceptions, codes, &src[..len])?;
-            let before = self.window.before();
-            self.exceptions.hold(self.window.chunk_mut(), before);
-            return Some(());
-        }
-        let predictor = Predictor::of_bits(tag & Predictor::BITS, self.window.strides())?;
-        let window = &mut self.window;
-        let mut before = predictor.has_next().then(|| window.across_before(predictor));
-        let rows_before = predictor.has_next_twice().then(|| window.rows_before(predictor));
-        let mut scaled = None;
-        let (mut src, mut len) = (src, len);
-        if tag & ZEROS > 0 {
-            let zeros = u32::from(*src[..len].first()?);
-            if !(1..T::Bits::BITS).contains(&zeros) {
-                return None;
-            }
-            (src, len) = (&src[1..], len - 1);
-            // First add up the residuals as they are stored, without low bits. `RescaleTask` then
-            // restores the low bits of the sums.
-            scaled = Some((zeros, before.unwrap_or(T::Bits::ZERO)));
-            before = before.map(|_| T::Bits::ZERO);
-        }
-        let n_coded = if tag & FIXED > 0 {
-            widths::read(self.kernel, src, len, before, window.blocks_mut())?
-        } else {
-            let mut counts = counts_pairs(self.index, self.stream.n_values).then_some([0; PAIRS]);
-            let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
-            let numbers = window.blocks_mut();
-            let decode = DecodeTask { src, len, decoder, counts: &mut counts, numbers };
-            let n_coded = run(self.level, decode)?;
-            if let Some(counts) = counts {
-                Decoder::learn(&mut self.decoder, &counts);
-            }
-            if let Some(before) = before {
-                widths::add_up(self.kernel, window.blocks_mut(), before)?;
-            }
-            n_coded
-        };
-        if let Some((zeros, base)) = scaled {
-            run(self.level, RescaleTask { zeros, base, window });
-        }
-        if let Some(before) = rows_before {
-            widths::add_up(self.kernel, window.blocks_mut(), before)?;
-        }
-        run(self.level, UndoRowsTask { predictor, window });
-        let rest = &src[n_coded..len];
-        if has_exceptions {
-            self.exceptions.read(n_values, rest)
-        } else {
-            rest.is_empty().then_some(())
-        }
-    }
-}
-
-/// Restores the low bits that were left out of the differences to `base`, and adds `base`.
-struct RescaleTask<'a, B> {
-    zeros: u32,
-    base: B,
-    window: &'a mut CodeWindow<B>,
-}
-
-impl<B: Word> Task for RescaleTask<'_, B> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for code in self.window.blocks_mut() {
-            *code = (*code << self.zeros).plus(self.base);
-        }
-    }
-}
-
-/// Turns residuals to neighbours in other rows and planes back into codes.
-struct UndoRowsTask<'a, B> {
-    predictor: Predictor,
-    window: &'a mut CodeWindow<B>,
-}
-
-impl<B: Word> Task for UndoRowsTask<'_, B> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        self.window.undo_rows(self.predictor);
-    }
-}
-
-struct DecodeTask<'a, B> {
-    src: &'a [u8],
-    len: usize,
-    decoder: &'a Decoder,
-    counts: &'a mut Option<PairCounts>,
-    numbers: &'a mut [B],
-}
-
-impl<B: Word> Task for DecodeTask<'_, B> {
-    type Output = Option<usize>;
-
-    #[inline(always)]
-    fn run(self) -> Option<usize> {
-        chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), self.numbers)
     }
 }

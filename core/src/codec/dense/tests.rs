@@ -3,11 +3,13 @@
 
 mod damage;
 mod prediction;
+#[cfg(feature = "std")]
+mod threads;
 
 use super::*;
 use crate::bound::Quantum;
 use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
-use crate::codec::{AnyCodec, CodecExt};
+use crate::codec::{AnyCodec, BlockStats, CodecExt};
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, PAD};
 use huffman::{CodeLengths, Decoder, Encoder};
@@ -221,11 +223,11 @@ fn values_are_those_of_fz_light<T: Float>(id: CodecId) {
                     written(codec, n, write).0
                 });
                 let given = written(codecs[0], n, |codec, dst| {
-                    let mut fill = |start: usize, out: &mut [T]| {
+                    let give = |start: usize, out: &mut [T]| {
                         out.copy_from_slice(&values[start..start + out.len()]);
                         Ok(())
                     };
-                    codec.encode_paced(Source::Sequential(n, &mut fill), dst, &())
+                    codec.encode_paced(Source::Shared(n, &give), dst, &())
                 });
                 assert!(given.0 == partial[0], "{of}");
                 assert_same_values(codecs, [&partial[0], &partial[1]], n, &of);

@@ -11,7 +11,7 @@ use crate::kernel::{BLOCK, CHUNK};
 
 /// Codes in a window. It holds one chunk more than a chunk and its farthest neighbours need, so
 /// that codes move to the front of the window at most every other chunk.
-const WINDOW: usize = 5 * CHUNK;
+pub(super) const WINDOW: usize = 5 * CHUNK;
 /// Largest distance from a value to a neighbour in another row or plane. The window also holds the
 /// two codes before that neighbour.
 pub(super) const MAX_STRIDE: usize = 3 * CHUNK - 2;
@@ -36,7 +36,7 @@ impl Strides {
     }
 
     /// Returns the distance from a value to the farthest code that may predict it.
-    fn reach(self) -> usize {
+    pub(super) fn reach(self) -> usize {
         let [row, plane] = [self.row, self.plane].map(usize::from);
         2 + (row + plane).max(if self.has_two_rows() { 2 * row } else { 0 })
     }
@@ -122,20 +122,25 @@ enum FarNeighbours {
     Three(usize, usize),
 }
 
-/// Codes in order, ending with those of the current chunk.
-#[derive(Clone, Debug)]
-pub(super) struct CodeWindow<B> {
-    codes: [B; WINDOW],
+/// Codes in order, ending with those of the current run of chunks. One of these is selected.
+#[derive(Debug)]
+pub(super) struct CodeWindow<'a, B> {
+    codes: &'a mut [B],
     strides: Strides,
-    /// Start of the chunk.
+    /// Start of the run.
+    run: usize,
+    /// Number of codes in the run.
+    n_codes: usize,
+    /// Start of the selected chunk.
     start: usize,
     len: usize,
 }
 
-impl<B: Word> CodeWindow<B> {
+impl<'a, B: Word> CodeWindow<'a, B> {
+    /// Makes a window in this space.
     #[inline(always)]
-    pub(super) fn new(strides: Strides) -> Self {
-        Self { codes: [B::ZERO; WINDOW], strides, start: strides.reach(), len: 0 }
+    pub(super) fn new(strides: Strides, codes: &'a mut [B]) -> Self {
+        Self { codes, strides, run: strides.reach(), n_codes: 0, start: 0, len: 0 }
     }
 
     pub(super) const fn strides(&self) -> Strides {
@@ -143,22 +148,52 @@ impl<B: Word> CodeWindow<B> {
     }
 
     /// Sets all codes before the first chunk to `code`.
-    pub(super) fn begin(&mut self, strides: Strides, code: B) {
-        self.strides = strides;
-        self.start = strides.reach();
-        self.codes[..self.start].fill(code);
+    pub(super) fn begin(&mut self, code: B) {
+        self.codes[..self.strides.reach()].fill(code);
     }
 
-    /// Moves on to the next chunk of `n_codes` codes, which are still unspecified.
+    /// Moves on to the next run of `n_codes` codes, which are still unspecified.
     #[inline(always)]
     pub(super) fn go_on(&mut self, n_codes: usize) {
-        self.start += self.len;
-        self.len = n_codes;
-        if self.start + n_codes.next_multiple_of(BLOCK) > WINDOW {
+        self.run += self.n_codes;
+        self.n_codes = n_codes;
+        if self.run + n_codes.next_multiple_of(BLOCK) > self.codes.len() {
             let reach = self.strides.reach();
-            self.codes.copy_within(self.start - reach..self.start, 0);
-            self.start = reach;
+            self.codes.copy_within(self.run - reach..self.run, 0);
+            self.run = reach;
         }
+    }
+
+    /// Moves to a run of `n_codes` codes that need not follow the one before. [`take_over`]
+    /// provides the codes before it.
+    ///
+    /// [`take_over`]: Self::take_over
+    pub(super) fn go_to(&mut self, n_codes: usize) {
+        self.run = self.strides.reach();
+        self.n_codes = n_codes;
+    }
+
+    /// Sets the codes before the run, as many as predictors reach.
+    pub(super) fn take_over(&mut self, codes: &[B]) {
+        self.codes[..self.run].copy_from_slice(codes);
+    }
+
+    /// Copies the codes before the next run, as many as predictors reach.
+    pub(super) fn hand_over(&self, codes: &mut [B]) {
+        codes.copy_from_slice(&self.codes[self.n_codes..self.n_codes + self.run]);
+    }
+
+    /// Selects the run's chunk `nth`.
+    #[inline(always)]
+    pub(super) fn select(&mut self, nth: usize) {
+        self.start = self.run + nth * CHUNK;
+        self.len = (self.n_codes - nth * CHUNK).min(CHUNK);
+    }
+
+    /// Returns the codes of the run's chunk `nth`.
+    pub(super) fn nth(&self, nth: usize) -> &[B] {
+        let codes = &self.codes[self.run..self.run + self.n_codes];
+        codes.chunks(CHUNK).nth(nth).unwrap_or_default()
     }
 
     /// Returns the chunk's codes.
