@@ -507,7 +507,7 @@ impl<X: Transport> Communicator<X> {
     /// Returns the threads that compute in a call. An automatic plan uses at most this rank's share
     /// of its node's cores. (With 2 ranks on 2 cores, calls took up to twice as long if each rank
     /// used a second thread.)
-    fn threads(&self, spec: &CallSpec<'_>) -> Threads {
+    pub(crate) fn threads(&self, spec: &CallSpec<'_>) -> Threads {
         let threads = self.config.threads;
         if spec.choice.is_none() || threads.is_one() {
             return threads;

@@ -24,7 +24,8 @@
 //! Random numbers are a function of seed, rank and position. They are the same at any level, for
 //! any number of threads, and if a call is repeated.
 //!
-//! Cost: one pass over this rank's input, as plain loops compiled for each level.
+//! Cost: one pass over this rank's input, as plain loops compiled for each level. The rank's
+//! threads share it.
 //!
 //! Sources: D. Alistarh et al., "QSGD: Communication-efficient SGD via gradient quantization and
 //! encoding" (NeurIPS 2017); F. Seide et al., "1-bit stochastic gradient descent" (Interspeech
@@ -35,7 +36,7 @@ mod random;
 mod tests;
 
 use crate::bound::{Quantum, Scope};
-use crate::codec::Loss;
+use crate::codec::{Loss, Pieces, for_each_run};
 use crate::element::sealed::Wide;
 use crate::element::{DType, Element, Float, with_float};
 use crate::error::Error;
@@ -43,8 +44,10 @@ use crate::kernel::{CHUNK, Level, at_level};
 use crate::layout::Window;
 use crate::plan::{Plan, Rounding};
 use crate::schedule::Collective;
+use crate::threads::Threads;
 use crate::transport::Rank;
 use bytemuck::{cast_slice, cast_slice_mut};
+use core::convert::Infallible;
 use random::Unit;
 
 impl Rounding {
@@ -116,6 +119,23 @@ pub(crate) struct RoundingPass {
     quantum: Quantum,
     /// Random stream from which the keys of chunks are derived; `None` for nearest rounding.
     stream: Option<u64>,
+    threads: Threads,
+}
+
+/// Values to be rounded, where to copy them from, and their residues.
+struct RoundedValues<'a, T: Float> {
+    from: Option<&'a [T]>,
+    values: &'a mut [T],
+    residues: Option<&'a mut [T::Wide]>,
+}
+
+impl<T: Float> Pieces for RoundedValues<'_, T> {
+    fn deal(self, n_values: usize) -> (Self, Self) {
+        let (from, later) = self.from.map(|from| from.deal(n_values)).unzip();
+        let (values, rest) = self.values.deal(n_values);
+        let (residues, others) = self.residues.map(|residues| residues.deal(n_values)).unzip();
+        (Self { from, values, residues }, Self { from: later, values: rest, residues: others })
+    }
 }
 
 impl RoundingPass {
@@ -124,7 +144,12 @@ impl RoundingPass {
             Rounding::Nearest => None,
             Rounding::Unbiased { seed } => Some(random::stream(seed, rank)),
         };
-        Self { quantum, stream }
+        Self { quantum, stream, threads: Threads::ONE }
+    }
+
+    /// Lets these threads share the pass.
+    pub(crate) fn on(self, threads: Threads) -> Self {
+        Self { threads, ..self }
     }
 
     /// Rounds `values` in place, after copying them from `from`, if given.
@@ -166,38 +191,55 @@ impl RoundingPass {
         &self,
         from: Option<&[T]>,
         values: &mut [T],
-        mut residues: Option<&mut [T::Wide]>,
+        residues: Option<&mut [T::Wide]>,
         level: Level,
     ) {
         let lattice = RoundingLattice::new(self.quantum, self.stream.is_some());
-        for (at, values) in values.chunks_mut(CHUNK).enumerate() {
-            let places = at * CHUNK..at * CHUNK + values.len();
-            if let Some(from) = from {
-                values.copy_from_slice(&from[places.clone()]);
+        let n_values = values.len();
+        let values = RoundedValues { from, values, residues };
+        let Ok(()) = for_each_run::<_, Infallible>(self.threads, n_values, values, &(), &|work| {
+            work(&mut |first, mut run, _| {
+                for at in first.. {
+                    let (chunk, rest) = run.deal(CHUNK);
+                    if chunk.values.is_empty() {
+                        break;
+                    }
+                    self.round_chunk(lattice, at, chunk, level);
+                    run = rest;
+                }
+                Ok(())
+            });
+        });
+    }
+
+    /// Rounds the chunk at this place.
+    fn round_chunk<T: Float<Wide: Unit>>(
+        &self,
+        lattice: RoundingLattice<T>,
+        at: usize,
+        RoundedValues { from, values, residues }: RoundedValues<'_, T>,
+        level: Level,
+    ) {
+        if let Some(from) = from {
+            values.copy_from_slice(from);
+        }
+        let key = self.stream.map(|stream| random::key(stream, at));
+        match (key, residues) {
+            (Some(key), None) => {
+                let residues = &mut [];
+                let task = RoundedChunk::<T, true, false> { lattice, key, values, residues };
+                at_level::run(level, task);
             }
-            let residues = residues.as_deref_mut().map(|residues| &mut residues[places]);
-            let key = self.stream.map(|stream| random::key(stream, at));
-            match (key, residues) {
-                (Some(key), None) => {
-                    let residues = &mut [];
-                    at_level::run(
-                        level,
-                        RoundedChunk::<T, true, false> { lattice, key, values, residues },
-                    );
-                }
-                (Some(key), Some(residues)) => {
-                    at_level::run(
-                        level,
-                        RoundedChunk::<T, true, true> { lattice, key, values, residues },
-                    );
-                }
-                (None, Some(residues)) => {
-                    let task = RoundedChunk::<T, false, true> { lattice, key: 0, values, residues };
-                    at_level::run(level, task);
-                }
-                // The codec rounds to nearest itself.
-                (None, None) => {}
+            (Some(key), Some(residues)) => {
+                let task = RoundedChunk::<T, true, true> { lattice, key, values, residues };
+                at_level::run(level, task);
             }
+            (None, Some(residues)) => {
+                let task = RoundedChunk::<T, false, true> { lattice, key: 0, values, residues };
+                at_level::run(level, task);
+            }
+            // The codec rounds to nearest itself.
+            (None, None) => {}
         }
     }
 }

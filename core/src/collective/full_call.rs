@@ -256,7 +256,8 @@ impl<'s> FullCall<'s> {
         let codec = self.spec.codec(&params);
         let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first);
         self.start(comm, (&resolved, &coding));
-        self.rounding_pass = self.spec.pass(budget.quantum, comm.rank());
+        let pass = self.spec.pass(budget.quantum, comm.rank());
+        self.rounding_pass = pass.map(|pass| pass.on(comm.threads(&self.spec)));
         Ok(resolved)
     }
 

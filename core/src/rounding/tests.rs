@@ -346,3 +346,37 @@ fn random_numbers_are_uniform_over_places_chunks_seeds_and_ranks() {
     are_uniform("seeds", |i| units([i, 2, 3, 17]));
     are_uniform("ranks", |i| units([9, i, 3, 0]));
 }
+
+/// Rounds with and without residues, in place and from elsewhere, on any threads.
+#[cfg(feature = "std")]
+fn threads_round_alike<T: Float<Wide: Unit>>() {
+    use crate::threads::Scoped;
+    static POOLS: [Scoped; 3] = [Scoped(2), Scoped(3), Scoped(8)];
+    let quantum = halved::<T>(1e-2, Spacing::Widest);
+    for n in [8 * CHUNK + 1, 99_991] {
+        let field: Vec<T> = (0..n).map(|i| T::from_f64((i as f64 * 1e-3).sin() * 3.0)).collect();
+        for rounding in [Rounding::Nearest, Rounding::unbiased(7)] {
+            let all = |threads| {
+                let pass = RoundingPass::new(quantum, rounding, Rank(2)).on(threads);
+                let (mut plain, mut sent) = (field.clone(), vec![T::ZERO; n]);
+                let mut residues = vec![T::Wide::nearest(1e-3); n];
+                pass.run_on_floats(None, &mut plain, None, Level::best());
+                pass.run_on_floats(Some(&field), &mut sent, Some(&mut residues), Level::best());
+                let bits = |values: Vec<T>| values.iter().map(|x| x.bits()).collect::<Vec<_>>();
+                let residues: Vec<u64> = residues.iter().map(|x| x.to_f64().to_bits()).collect();
+                (bits(plain), bits(sent), residues)
+            };
+            let one = all(Threads::ONE);
+            for pool in &POOLS {
+                assert!(all(Threads::of(pool)) == one, "{n} values on {pool:?}, {rounding:?}");
+            }
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+#[test]
+fn threads_change_no_rounded_bit() {
+    threads_round_alike::<f32>();
+    threads_round_alike::<f64>();
+}

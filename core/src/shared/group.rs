@@ -29,6 +29,7 @@ use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::shared_transport::{CallSlot, Port, SharedTransport};
+use crate::threads::Threads;
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -282,6 +283,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         for (((values, _), spec), budget) in arrays.iter_mut().zip(spec).zip(budgets) {
             let residues = residues.next().map(|residues| &mut **residues);
             if let Some(pass) = spec.pass(budget.quantum, rank) {
+                let threads = self.call_slots.iter().find_map(|slot| {
+                    let comm = slot.comm.try_borrow().ok()?;
+                    Some(comm.as_ref()?.threads(spec))
+                });
+                let pass = pass.on(threads.unwrap_or(Threads::ONE));
                 pass.run(None, values, residues, level);
             }
         }
