@@ -321,7 +321,7 @@ fn measure_field<T: Float + Into<f64>>(
                         bound_abs,
                         codec,
                         level,
-                        threads: threads.n_threads(),
+                        threads: measure::n_threads::<T>(codec, params, values.len()),
                         measured: bench.run(codec, bound_abs, params)?,
                     });
                 }

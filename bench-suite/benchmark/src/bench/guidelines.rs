@@ -15,6 +15,7 @@ use foldwire_fields::usage::UsageError;
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{ranks, streams};
 use serde::Serialize;
 
@@ -128,7 +129,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     let ranks = world.run(|mut comm| {
         let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
         let measurement =
-            GuidelineMeasurement { counts: &counts, data: &data, implementations: presets(args) };
+            GuidelineMeasurement { counts: &counts, data: &data, implementations: presets(args)? };
         measurement.measure(args, &mut comm, wait.as_mut())
     });
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -175,16 +176,24 @@ pub(super) struct JudgedImplementation<'a, X: Transport> {
     pub(super) make: Box<MakeImplementation<'a, X>>,
 }
 
-/// Returns the presets that the user requests.
-pub(super) fn presets<'a, X: Transport>(args: &GuidelinesArgs) -> Vec<JudgedImplementation<'a, X>> {
-    let bound = args.bound;
-    let implementation = |preset: Preset| JudgedImplementation {
-        name: preset.name(),
-        make: Box::new(move |collective| {
-            Ok(Box::new(PlanImplementation::preset(preset, collective, bound)))
-        }),
+/// Returns the presets that the user requests. Multi-threaded ones compute on two threads.
+///
+/// # Errors
+///
+/// The system's error if it cannot start threads.
+pub(super) fn presets<'a, X: Transport>(
+    args: &GuidelinesArgs,
+) -> anyhow::Result<Vec<JudgedImplementation<'a, X>>> {
+    let (bound, pools) = (args.bound, Pools::new(None)?);
+    let implementation = |preset: Preset| {
+        let threads = pools.of(Some(preset));
+        let make = move |collective| -> anyhow::Result<Box<dyn Implementation<_, _>>> {
+            let row = PlanImplementation::preset(preset, collective, bound);
+            Ok(Box::new(row.with(threads, false)))
+        };
+        JudgedImplementation { name: preset.name(), make: Box::new(make) }
     };
-    args.presets().into_iter().map(implementation).collect()
+    Ok(args.presets().into_iter().map(implementation).collect())
 }
 
 /// The measurement on one rank.

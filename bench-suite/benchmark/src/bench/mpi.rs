@@ -138,7 +138,7 @@ fn measure_guidelines(
     options.link_rate = args.link.bytes_per_s();
     let endpoint = foldwire_mpi::join_with(world, options)?;
     let mut comm = foldwire::Communicator::with_config(endpoint, config_from_env()?)?;
-    let mut implementations = guidelines::presets(args);
+    let mut implementations = guidelines::presets(args)?;
     implementations.push(guidelines::JudgedImplementation {
         name: MPI_DEFAULT,
         make: Box::new(|_| Ok(Box::new(LibraryDefault(Native::duplicate(world)?)))),
