@@ -33,6 +33,7 @@ mod szx;
 mod truncate;
 mod truncate_xor;
 mod xor_lz;
+mod zfp;
 mod zfp_rate;
 
 use crate::element::Element;

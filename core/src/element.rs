@@ -400,8 +400,34 @@ macro_rules! word {
             }
 
             #[inline(always)]
+            fn shifted_up(self, n: Self) -> Self {
+                if n < $word::BITS as Self { self << n } else { 0 }
+            }
+
+            #[inline(always)]
+            fn shifted_down(self, n: Self) -> Self {
+                if n < $word::BITS as Self { self >> n } else { 0 }
+            }
+
+            #[inline(always)]
+            fn reversed(self) -> Self {
+                self.reverse_bits()
+            }
+
+            #[inline(always)]
             fn leading_zeros(self) -> u32 {
                 $word::leading_zeros(self)
+            }
+
+            #[inline(always)]
+            fn trailing_zeros(self) -> Self {
+                if $word::BITS != 32 {
+                    return $word::trailing_zeros(self) as Self;
+                }
+                // Vectors lack an instruction for it, but convert the lowest 1 to a float.
+                let lowest = (self & self.wrapping_neg()) as u32;
+                let exponent = (lowest.cast_signed() as f32).to_bits() >> 23 & 0xff;
+                if self == 0 { 32 } else { (exponent.wrapping_sub(127)) as Self }
             }
 
             #[inline(always)]

@@ -66,16 +66,28 @@ impl<'a> BitReader<'a> {
         Self { src, at: 0 }
     }
 
-    /// Returns the next `n_bits` ≤ 56.
+    /// Returns the next 57 bits or more, without moving past them.
     #[inline(always)]
-    pub(super) fn take(&mut self, n_bits: u32) -> u64 {
+    pub(super) fn peek(&self) -> u64 {
         let byte = self.at / 8;
-        let word = match self.src.get(byte..byte + 8) {
+        let word: u64 = match self.src.get(byte..byte + 8) {
             Some(bytes) => pod_read_unaligned(bytes),
             None => self.last_bytes(byte),
         };
-        let bits = word >> (self.at % 8) & ((1 << n_bits) - 1);
+        word >> (self.at % 8)
+    }
+
+    /// Moves past `n_bits`.
+    #[inline(always)]
+    pub(super) fn skip(&mut self, n_bits: u32) {
         self.at += n_bits as usize;
+    }
+
+    /// Returns the next `n_bits` ≤ 56.
+    #[inline(always)]
+    pub(super) fn take(&mut self, n_bits: u32) -> u64 {
+        let bits = self.peek() & ((1 << n_bits) - 1);
+        self.skip(n_bits);
         bits
     }
 

@@ -3,31 +3,19 @@
 //! Source: Lindstrom, "Fixed-rate compressed floating-point arrays", TVCG 2014. Zhou et al.
 //! (IPDPS'21) compress messages with it. Bits and values equal those of the C library (1.0) for
 //! one-dimensional arrays, except where that library's numbers overflow. The rate, in bits per
-//! value, is the setting. The steps for each block are:
+//! value, is the setting. A block is coded as `zfp` describes, and bits that exceed the rate are
+//! dropped.
 //!
-//! 1. Multiply all values by a power of two that depends on the largest exponent, and convert them
-//!    to integers.
-//! 2. Transform: compute the mean, and differences that are small for smooth values.
-//! 3. Convert the integers to base −2, so that the high bits of small ones are 0, whatever their
-//!    sign.
-//! 4. Code the bits of these coefficients plane by plane, from the highest. Each coefficient that
-//!    had a 1 in a higher plane writes its bit. The other bits of the plane are likely to be 0, so
-//!    one bit first says whether any of them is 1.
-//! 5. Drop the bits that exceed the rate.
-//!
-//! A plane has four bits, so a table gives its code. A 64-bit word holds 16 planes. Steps 1 to 3,
-//! and the conversion from integers to planes, process many blocks side by side in vectors. In the
-//! remaining steps, a processor overlaps blocks because they do not depend on each other.
-
-mod planes;
+//! Each block has a fixed place, so blocks do not depend on each other. If a block has at most 64
+//! bits (rates up to 16), vectors code many of them side by side.
 
 use super::CodecId;
-use super::bits::BitWriter;
+use super::bits::{BitReader, BitWriter};
 use super::coder::{Coded, Coder, CoderParams};
+use super::zfp::planes::{LANES, MAX_WORDS, PLANES_PER_WORD, PlaneReader, PlaneWriter, ROOM};
+use super::zfp::{BATCH, BLOCK, BlockBatch, exponent_bits, n_planes};
 use crate::element::Float;
-use crate::element::sealed::{Wide, Word};
-use crate::kernel::Code;
-use planes::{LANES, PLANES_PER_WORD, PlaneReader, PlaneWriter, ROOM, gather, spread};
+use crate::element::sealed::Word;
 
 /// The codec `zfp-rate`.
 pub type ZfpRate<T> = Coded<T, ZfpRateCoder>;
@@ -35,13 +23,6 @@ pub type ZfpRate<T> = Coded<T, ZfpRateCoder>;
 /// Coder of [`ZfpRate`]: the bits per value.
 #[derive(Clone, Copy, Debug)]
 pub struct ZfpRateCoder(u32);
-
-/// Values in a block.
-const BLOCK: usize = 4;
-/// Blocks that are transformed side by side.
-const BATCH: usize = 32;
-/// Maximum words of planes in a block: 64 planes.
-const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
 
 impl ZfpRateCoder {
     /// Returns the bits of a block. As in zfp, a block has at least the bits of its exponent.
@@ -76,32 +57,12 @@ impl<T: Float> Coder<T> for ZfpRateCoder {
 
     #[inline(always)]
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
-        let has_non_finite = values.iter().fold(false, |any, x| any | !x.finite());
-        if has_non_finite || self.n_bytes::<T>(values.len()) > dst.len() {
-            return None;
+        let dst = dst.get_mut(..self.n_bytes::<T>(values.len()))?;
+        match self.block_bits::<T>() {
+            block_bits @ ..=32 => encode_short::<T, u32>(values, dst, block_bits),
+            block_bits @ 33..=64 => encode_short::<T, u64>(values, dst, block_bits),
+            block_bits => encode_long(values, dst, block_bits),
         }
-        let mut writer = BitWriter::new(dst);
-        let (block_bits, header_bits) = (self.block_bits::<T>(), 1 + exponent_bits::<T>());
-        let n_words = words_for::<T>(block_bits - header_bits);
-        let mut batch = BlockBatch::<T>::NEW;
-        for values in values.chunks(BATCH * BLOCK) {
-            batch.transform(values);
-            batch.make_planes(n_words);
-            for i in 0..values.len().div_ceil(BLOCK) {
-                let mut block = PlaneWriter::new(block_bits);
-                let exponent = batch.exponents[i].to_u64();
-                if exponent != 0 {
-                    block.put(exponent << 1 | 1, header_bits);
-                    let planes: [_; MAX_WORDS] =
-                        core::array::from_fn(|nth| [batch.planes[nth][i], batch.before[nth][i]]);
-                    block.put_planes(&planes[..n_words], n_planes::<T>(exponent));
-                }
-                for (word, n_bits) in block.finish() {
-                    writer.put_long(word, n_bits)?;
-                }
-            }
-        }
-        writer.finish()
     }
 
     #[inline(always)]
@@ -109,233 +70,175 @@ impl<T: Float> Coder<T> for ZfpRateCoder {
         if src.len() != self.n_bytes::<T>(values.len()) {
             return None;
         }
-        let (block_bits, header_bits) = (self.block_bits::<T>(), 1 + exponent_bits::<T>());
-        let n_words = words_for::<T>(block_bits - header_bits);
+        let block_bits = self.block_bits::<T>();
         let n_left = values.len().div_ceil(BLOCK) * block_bits as usize % 8;
         if n_left != 0 && src.last()? >> n_left != 0 {
             return None;
         }
-        let mut batch = BlockBatch::<T>::NEW;
-        let mut room = [0; ROOM];
-        // A batch takes a whole number of bytes.
-        let sources = src.chunks(BATCH * block_bits as usize / 8);
-        for (src, values) in sources.zip(values.chunks_mut(BATCH * BLOCK)) {
-            let (used, unused) = room.split_at_mut(src.len());
-            used.copy_from_slice(src);
-            if values.len() < BATCH * BLOCK {
-                unused.fill(0);
-            }
-            for first in (0..values.len().div_ceil(BLOCK)).step_by(LANES) {
-                let mut blocks = PlaneReader::new(&room, first, block_bits);
-                for lane in 0..LANES {
-                    let exponent = blocks.exponent(lane, header_bits)?;
-                    batch.exponents[first + lane] = T::Bits::from_u64(exponent);
-                }
-                let mut planes = [[0; LANES]; MAX_WORDS];
-                blocks.take_planes(&mut planes[..n_words]);
-                for (words, planes) in batch.planes.iter_mut().zip(planes) {
-                    words[first..first + LANES].copy_from_slice(&planes);
-                }
-            }
-            batch.take_planes(n_words);
-            batch.transform_back(values);
+        match block_bits {
+            ..=32 => decode_short::<T, u32>(src, values, block_bits),
+            33..=64 => decode_short::<T, u64>(src, values, block_bits),
+            _ => decode_long(src, values, block_bits),
         }
-        Some(())
     }
 }
 
+/// Encodes blocks that fit a word.
 #[inline(always)]
-fn exponent_bits<T: Float>() -> u32 {
-    T::Bits::BITS - 1 - T::FRACTION_BITS
+fn encode_short<T: Float, W: Word>(values: &[T], dst: &mut [u8], block_bits: u32) -> Option<usize> {
+    let mut batch = BlockBatch::<T>::NEW;
+    let mut words = [W::ZERO; BATCH];
+    let batches = values.chunks(BATCH * BLOCK);
+    if !is_aligned(block_bits) {
+        let mut writer = BitWriter::new(dst);
+        for values in batches {
+            batch.transform(values);
+            if !batch.are_finite() {
+                return None;
+            }
+            batch.to_words(&mut words, block_bits);
+            for word in &words[..values.len().div_ceil(BLOCK)] {
+                writer.put_long(word.to_u64(), block_bits)?;
+            }
+        }
+        return writer.finish();
+    }
+    for (values, dst) in batches.zip(dst.chunks_mut(BATCH * block_bits as usize / 8)) {
+        batch.transform(values);
+        if !batch.are_finite() {
+            return None;
+        }
+        batch.to_words(&mut words, block_bits);
+        match block_bits {
+            16 => store::<W, 2>(&words, dst),
+            32 => store::<W, 4>(&words, dst),
+            _ => store::<W, 8>(&words, dst),
+        }
+    }
+    Some(dst.len())
 }
 
-/// Returns the bias of exponents.
+/// Inverse of [`encode_short`].
 #[inline(always)]
-fn bias<T: Float>() -> u32 {
-    (1 << (exponent_bits::<T>() - 1)) - 1
+fn decode_short<T: Float, W: Word>(src: &[u8], values: &mut [T], block_bits: u32) -> Option<()> {
+    let mut batch = BlockBatch::<T>::NEW;
+    let mut words = [W::ZERO; BATCH];
+    let batches = values.chunks_mut(BATCH * BLOCK);
+    if !is_aligned(block_bits) {
+        let mut reader = BitReader::new(src);
+        for values in batches {
+            let n_blocks = values.len().div_ceil(BLOCK);
+            words.fill_with(|| W::ZERO);
+            words[..n_blocks].fill_with(|| W::from_u64(reader.take_long(block_bits)));
+            batch.take_words(&words, block_bits)?;
+            batch.transform_back(values);
+        }
+        return Some(());
+    }
+    for (values, src) in batches.zip(src.chunks(BATCH * block_bits as usize / 8)) {
+        if values.len() < BATCH * BLOCK {
+            words = [W::ZERO; BATCH];
+        }
+        match block_bits {
+            16 => load::<W, 2>(src, &mut words),
+            32 => load::<W, 4>(src, &mut words),
+            _ => load::<W, 8>(src, &mut words),
+        }
+        batch.take_words(&words, block_bits)?;
+        batch.transform_back(values);
+    }
+    Some(())
 }
 
-/// Returns the number of words of planes that can have bits among the first `n_bits`. Each plane
-/// takes at least one bit.
+/// Returns whether blocks are as long as an integer.
 #[inline(always)]
-fn words_for<T: Float>(n_bits: u32) -> usize {
+fn is_aligned(block_bits: u32) -> bool {
+    matches!(block_bits, 16 | 32 | 64)
+}
+
+/// Writes the low N bytes of each word.
+#[inline(always)]
+fn store<W: Word, const N: usize>(words: &[W; BATCH], dst: &mut [u8]) {
+    for (dst, word) in dst.as_chunks_mut::<N>().0.iter_mut().zip(words) {
+        dst.copy_from_slice(&word.to_u64().to_le_bytes()[..N]);
+    }
+}
+
+/// Inverse of [`store`].
+#[inline(always)]
+fn load<W: Word, const N: usize>(src: &[u8], words: &mut [W; BATCH]) {
+    for (src, word) in src.as_chunks::<N>().0.iter().zip(words) {
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(src);
+        *word = W::from_u64(u64::from_le_bytes(bytes));
+    }
+}
+
+/// Returns the number of words of planes that can have bits in a block. Each plane takes at least
+/// one bit.
+#[inline(always)]
+fn n_words<T: Float>(block_bits: u32) -> usize {
+    let n_bits = block_bits - (1 + exponent_bits::<T>());
     n_bits.min(T::Bits::BITS).div_ceil(PLANES_PER_WORD as u32) as usize
 }
 
-/// Returns the number of planes that zfp codes for a block with this exponent: all but those below
-/// 2⁻¹⁰⁷⁴.
+/// Encodes blocks plane by plane.
 #[inline(always)]
-fn n_planes<T: Float>(exponent: u64) -> u32 {
-    if T::Bits::BITS == 64 { (exponent as u32 + 55).min(64) } else { T::Bits::BITS }
-}
-
-/// Returns two factors with the product 2^n, because 2^n itself may exceed the type. `biased` is n
-/// plus twice the exponents' bias.
-#[inline(always)]
-fn halves_of_power<T: Float>(biased: T::Bits) -> [T; 2] {
-    let first = biased >> 1;
-    [first, biased.minus(first)].map(|half| T::from_bits(half << T::FRACTION_BITS))
-}
-
-/// Blocks side by side: row i holds value i of each block.
-#[derive(Clone, Copy)]
-struct BlockBatch<T: Float> {
-    /// Exponent e of each block, whose values are all below 2^(e − bias); 0 if they are all 0.
-    exponents: [T::Bits; BATCH],
-    /// Coefficients in base −2.
-    digits: [[T::Bits; BATCH]; BLOCK],
-    /// Bit planes of the coefficients, with the highest planes in row 0.
-    planes: [[u64; BATCH]; MAX_WORDS],
-    /// For each plane, the OR of all higher planes.
-    before: [[u64; BATCH]; MAX_WORDS],
-}
-
-impl<T: Float> BlockBatch<T> {
-    const NEW: Self = Self {
-        exponents: [T::Bits::ZERO; BATCH],
-        digits: [[T::Bits::ZERO; BATCH]; BLOCK],
-        planes: [[0; BATCH]; MAX_WORDS],
-        before: [[0; BATCH]; MAX_WORDS],
-    };
-
-    /// Transforms values to coefficients. Pads the last block as zfp does.
-    #[inline(always)]
-    fn transform(&mut self, values: &[T]) {
-        let mut rows = [[T::ZERO; BATCH]; BLOCK];
-        let (blocks, rest) = values.as_chunks::<BLOCK>();
-        for (i, block) in blocks.iter().enumerate() {
-            for (row, x) in rows.iter_mut().zip(block) {
-                row[i] = *x;
+fn encode_long<T: Float>(values: &[T], dst: &mut [u8], block_bits: u32) -> Option<usize> {
+    let mut writer = BitWriter::new(dst);
+    let n_words = n_words::<T>(block_bits);
+    let mut batch = BlockBatch::<T>::NEW;
+    for values in values.chunks(BATCH * BLOCK) {
+        batch.transform(values);
+        if !batch.are_finite() {
+            return None;
+        }
+        batch.make_planes(n_words);
+        for i in 0..values.len().div_ceil(BLOCK) {
+            let mut block = PlaneWriter::new(block_bits);
+            let exponent = batch.exponents[i].to_u64();
+            if exponent != 0 {
+                block.put(exponent << 1 | 1, 1 + exponent_bits::<T>());
+                let planes: [_; MAX_WORDS] =
+                    core::array::from_fn(|nth| [batch.planes[nth][i], batch.before[nth][i]]);
+                block.put_planes(&planes[..n_words], n_planes::<T>(exponent));
             }
-        }
-        if let Some(&first) = rest.first() {
-            let second = rest.get(1).copied().unwrap_or(first);
-            let third = rest.get(2).copied().unwrap_or(second);
-            for (row, x) in rows.iter_mut().zip([first, second, third, first]) {
-                row[blocks.len()] = x;
-            }
-        }
-        for i in 0..BATCH {
-            let magnitude = |row: &[T; BATCH]| row[i].bits() << 1;
-            let [a, b, c, d] = rows.each_ref().map(magnitude);
-            let largest = a.max(b).max(c).max(d);
-            let next = (largest >> (T::FRACTION_BITS + 1)).plus(word::<T>(1));
-            self.exponents[i] = if largest == T::Bits::ZERO { T::Bits::ZERO } else { next };
-        }
-        let [xs, ys, zs, ws] = &mut self.digits;
-        for i in 0..BATCH {
-            // Values of W bits below 2^(e − bias) become integers below 2^(W − 2).
-            let power = word::<T>(3 * bias::<T>() + T::Bits::BITS - 2).minus(self.exponents[i]);
-            let halves = halves_of_power::<T>(power);
-            let integer = |row: &[T; BATCH]| {
-                let code = (row[i] * halves[0] * halves[1]).widen().to_code();
-                T::Bits::from_u64(code.bits())
-            };
-            let [mut x, mut y, mut z, mut w] = rows.each_ref().map(integer);
-            x = x.plus(w).halved();
-            w = w.minus(x);
-            z = z.plus(y).halved();
-            y = y.minus(z);
-            x = x.plus(z).halved();
-            z = z.minus(x);
-            w = w.plus(y).halved();
-            y = y.minus(w);
-            w = w.plus(y.halved());
-            y = y.minus(w.halved());
-            let odd = odd_places::<T>();
-            xs[i] = x.plus(odd) ^ odd;
-            ys[i] = y.plus(odd) ^ odd;
-            zs[i] = z.plus(odd) ^ odd;
-            ws[i] = w.plus(odd) ^ odd;
-        }
-    }
-
-    /// Inverse of [`transform`](Self::transform). Limits results to the type's finite range,
-    /// because the block's values were finite.
-    #[inline(always)]
-    fn transform_back(&self, values: &mut [T]) {
-        let mut rows = [[T::ZERO; BATCH]; BLOCK];
-        let [xs, ys, zs, ws] = &mut rows;
-        for i in 0..BATCH {
-            let odd = odd_places::<T>();
-            let integer = |digits: &[T::Bits; BATCH]| (digits[i] ^ odd).minus(odd);
-            let [mut x, mut y, mut z, mut w] = self.digits.each_ref().map(integer);
-            y = y.plus(w.halved());
-            w = w.minus(y.halved());
-            y = y.plus(w);
-            w = (w << 1).minus(y);
-            z = z.plus(x);
-            x = (x << 1).minus(z);
-            y = y.plus(z);
-            z = (z << 1).minus(y);
-            w = w.plus(x);
-            x = (x << 1).minus(w);
-            let power =
-                self.exponents[i].plus(word::<T>(bias::<T>())).minus(word::<T>(T::Bits::BITS - 2));
-            let halves = halves_of_power::<T>(power);
-            let value = |integer: T::Bits| {
-                let code = <T::Code as Code>::from_bits(integer.to_u64());
-                let value = T::narrow(T::Wide::from_code(code)) * halves[0] * halves[1];
-                let value = if value > T::MAX { T::MAX } else { value };
-                if value < T::MIN { T::MIN } else { value }
-            };
-            xs[i] = value(x);
-            ys[i] = value(y);
-            zs[i] = value(z);
-            ws[i] = value(w);
-        }
-        for (i, block) in values.chunks_mut(BLOCK).enumerate() {
-            for (x, row) in block.iter_mut().zip(&rows) {
-                *x = row[i];
+            for (word, n_bits) in block.finish() {
+                writer.put_long(word, n_bits)?;
             }
         }
     }
-
-    /// Computes the first `n_words` words of `planes` and `before` from `digits`.
-    #[inline(always)]
-    fn make_planes(&mut self, n_words: usize) {
-        let [xs, ys, zs, ws] = &self.digits;
-        let mut above = [0; BATCH];
-        let words = self.planes[..n_words].iter_mut().zip(&mut self.before);
-        for (nth, (words, before)) in words.enumerate() {
-            let shift = T::Bits::BITS - (nth + 1) as u32 * PLANES_PER_WORD as u32;
-            for i in 0..BATCH {
-                let part = |digits: &[T::Bits; BATCH]| spread((digits[i] >> shift).to_u64());
-                let planes = part(xs) | part(ys) << 1 | part(zs) << 2 | part(ws) << 3;
-                words[i] = planes;
-                let mut any = planes | above[i] << 60;
-                any |= any >> 4;
-                any |= any >> 8;
-                any |= any >> 16;
-                any |= any >> 32;
-                before[i] = any >> 4 | above[i] << 60;
-                above[i] = any & 15;
-            }
-        }
-    }
-
-    /// Computes `digits` from the first `n_words` words of `planes`.
-    #[inline(always)]
-    fn take_planes(&mut self, n_words: usize) {
-        for (value, digits) in self.digits.iter_mut().enumerate() {
-            *digits = [T::Bits::ZERO; BATCH];
-            for (nth, words) in self.planes[..n_words].iter().enumerate() {
-                let shift = T::Bits::BITS - (nth + 1) as u32 * PLANES_PER_WORD as u32;
-                for (digits, word) in digits.iter_mut().zip(words) {
-                    *digits = *digits | T::Bits::from_u64(gather(word >> value)) << shift;
-                }
-            }
-        }
-    }
+    writer.finish()
 }
 
+/// Inverse of [`encode_long`].
 #[inline(always)]
-fn word<T: Float>(number: u32) -> T::Bits {
-    T::Bits::from_u64(number.into())
-}
-
-/// Returns the mask of the binary places whose weights are negative in base −2.
-#[inline(always)]
-fn odd_places<T: Float>() -> T::Bits {
-    T::Bits::from_u64(0xaaaa_aaaa_aaaa_aaaa)
+fn decode_long<T: Float>(src: &[u8], values: &mut [T], block_bits: u32) -> Option<()> {
+    let n_words = n_words::<T>(block_bits);
+    let mut batch = BlockBatch::<T>::NEW;
+    let mut room = [0; ROOM];
+    // A batch takes a whole number of bytes.
+    let sources = src.chunks(BATCH * block_bits as usize / 8);
+    for (src, values) in sources.zip(values.chunks_mut(BATCH * BLOCK)) {
+        let (used, unused) = room.split_at_mut(src.len());
+        used.copy_from_slice(src);
+        if values.len() < BATCH * BLOCK {
+            unused.fill(0);
+        }
+        for first in (0..values.len().div_ceil(BLOCK)).step_by(LANES) {
+            let mut blocks = PlaneReader::new(&room, first, block_bits);
+            for lane in 0..LANES {
+                let exponent = blocks.exponent(lane, 1 + exponent_bits::<T>())?;
+                batch.exponents[first + lane] = T::Bits::from_u64(exponent);
+            }
+            let mut planes = [[0; LANES]; MAX_WORDS];
+            blocks.take_planes(&mut planes[..n_words]);
+            for (words, planes) in batch.planes.iter_mut().zip(planes) {
+                words[first..first + LANES].copy_from_slice(&planes);
+            }
+        }
+        batch.take_planes(n_words);
+        batch.transform_back(values);
+    }
+    Some(())
 }

@@ -99,7 +99,15 @@ pub trait Word:
     fn minus(self, other: Self) -> Self;
     /// Half of these bits as a signed number, rounded down.
     fn halved(self) -> Self;
+    /// self · 2ⁿ, wrapping; 0 if n ≥ BITS.
+    fn shifted_up(self, n: Self) -> Self;
+    /// self / 2ⁿ, rounded down; 0 if n ≥ BITS.
+    fn shifted_down(self, n: Self) -> Self;
+    /// The bits in reverse order.
+    fn reversed(self) -> Self;
     fn leading_zeros(self) -> u32;
+    /// Number of zeros below the lowest 1; BITS if there is none.
+    fn trailing_zeros(self) -> Self;
     fn to_u64(self) -> u64;
     /// Truncates `bits` to the low bits.
     fn from_u64(bits: u64) -> Self;

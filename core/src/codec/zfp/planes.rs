@@ -6,10 +6,13 @@
 //! include that coefficient, and the test repeats until no coefficient is left. The last
 //! coefficient needs no bit: if those before it are 0, the test has said that it has a 1.
 
+use crate::codec::bits::BitReader;
 use bytemuck::pod_read_unaligned;
 
 /// Planes in a word, a nibble each, the highest plane first.
-pub(super) const PLANES_PER_WORD: usize = 16;
+pub(in crate::codec) const PLANES_PER_WORD: usize = 16;
+/// Maximum words of planes in a block: 64 planes.
+pub(in crate::codec) const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
 /// Maximum bits of a plane.
 const MAX_BITS: u32 = 7;
 /// Maximum words of a block's bits, and one that is written beyond them.
@@ -91,7 +94,7 @@ const fn decoded_plane(n_left: u32, mut n: u32, bits: u32) -> u16 {
 
 /// Spreads bits 0 … 15 to every fourth place.
 #[inline(always)]
-pub(super) fn spread(bits: u64) -> u64 {
+pub(in crate::codec) fn spread(bits: u64) -> u64 {
     let bits = bits & 0xffff;
     let bits = (bits | bits << 24) & 0x0000_00ff_0000_00ff;
     let bits = (bits | bits << 12) & 0x000f_000f_000f_000f;
@@ -101,7 +104,7 @@ pub(super) fn spread(bits: u64) -> u64 {
 
 /// Inverse of [`spread`]: gathers every fourth bit.
 #[inline(always)]
-pub(super) fn gather(bits: u64) -> u64 {
+pub(in crate::codec) fn gather(bits: u64) -> u64 {
     let bits = bits & 0x1111_1111_1111_1111;
     let bits = (bits | bits >> 3) & 0x0303_0303_0303_0303;
     let bits = (bits | bits >> 6) & 0x000f_000f_000f_000f;
@@ -110,7 +113,7 @@ pub(super) fn gather(bits: u64) -> u64 {
 }
 
 /// Collects the bits of a block.
-pub(super) struct PlaneWriter {
+pub(in crate::codec) struct PlaneWriter {
     block_bits: u32,
     words: [u64; WORDS],
     n_words: usize,
@@ -120,13 +123,13 @@ pub(super) struct PlaneWriter {
 
 impl PlaneWriter {
     #[inline(always)]
-    pub(super) fn new(block_bits: u32) -> Self {
+    pub(in crate::codec) fn new(block_bits: u32) -> Self {
         Self { block_bits, words: [0; WORDS], n_words: 0, held: 0, n_held: 0 }
     }
 
     /// Appends up to 64 bits.
     #[inline(always)]
-    pub(super) fn put(&mut self, bits: u64, n_bits: u32) {
+    pub(in crate::codec) fn put(&mut self, bits: u64, n_bits: u32) {
         self.held |= bits << self.n_held;
         self.n_held += n_bits;
         if self.n_held >= 64 {
@@ -140,7 +143,7 @@ impl PlaneWriter {
     /// Appends the first `n_planes` planes of these words, up to the block's space. With each word
     /// of planes comes a word that holds, for each plane, the OR of all higher planes.
     #[inline(always)]
-    pub(super) fn put_planes(&mut self, words: &[[u64; 2]], n_planes: u32) {
+    pub(in crate::codec) fn put_planes(&mut self, words: &[[u64; 2]], n_planes: u32) {
         let mut n_left = n_planes;
         for [mut planes, mut before] in words.iter().copied() {
             for _ in 0..PLANES_PER_WORD {
@@ -155,9 +158,15 @@ impl PlaneWriter {
         }
     }
 
+    /// Ends the block here.
+    #[inline(always)]
+    pub(in crate::codec) fn ended(self) -> Self {
+        Self { block_bits: 64 * self.n_words as u32 + self.n_held, ..self }
+    }
+
     /// Returns all bits of the block, at most 64 at a time.
     #[inline(always)]
-    pub(super) fn finish(mut self) -> impl Iterator<Item = (u64, u32)> {
+    pub(in crate::codec) fn finish(mut self) -> impl Iterator<Item = (u64, u32)> {
         self.words[self.n_words % WORDS] = self.held;
         let n_words = self.block_bits.div_ceil(64) as usize;
         self.words.into_iter().take(n_words).enumerate().map(move |(nth, word)| {
@@ -167,23 +176,41 @@ impl PlaneWriter {
     }
 }
 
+/// Reads this number of planes, word by word.
+#[inline(always)]
+pub(in crate::codec) fn take_block(reader: &mut BitReader<'_>, n_planes: u32) -> [u64; MAX_WORDS] {
+    let mut words = [0; MAX_WORDS];
+    // As in the table, from bit 7 on.
+    let mut n_seen = 0;
+    for nth in 0..n_planes as usize {
+        let bits = reader.peek() as u32 & 127;
+        let index = (MAX_BITS << 10 | n_seen | bits) as usize;
+        let entry = u32::from(DECODED_PLANES[index % DECODED_PLANES.len()]);
+        let at = 60 - 4 * (nth % PLANES_PER_WORD);
+        words[nth / PLANES_PER_WORD % MAX_WORDS] |= u64::from(entry & 15) << at;
+        reader.skip(entry >> 4 & 7);
+        n_seen = entry & 7 << 7;
+    }
+    words
+}
+
 /// Reads the bits of [`LANES`] blocks side by side. Each step depends on the one before in the same
 /// block, but not on the other blocks.
-pub(super) struct PlaneReader<'a> {
+pub(in crate::codec) struct PlaneReader<'a> {
     src: &'a [u8; ROOM],
     at: [u32; LANES],
     end: [u32; LANES],
 }
 
 /// Blocks that are read side by side.
-pub(super) const LANES: usize = 2;
+pub(in crate::codec) const LANES: usize = 2;
 /// Bytes of the buffer. A power of two, with space for a batch of blocks and for reads past it.
-pub(super) const ROOM: usize = 2048;
+pub(in crate::codec) const ROOM: usize = 2048;
 
 impl<'a> PlaneReader<'a> {
     /// Makes a reader of blocks from block `first` on.
     #[inline(always)]
-    pub(super) fn new(src: &'a [u8; ROOM], first: usize, block_bits: u32) -> Self {
+    pub(in crate::codec) fn new(src: &'a [u8; ROOM], first: usize, block_bits: u32) -> Self {
         let at = core::array::from_fn(|lane| (first + lane) as u32 * block_bits);
         Self { src, at, end: at.map(|at| at + block_bits) }
     }
@@ -199,7 +226,7 @@ impl<'a> PlaneReader<'a> {
     /// Reads a block's exponent e. Returns 0 if the block has none, because all its values are 0.
     /// `None` if the block's first bit says that it has an exponent, but the exponent is 0.
     #[inline(always)]
-    pub(super) fn exponent(&mut self, lane: usize, header_bits: u32) -> Option<u64> {
+    pub(in crate::codec) fn exponent(&mut self, lane: usize, header_bits: u32) -> Option<u64> {
         let header = self.next(lane) & ((1 << header_bits) - 1);
         if header & 1 == 0 {
             self.end[lane] = self.at[lane];
@@ -211,7 +238,7 @@ impl<'a> PlaneReader<'a> {
 
     /// Reads the planes of the blocks, word by word. Planes past the end of the bits are 0.
     #[inline(always)]
-    pub(super) fn take_planes(&mut self, words: &mut [[u64; LANES]]) {
+    pub(in crate::codec) fn take_planes(&mut self, words: &mut [[u64; LANES]]) {
         const STRIDE: usize = 4;
         // n of each block, in bits 7 to 9 as in the table.
         let mut n_seen = [0; LANES];
