@@ -409,10 +409,11 @@ codecs! {
     /// [`XorLz`](Self::XorLz) does.
     TruncateXor = 5, "truncate-xor", TRUNCATING;
     /// Codes residuals as bit planes without repeated words. Exact. The setting is the distance
-    /// from a value to the one that its residual refers to: 1 by default, at most 64.
+    /// from a value to the one that its residual refers to, at most 64. By default the codec finds
+    /// the best distance for each chunk.
     Mpc = 6, "mpc", Properties {
         loss: Loss::None,
-        settings: [[1, super::mpc::MAX_DIM]; 2],
+        settings: [[0, super::mpc::MAX_DIM]; 2],
         ..BOUNDED
     };
     /// Chooses [`XorLz`](Self::XorLz) or [`Mpc`](Self::Mpc) for each chunk, whichever codes a

@@ -8,7 +8,7 @@
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
-use super::mpc::MpcCoder;
+use super::mpc::{MpcCoder, bits_by_dim, samples};
 use super::xor_lz::XorLzCoder;
 use crate::element::Float;
 use crate::element::sealed::Word;
@@ -25,8 +25,6 @@ pub struct LosslessCoder;
 const XOR: u8 = 0;
 /// Largest distance of residuals.
 const MAX_DIM: usize = 8;
-/// Maximum number of samples of a chunk.
-const N_SAMPLES: usize = 8;
 
 impl<T: Float> Coder<T> for LosslessCoder {
     const ID: CodecId = CodecId::Lossless;
@@ -41,7 +39,7 @@ impl<T: Float> Coder<T> for LosslessCoder {
         *name = shortest(values);
         let n_bytes = match *name {
             XOR => XorLzCoder.encode(values, dst),
-            dim => mpc::<T>(dim).encode(values, dst),
+            dim => MpcCoder::of_dim(dim.into()).encode_residuals(values, dst),
         };
         Some(1 + n_bytes?)
     }
@@ -50,36 +48,21 @@ impl<T: Float> Coder<T> for LosslessCoder {
     fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
         match src.split_first()? {
             (&XOR, src) => XorLzCoder.decode(src, values),
-            (&dim, src) if usize::from(dim) <= MAX_DIM => mpc::<T>(dim).decode(src, values),
+            (&dim, src) if usize::from(dim) <= MAX_DIM => {
+                MpcCoder::of_dim(dim.into()).decode_residuals(src, values)
+            }
             _ => None,
         }
     }
 }
 
-fn mpc<T: Float>(dim: u8) -> MpcCoder {
-    <MpcCoder as Coder<T>>::new(&CoderParams { setting: dim.into(), ..CoderParams::default() })
-}
-
 /// Returns the first byte of the candidate that takes the fewest bits for samples of the chunk.
-/// Each sample has as many values as a word has bits.
 #[inline(always)]
 fn shortest<T: Float>(values: &[T]) -> u8 {
-    let n_values = T::Bits::BITS as usize;
-    let n_places = values.len().saturating_sub(MAX_DIM) / n_values;
-    if n_places == 0 {
-        return XOR;
-    }
-    let mut n_bits = [0; 1 + MAX_DIM];
-    for place in (0..n_places).step_by(n_places.div_ceil(N_SAMPLES)) {
-        let sample = &values[place * n_values..][..MAX_DIM + n_values];
-        let [xor, planes @ ..] = &mut n_bits;
-        *xor += bits_by_xor(sample);
-        for (n_bits, dim) in planes.iter_mut().zip(1..) {
-            *n_bits += bits_by_planes(sample, dim);
-        }
-    }
-    let best = (0..).zip(n_bits).min_by_key(|&(_, n_bits)| n_bits);
-    best.map_or(XOR, |(name, _)| name)
+    let by_xor = samples(values, MAX_DIM).map(bits_by_xor).sum();
+    let by_planes = bits_by_dim::<T, MAX_DIM>(values);
+    let candidates = core::iter::once((XOR, by_xor)).chain((1..).zip(by_planes));
+    candidates.min_by_key(|&(_, n_bits)| n_bits).map_or(XOR, |(name, _)| name)
 }
 
 /// Counts the bits that XOR coding takes for the values after the first [`MAX_DIM`].
@@ -90,16 +73,4 @@ fn bits_by_xor<T: Float>(sample: &[T]) -> u32 {
         1 + (T::Bits::BITS - (x.bits() ^ before.bits()).leading_zeros()).div_ceil(4)
     };
     4 * pairs.map(n_nibbles).sum::<u32>()
-}
-
-/// Counts the bits that bit planes take for the same values: a bitmap, and the planes that differ
-/// from the plane below.
-#[inline(always)]
-fn bits_by_planes<T: Float>(sample: &[T], dim: usize) -> u32 {
-    let mut changes = T::Bits::ZERO;
-    for (x, before) in sample[MAX_DIM..].iter().zip(&sample[MAX_DIM - dim..]) {
-        let residual = x.bits().minus(before.bits());
-        changes = changes | (residual ^ residual << 1);
-    }
-    (1 + changes.to_u64().count_ones()) * T::Bits::BITS
 }

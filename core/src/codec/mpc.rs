@@ -6,7 +6,8 @@
 //! values are:
 //!
 //! 1. Take the integer difference of each value to the one `dim` places before: the residual. `dim`
-//!    is the setting: the number of quantities that the array interleaves.
+//!    is the number of quantities that the array interleaves, or the length of its rows. It is the
+//!    setting; without one, a writer chooses it for each chunk from a sample.
 //! 2. Transpose the bits of each group of residuals. A group has one residual for each bit of a
 //!    word. After that, word p (a *plane*) holds bit p of all of them. If residuals are small and
 //!    have one sign, all high planes are equal.
@@ -28,9 +29,10 @@ use bytemuck::pod_read_unaligned;
 /// The codec `mpc`.
 pub type Mpc<T> = Coded<T, MpcCoder>;
 
-/// Coder of [`Mpc`]: the distance to the value that residuals refer to.
+/// Coder of [`Mpc`].
 #[derive(Clone, Copy, Debug)]
 pub struct MpcCoder {
+    /// Distance to the value that residuals refer to; 0 if each chunk says its own.
     dim: usize,
 }
 
@@ -38,6 +40,8 @@ pub struct MpcCoder {
 const SECTION: usize = 1024;
 /// Largest `dim`.
 pub(super) const MAX_DIM: u16 = 64;
+/// Maximum number of samples of a chunk.
+const N_SAMPLES: usize = 8;
 
 /// Maximum number of groups in a section: the number for words of 16 bits.
 const MAX_GROUPS: usize = 64;
@@ -55,12 +59,43 @@ impl<T: Float> Coder<T> for MpcCoder {
 
     fn of_parameter(parameter: f64) -> Option<Self> {
         let dim = parameter as u16;
-        let is_valid = f64::from(dim) == parameter && (1..=MAX_DIM).contains(&dim);
+        let is_valid = f64::from(dim) == parameter && dim <= MAX_DIM;
         is_valid.then_some(Self { dim: dim.into() })
     }
 
     #[inline(always)]
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        if self.dim != 0 {
+            return self.encode_residuals(values, dst);
+        }
+        let (name, dst) = dst.split_first_mut()?;
+        let bits = bits_by_dim::<T, { MAX_DIM as usize }>(values);
+        let best = (1..).zip(bits).min_by_key(|&(_, n_bits)| n_bits);
+        let dim = best.map_or(1, |(dim, _)| dim);
+        *name = dim as u8;
+        Some(1 + Self { dim }.encode_residuals(values, dst)?)
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        if self.dim != 0 {
+            return self.decode_residuals(src, values);
+        }
+        let (name, src) = src.split_first()?;
+        let dim = usize::from(*name);
+        let is_valid = (1..=usize::from(MAX_DIM)).contains(&dim);
+        is_valid.then_some(Self { dim })?.decode_residuals(src, values)
+    }
+}
+
+impl MpcCoder {
+    /// Makes the coder for residuals to the value `dim` > 0 places before.
+    pub(super) const fn of_dim(dim: usize) -> Self {
+        Self { dim }
+    }
+
+    #[inline(always)]
+    pub(super) fn encode_residuals<T: Float>(self, values: &[T], dst: &mut [u8]) -> Option<usize> {
         let most = dst.len();
         let per_group = T::Bits::BITS as usize;
         let n_groups = values.len().div_ceil(per_group);
@@ -90,7 +125,7 @@ impl<T: Float> Coder<T> for MpcCoder {
     }
 
     #[inline(always)]
-    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+    pub(super) fn decode_residuals<T: Float>(self, src: &[u8], values: &mut [T]) -> Option<()> {
         let per_group = T::Bits::BITS as usize;
         let n_groups = values.len().div_ceil(per_group);
         let (bitmaps, mut words) = src.split_at_checked(n_groups * T::BYTES)?;
@@ -125,6 +160,34 @@ impl<T: Float> Coder<T> for MpcCoder {
         }
         words.is_empty().then_some(())
     }
+}
+
+/// Returns samples of a chunk: the values in front of each, as many as the largest `dim`, and then
+/// as many as a word has bits. None if the chunk is too short.
+#[inline(always)]
+pub(super) fn samples<T: Float>(values: &[T], max_dim: usize) -> impl Iterator<Item = &[T]> {
+    let n_values = T::Bits::BITS as usize;
+    let n_places = values.len().saturating_sub(max_dim) / n_values;
+    let places = (0..n_places).step_by(n_places.div_ceil(N_SAMPLES).max(1));
+    places.map(move |place| &values[place * n_values..][..max_dim + n_values])
+}
+
+/// Counts the bits that the samples of a chunk take for each `dim` from 1 on: bitmaps, and the
+/// planes that differ from the plane below. All 0 if there are no samples.
+#[inline(always)]
+pub(super) fn bits_by_dim<T: Float, const MAX_DIM: usize>(values: &[T]) -> [u32; MAX_DIM] {
+    let mut n_bits = [0; MAX_DIM];
+    for sample in samples(values, MAX_DIM) {
+        for (n_bits, dim) in n_bits.iter_mut().zip(1..) {
+            let mut changes = T::Bits::ZERO;
+            for (x, before) in sample[MAX_DIM..].iter().zip(&sample[MAX_DIM - dim..]) {
+                let residual = x.bits().minus(before.bits());
+                changes = changes | (residual ^ residual << 1);
+            }
+            *n_bits += (1 + changes.to_u64().count_ones()) * T::Bits::BITS;
+        }
+    }
+    n_bits
 }
 
 /// Returns the number of steps of the transposition: log₂ of the bits of a word.
@@ -273,4 +336,42 @@ fn insert_zeros<W: Word>(
         }
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// A chunk of interleaved quantities of different magnitude, one of rows that are alike, and
+    /// one that is too short for a sample.
+    #[test]
+    fn a_chunk_says_the_distance_that_suits_it() {
+        let interleaved: Vec<f32> =
+            (0..300_u16).map(|i| 10_f32.powi(i32::from(i % 3) * 4) + f32::from(i)).collect();
+        let rows: Vec<f32> =
+            (0..1000_u16).map(|i| f32::from(i % 48).sin() + f32::from(i / 48)).collect();
+        for (values, dim) in [(&interleaved[..], 3), (&rows, 48), (&rows[..95], 1)] {
+            let coder = |setting| MpcCoder { dim: setting };
+            let encoded = |coder: MpcCoder| {
+                let mut dst = vec![0xa5; size_of_val(values)];
+                let n_bytes = coder.encode(values, &mut dst).expect("shorter than the values");
+                dst.truncate(n_bytes);
+                dst
+            };
+            let found = encoded(coder(0));
+            assert_eq!(found[0], dim);
+            assert_eq!(found[1..], encoded(coder(dim.into())));
+            let mut decoded = vec![7.0; values.len()];
+            for name in 0..=u8::MAX {
+                let chunk = [&[name], &found[1..]].concat();
+                let is_read = coder(0).decode(&chunk, &mut decoded).is_some();
+                assert!(is_read || name != dim);
+                assert!(!is_read || (1..=64).contains(&name));
+            }
+            coder(0).decode(&found, &mut decoded).unwrap();
+            assert_eq!(decoded, values);
+        }
+    }
 }
