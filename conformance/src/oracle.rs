@@ -127,7 +127,7 @@ fn combines(codec: CodecId) -> bool {
 
 /// Returns whether a decoded value does not change if it is encoded again.
 fn is_stable(codec: CodecId) -> bool {
-    !matches!(codec.name(), "szx" | "zfp-rate")
+    !matches!(codec.name(), "szx" | "zfp-rate" | "zfp-abs")
 }
 
 /// Returns the largest error of a codec that keeps no bound, at its default setting, relative to

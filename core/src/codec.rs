@@ -34,6 +34,7 @@ mod truncate;
 mod truncate_xor;
 mod xor_lz;
 mod zfp;
+mod zfp_abs;
 mod zfp_rate;
 
 use crate::element::Element;
@@ -69,6 +70,7 @@ pub use szx::Szx;
 pub use truncate::Truncate;
 pub use truncate_xor::TruncateXor;
 pub use xor_lz::XorLz;
+pub use zfp_abs::ZfpAbs;
 pub use zfp_rate::ZfpRate;
 
 /// Counts of exceptions, of blocks with exceptions, and of pairs of blocks by the path that they

@@ -123,6 +123,14 @@ presets! {
         overlaps: true,
         ..Self::Cprp2p.row()
     };
+    /// CPRP2P with zfp at a fixed accuracy, `ZFP(ABS)`.
+    Cprp2pZfp: PresetRow {
+        name: "cprp2p-zfp",
+        title: "CPRP2P, ZFP(ABS)",
+        differs: "blocks that zfp would put beyond the bound are stored unchanged",
+        codec: CodecId::ZfpAbs,
+        ..Self::Cprp2p.row()
+    };
     /// ZCCL: compress once, move, decompress once. Reductions decompress, reduce and compress in
     /// between.
     Zccl: ZCCL;

@@ -2,7 +2,7 @@
 
 use super::{
     Codec, CodecParams, CuSzp, DecodeError, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz,
-    Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate,
+    Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpAbs, ZfpRate,
 };
 use crate::element::{DType, Element, Float, bf16, f16};
 use core::any::Any;
@@ -428,6 +428,9 @@ codecs! {
         settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
+    /// zfp within a bound, in blocks of four values. Each block keeps the bits that the bound
+    /// requires.
+    ZfpAbs = 16, "zfp-abs", Properties { is_stable: false, has_lattice: false, ..BOUNDED };
     /// SZx: codes a block of 128 values as its midpoint, or as the leading bits of the differences
     /// to the midpoint.
     Szx = 8, "szx", Properties { is_stable: false, has_lattice: false, ..BOUNDED };

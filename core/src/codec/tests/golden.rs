@@ -19,9 +19,14 @@ const CODED: u8 = 1;
 /// Checks, at every level, that encoding the values (one chunk) gives these bytes after the form
 /// byte, and that decoding gives these values.
 fn check<T: Float>(id: CodecId, setting: u16, values: &[T], hex: &str, decoded: &[T]) {
+    let params = CodecParams::new(Quantum::LOSSLESS).with_setting(setting);
+    check_with(id, params, values, hex, decoded);
+}
+
+/// Same as [`check`], with any parameters.
+fn check_with<T: Float>(id: CodecId, params: CodecParams, values: &[T], hex: &str, decoded: &[T]) {
     for level in Level::available() {
-        let params = CodecParams::new(Quantum::LOSSLESS).with_setting(setting).at(level);
-        let codec = id.instance::<T>(&params);
+        let codec = id.instance::<T>(&params.at(level));
         let bytes = encode(codec.as_dyn(), values);
         let chunk = &bytes[HEADER_BYTES + INDEX_ENTRY..bytes.len() - PAD];
         let found: String = chunk[1..].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -177,6 +182,55 @@ fn lossless() {
     let values = [1.0_f32, 1.5, 1.5, -2.0, 0.001, 0.0010000002, 0.0];
     let hex = "00 20086000 0000803f 00004000 00c0ff6f 1283fa1f 7012833a";
     check(CodecId::Lossless, 0, &values, hex, &values);
+}
+
+/// The expected bytes and values come from zfp's C library (version 1.0.1) in fixed-accuracy mode,
+/// but for its zeros behind the last bit.
+#[test]
+fn zfp_abs() {
+    let values = [
+        1.0, 1.5, 2.0, 2.5, 0.0, -0.0, 0.0, 0.0, 1e-3, 2e-3, 0.0, -1e-3, -100.25, 7.0, 3e4, 0.5,
+        3.0, 4.0,
+    ];
+    let mut decoded = values;
+    decoded[4..12].fill(0.0);
+    let (floats, decoded_floats) = (values.map(|x| x as f32), decoded.map(|x| x as f32));
+    let params = |bound| CodecParams::new(Quantum::new::<f64>(bound).unwrap());
+    check_with(
+        CodecId::ZfpAbs,
+        params(0.01),
+        &floats,
+        "032d2e00 00c03b74 245ab5ab ae7c6ab7 b1e35500 a0a0450b 00000000",
+        &decoded_floats,
+    );
+    check_with(
+        CodecId::ZfpAbs,
+        params(0.01),
+        &values,
+        "03687101 0000de0f 1d48b46a 575df9d4 6e63c7ab 0040015a b4000000 0000",
+        &decoded,
+    );
+    // With 34 more planes, the block of thousandths has a value too.
+    decoded[8..12].copy_from_slice(&[
+        0.0009999999998626663,
+        0.002000000000293767,
+        1.1368683772161603e-13,
+        -0.0009999999998626663,
+    ]);
+    check_with(
+        CodecId::ZfpAbs,
+        params(1e-12),
+        &values,
+        "03687101 00000000 00000000 00000000 0000f07e f8bf00c0 f78b48cb 77bffc0b
+         7c773fb4 887420d1 aa5d75e5 53bb8d1d af020000 00000000 00000000 00000000
+         00000050 80162d00 00000000 00000000 00000000 00000000 00000000",
+        &decoded,
+    );
+    // What zfp would lose is stored unchanged, behind an exponent of 0. Four blocks of 0 follow.
+    let mut values = [0.0; 20];
+    values[..4].copy_from_slice(&[f32::from_bits(0x7fc0_0001), 1.0, -0.0, f32::INFINITY]);
+    let hex = "01020080 ff000000 7f000000 00010000 ff00";
+    check_with(CodecId::ZfpAbs, params(0.01), &values, hex, &values);
 }
 
 /// The expected bytes and values come from zfp's C library (version 1.0.1) in fixed-rate mode.
