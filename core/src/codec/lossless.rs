@@ -25,6 +25,8 @@ pub struct LosslessCoder;
 const XOR: u8 = 0;
 /// Largest distance of residuals.
 const MAX_DIM: usize = 8;
+/// Maximum number of samples of a chunk.
+const N_SAMPLES: usize = 8;
 
 impl<T: Float> Coder<T> for LosslessCoder {
     const ID: CodecId = CodecId::Lossless;
@@ -59,8 +61,8 @@ impl<T: Float> Coder<T> for LosslessCoder {
 /// Returns the first byte of the candidate that takes the fewest bits for samples of the chunk.
 #[inline(always)]
 fn shortest<T: Float>(values: &[T]) -> u8 {
-    let by_xor = samples(values, MAX_DIM).map(bits_by_xor).sum();
-    let by_planes = bits_by_dim::<T, MAX_DIM>(values);
+    let by_xor = samples(values, MAX_DIM, N_SAMPLES).map(bits_by_xor).sum();
+    let by_planes = bits_by_dim::<T, MAX_DIM>(values, N_SAMPLES);
     let candidates = core::iter::once((XOR, by_xor)).chain((1..).zip(by_planes));
     candidates.min_by_key(|&(_, n_bits)| n_bits).map_or(XOR, |(name, _)| name)
 }

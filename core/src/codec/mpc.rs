@@ -40,8 +40,8 @@ pub struct MpcCoder {
 const SECTION: usize = 1024;
 /// Largest `dim`.
 pub(super) const MAX_DIM: u16 = 64;
-/// Maximum number of samples of a chunk.
-const N_SAMPLES: usize = 8;
+/// Maximum number of samples of a chunk. There are 64 distances to compare, so few.
+const N_SAMPLES: usize = 4;
 
 /// Maximum number of groups in a section: the number for words of 16 bits.
 const MAX_GROUPS: usize = 64;
@@ -69,7 +69,7 @@ impl<T: Float> Coder<T> for MpcCoder {
             return self.encode_residuals(values, dst);
         }
         let (name, dst) = dst.split_first_mut()?;
-        let bits = bits_by_dim::<T, { MAX_DIM as usize }>(values);
+        let bits = bits_by_dim::<T, { MAX_DIM as usize }>(values, N_SAMPLES);
         let best = (1..).zip(bits).min_by_key(|&(_, n_bits)| n_bits);
         let dim = best.map_or(1, |(dim, _)| dim);
         *name = dim as u8;
@@ -162,22 +162,29 @@ impl MpcCoder {
     }
 }
 
-/// Returns samples of a chunk: the values in front of each, as many as the largest `dim`, and then
-/// as many as a word has bits. None if the chunk is too short.
+/// Returns up to `n_samples` samples of a chunk: the values in front of each, as many as the largest
+/// `dim`, and then as many as a word has bits. None if the chunk is too short.
 #[inline(always)]
-pub(super) fn samples<T: Float>(values: &[T], max_dim: usize) -> impl Iterator<Item = &[T]> {
+pub(super) fn samples<T: Float>(
+    values: &[T],
+    max_dim: usize,
+    n_samples: usize,
+) -> impl Iterator<Item = &[T]> {
     let n_values = T::Bits::BITS as usize;
     let n_places = values.len().saturating_sub(max_dim) / n_values;
-    let places = (0..n_places).step_by(n_places.div_ceil(N_SAMPLES).max(1));
+    let places = (0..n_places).step_by(n_places.div_ceil(n_samples).max(1));
     places.map(move |place| &values[place * n_values..][..max_dim + n_values])
 }
 
 /// Counts the bits that the samples of a chunk take for each `dim` from 1 on: bitmaps, and the
 /// planes that differ from the plane below. All 0 if there are no samples.
 #[inline(always)]
-pub(super) fn bits_by_dim<T: Float, const MAX_DIM: usize>(values: &[T]) -> [u32; MAX_DIM] {
+pub(super) fn bits_by_dim<T: Float, const MAX_DIM: usize>(
+    values: &[T],
+    n_samples: usize,
+) -> [u32; MAX_DIM] {
     let mut n_bits = [0; MAX_DIM];
-    for sample in samples(values, MAX_DIM) {
+    for sample in samples(values, MAX_DIM, n_samples) {
         for (n_bits, dim) in n_bits.iter_mut().zip(1..) {
             let mut changes = T::Bits::ZERO;
             for (x, before) in sample[MAX_DIM..].iter().zip(&sample[MAX_DIM - dim..]) {
