@@ -46,6 +46,17 @@ pub const fn max_parts(segment_bytes: usize, room: usize) -> usize {
     if n_parts > 1 { n_parts } else { 1 }
 }
 
+/// Number of bytes of a payload that holds `n_parts` segments of at most `segment_bytes` each,
+/// whatever their lengths; `None` if it does not fit `usize`.
+#[must_use]
+pub fn room(n_parts: usize, segment_bytes: usize) -> Option<usize> {
+    if n_parts <= 1 {
+        return Some(segment_bytes);
+    }
+    let each = segment_bytes.checked_next_multiple_of(FRAME_ALIGN)?.checked_add(ENTRY)?;
+    each.checked_mul(n_parts)?.checked_add(ENTRY)
+}
+
 /// Largest number of bytes of each segment with which `n_parts` segments always fit a payload of
 /// `room` bytes.
 #[must_use]

@@ -593,9 +593,8 @@ impl<X: Transport> Communicator<X> {
         let (division, shortest) = (plan.division, spec.shortest.into());
         let cut = Cut { n_parts, division, max_segment, lanes, shortest };
         let layout = Layout::new(call, rank, shares, window, cut);
-        let max_run = select::max_run(call, codec, capacity, &layout);
         let rules = Rules::of_plan(call.collective, plan, op);
-        let call = call.with_runs(max_run).with_runs_of(schedule);
+        let call = select::with_runs(call, schedule, plan, codec, &layout, capacity);
         let header = CallHeader { context: self.context, epoch: self.epoch, ..header };
         let program = Program {
             schedule,

@@ -6,9 +6,6 @@ use crate::pipeline::{self, Pipeline};
 use crate::plan::Plan;
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 
-/// Minimum bytes of a share for gZCCL's all-reduce to use a ring (gZCCL, ICS'24: "about 5 MB").
-const GZCCL_RING_BYTES: usize = 5_000_000;
-
 /// Parts of a preset, and its origin.
 #[derive(Clone, Copy)]
 struct PresetRow {
@@ -160,13 +157,14 @@ presets! {
         ..Self::Hzccl.row()
     };
     /// gZCCL, according to a summary of its paper: short all-reduces use recursive doubling, which
-    /// takes fewer compressions but more bytes.
+    /// takes fewer compressions but more bytes. A scatter encodes all parts before it sends.
     Gzccl: PresetRow {
         name: "gzccl",
         title: "gZCCL-style",
         source: "Huang et al., gZCCL (ICS'24), by a summary",
-        differs: "on CPUs, fz-light in place of cuSZp; a scatter encodes step by step",
+        differs: "on CPUs, without streams; partners continue with the same decoded sum",
         schedules: Schedules::Switched,
+        codec: CodecId::CuSzp,
         ..ZCCL
     };
     /// gZCCL in Foldwire's engine.
@@ -302,6 +300,10 @@ impl Preset {
     pub const MAIN: [Self; 6] =
         [Self::Raw, Self::Cprp2p, Self::Zccl, Self::Hzccl, Self::Gzccl, Self::Foldwire];
 
+    /// Minimum bytes of a rank's share for gZCCL's all-reduce to use a ring (gZCCL, ICS'24: "about
+    /// 5 MB").
+    pub const RING_FROM: usize = 5_000_000;
+
     /// Name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -348,11 +350,24 @@ impl Preset {
     }
 
     /// Like [`plan`](Self::plan), for arrays in which each rank's share has `n_bytes`. Only gZCCL's
-    /// all-reduce depends on that: it uses a ring for long shares.
+    /// all-reduce depends on that: it uses a ring from [`RING_FROM`](Self::RING_FROM) on.
     #[must_use]
     pub fn plan_for(self, collective: Collective, bound: Bound, n_bytes: usize) -> Plan {
+        self.plan_switched(collective, bound, n_bytes, Self::RING_FROM)
+    }
+
+    /// Like [`plan_for`](Self::plan_for), with another number of bytes from which gZCCL uses a
+    /// ring.
+    #[must_use]
+    pub fn plan_switched(
+        self,
+        collective: Collective,
+        bound: Bound,
+        n_bytes: usize,
+        ring_from: usize,
+    ) -> Plan {
         let PresetRow { schedules, pipeline, codec, setting, overlaps, .. } = self.row();
-        let is_short = collective == Collective::AllReduce && n_bytes < GZCCL_RING_BYTES;
+        let is_short = collective == Collective::AllReduce && n_bytes < ring_from;
         let schedule: Option<&dyn Schedule> = match schedules {
             Schedules::Chosen => None,
             Schedules::Switched if is_short => Some(&RecursiveDoubling),
@@ -394,5 +409,9 @@ mod tests {
         };
         assert_eq!(by(1_000_000), Some("recursive-doubling"));
         assert_eq!(by(10_000_000), Some("ring"));
+        let (collective, bound) = (Collective::AllReduce, Bound::Absolute(1.0));
+        let plan = Preset::Gzccl.plan_switched(collective, bound, 10_000_000, 20_000_000);
+        assert_eq!(plan.schedule.map(Schedule::name), Some("recursive-doubling"));
+        assert_eq!(plan.codec, CodecId::CuSzp);
     }
 }

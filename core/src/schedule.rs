@@ -251,8 +251,11 @@ pub struct ProgramSpec {
     /// The root, for the collectives that have one; rank 0 otherwise.
     pub root: Rank,
     /// Maximum number of parts in a message, at least 1
-    /// ([`select::max_run`](crate::select::max_run)).
+    /// ([`select::with_runs`](crate::select::with_runs)).
     pub max_run: u16,
+    /// True if the root of a scatter encodes all parts before the first one leaves. Only a schedule
+    /// whose messages hold all of them follows it.
+    pub encodes_first: bool,
     /// Number of consecutive ranks that share a node; 1 if the node layout is unknown.
     pub ranks_per_node: usize,
 }
@@ -261,7 +264,8 @@ impl ProgramSpec {
     /// A spec with one part per message and an unknown node layout.
     #[must_use]
     pub const fn new(collective: Collective, size: usize, root: Rank) -> Self {
-        Self { collective, size, root, max_run: 1, ranks_per_node: 1 }
+        let (max_run, encodes_first, ranks_per_node) = (1, false, 1);
+        Self { collective, size, root, max_run, encodes_first, ranks_per_node }
     }
 
     /// The same spec with `n_ranks` (at least 1) consecutive ranks in each node.
@@ -302,6 +306,12 @@ impl ProgramSpec {
     #[must_use]
     pub const fn with_runs(self, max_run: u16) -> Self {
         Self { max_run, ..self }
+    }
+
+    /// The same spec, in which the root of a scatter encodes all parts before the first one leaves.
+    #[must_use]
+    pub const fn encoding_first(self) -> Self {
+        Self { encodes_first: true, ..self }
     }
 
     /// The same spec with `max_run` raised to the minimum that `schedule` needs.

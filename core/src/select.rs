@@ -184,23 +184,51 @@ pub const fn shortest(codec: CodecId) -> usize {
     if codec.is_exact() || codec.takes_shape() { 4 } else { 2 }
 }
 
+/// The call with the properties of its messages: how many parts each may carry in frames of
+/// `capacity` bytes, and whether the root of a scatter encodes first. Every rank must pass the same
+/// arguments.
+///
+/// A plan [without overlap](Plan::without_overlap) packs as many parts as fit, as published systems
+/// do. If it compresses once, the root of its scatter also encodes all parts before the first one
+/// leaves (ZCCL, gZCCL). Plans that compress in each message encode what they send.
+#[must_use]
+pub fn with_runs(
+    call: ProgramSpec,
+    schedule: &dyn Schedule,
+    plan: &Plan,
+    codec: &Sizes,
+    layout: &Layout<'_>,
+    capacity: usize,
+) -> ProgramSpec {
+    let max_run = max_run(call, plan, codec, capacity, layout);
+    let recodes = plan.pipeline.recodes(codec.id(), OpCode::None);
+    let encodes_first = !plan.overlaps && !codec.id().is_free() && !recodes;
+    // The schedule may need more parts in a message than `max_run`.
+    let call = call.with_runs(max_run).with_runs_of(schedule);
+    if encodes_first { call.encoding_first() } else { call }
+}
+
 /// Maximum number of parts in a message of a scatter or gather ([`ProgramSpec::max_run`]), in
-/// frames of `capacity` bytes. It is 1 unless packing is faster. Parts that take several rounds
-/// fill their frames, so they travel alone. So do parts of other collectives.
+/// frames of `capacity` bytes. It is 1 unless packing is faster, or the plan packs always. Parts
+/// that take several rounds fill their frames, so they travel alone. So do parts of other
+/// collectives.
 ///
 /// That many parts fit a frame even if each has its maximum encoded size, because an encoder does
 /// not know sizes in advance, and joined messages must fit as well. All ranks compute the same
 /// number from count, codec and frame capacity. So no header contains it, and schedules stay pure.
-/// Every rank must pass the same arguments.
-pub fn max_run(call: ProgramSpec, codec: &Sizes, capacity: usize, layout: &Layout<'_>) -> u16 {
+fn max_run(
+    call: ProgramSpec,
+    plan: &Plan,
+    codec: &Sizes,
+    capacity: usize,
+    layout: &Layout<'_>,
+) -> u16 {
     if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
         return 1;
     }
     let n_bytes = layout.count().saturating_mul(codec.bytes_per_value());
-    let longest = layout.longest_short_part();
-    let Some(longest) = longest.filter(|_| runs_pay(codec.id(), call.size, n_bytes)) else {
-        return 1;
-    };
+    let packs = !plan.overlaps || runs_pay(codec.id(), call.size, n_bytes);
+    let Some(longest) = layout.longest_short_part().filter(|_| packs) else { return 1 };
     let Some(encoded) = codec.max_encoded_len(longest) else { return 1 };
     // The values must fit uncompressed as well.
     let n_bytes = encoded.max(longest * codec.bytes_per_value());

@@ -440,7 +440,7 @@ fn divide<T: Float>(
     let cut = Cut { n_parts, division, max_segment, lanes, shortest };
     // The layout of rank 0 serves for all ranks, because lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
-    let max_run = select::max_run(call, &codec, case.frame_bytes, &layout);
-    // The schedule may need more parts in a message than `max_run`.
-    Ok((call.with_runs(max_run).with_runs_of(schedule), layout))
+    let frame_bytes = case.frame_bytes;
+    let call = select::with_runs(call, schedule, &case.plan, &codec, &layout, frame_bytes);
+    Ok((call, layout))
 }

@@ -1,9 +1,10 @@
 //! Ranks as threads of this process.
 
 use foldwire::frame::HEADER_BYTES;
+use foldwire::kernel::CHUNK;
 use foldwire::schedule::ProgramSpec;
 use foldwire::transport::MIN_FRAME_BYTES;
-use foldwire::{Bound, DType, Plan};
+use foldwire::{Bound, Collective, DType, Plan, bundle};
 use foldwire_threads::World;
 
 /// Ranks with links of this rate in bytes per second, each way. With `None`, links have the speed
@@ -35,7 +36,7 @@ pub fn frame_bytes(n_threads: usize, dtype: DType) -> usize {
 /// belong to a world of their own, since other plans are faster with shorter ones.
 ///
 /// A message carries one part of the array, or all of it: to and from a root, and where the length
-/// decides about the schedule.
+/// decides about the schedule. Scatters and gathers pack all parts.
 pub fn whole_message_bytes(
     plan: &Plan,
     call: ProgramSpec,
@@ -47,14 +48,20 @@ pub fn whole_message_bytes(
     }
     let schedule = plan.schedule.filter(|_| !call.collective.has_root());
     let n_parts = schedule.map_or(1, |schedule| schedule.n_parts(call));
-    let n_bytes = message_bytes(plan, dtype, count.div_ceil(n_parts.max(1)))?;
+    let packs = matches!(call.collective, Collective::Scatter | Collective::Gather);
+    let n_packed = if packs { call.size } else { 1 };
+    let n_values = count.div_ceil(n_parts.max(n_packed).max(1));
+    // Segments of more than a chunk have whole chunks, so the last one needs room to be whole.
+    let n_values = if n_values > CHUNK { n_values.next_multiple_of(CHUNK) } else { n_values };
+    let payload = plan.max_payload_bytes(dtype, n_values)?;
+    let n_bytes = bundle::room(n_packed, payload)?.checked_add(HEADER_BYTES)?;
     Some(n_bytes.max(MIN_FRAME_BYTES))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foldwire::{Collective, Preset, Rank};
+    use foldwire::{Preset, Rank};
 
     #[test]
     fn frames_hold_a_part_or_all_of_the_array() {
@@ -66,11 +73,16 @@ mod tests {
         let raw = |collective| bytes(Preset::RawRing, collective);
         assert_eq!(raw(Collective::AllReduce), Some(4000 + HEADER_BYTES));
         assert_eq!(raw(Collective::Broadcast), Some(16_000 + HEADER_BYTES));
+        // Each of four parts at a multiple of 64 bytes, and their ends.
+        assert_eq!(raw(Collective::Scatter), Some(4 * (4032 + 4) + 4 + HEADER_BYTES));
         assert!(bytes(Preset::Cprp2p, Collective::AllReduce) > raw(Collective::AllReduce));
         assert!(bytes(Preset::MpcOpt, Collective::AllGather) > raw(Collective::Broadcast));
         assert_eq!(bytes(Preset::ZcclPlus, Collective::AllReduce), None);
         let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));
         let plan = Preset::RawRing.plan(Collective::AllReduce, Bound::Absolute(1.0));
         assert_eq!(whole_message_bytes(&plan, call, DType::F32, 3), Some(MIN_FRAME_BYTES));
+        // Parts of 4100 values.
+        let bytes = whole_message_bytes(&plan, call, DType::F32, 16_400);
+        assert_eq!(bytes, Some(2 * 4 * CHUNK + HEADER_BYTES));
     }
 }

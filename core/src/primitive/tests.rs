@@ -2,9 +2,14 @@
 //! says.
 
 use super::*;
-use crate::codec::CodecId;
+use crate::bound::{Bound, Quantum};
+use crate::codec::{CodecId, CodecParams, Sizes};
+use crate::element::DType;
+use crate::layout::{Cut, Division, Layout, Shares, Window};
 use crate::op::OpCode;
-use crate::schedule::{Collective, Part};
+use crate::preset::Preset;
+use crate::schedule::{Collective, Part, ProgramSpec};
+use crate::select;
 use crate::transport::Rank;
 use std::vec::Vec as List;
 
@@ -295,4 +300,51 @@ fn what_is_not_there_is_not_read() {
     let with = Slot::Held;
     assert_eq!(Primitive::Combine { with }.after(contents, 2), None, "of other codecs");
     assert_eq!(Primitive::Join { from: Slot::In }.after(contents, 2), None, "of other codecs");
+}
+
+/// Numbers of parts that the root of a scatter of 50,000 values encodes before and after its first
+/// message, and numbers of parts in its messages.
+fn scatter(preset: Preset, size: usize) -> ([usize; 2], List<usize>) {
+    let (collective, root, count) = (Collective::Scatter, Rank::new(size / 2), 50_000);
+    let plan = preset.plan(collective, Bound::Absolute(1.0));
+    let schedule = plan.schedule.expect("published systems name theirs");
+    let codec = Sizes::new(plan.codec, DType::F32, CodecParams::new(Quantum::LOSSLESS));
+    let call = ProgramSpec::new(collective, size, root);
+    let n_parts = schedule.n_parts(call);
+    let (division, max_segment, lanes, shortest) = (Division::Blocks, count, 1, 1);
+    let cut = Cut { n_parts, division, max_segment, lanes, shortest };
+    let layout = Layout::new(call, root, Shares::Even(count), Window::Whole, cut);
+    let call = select::with_runs(call, schedule, &plan, &codec, &layout, 1 << 20);
+    let rules = Rules::of_plan(collective, &plan, OpCode::None);
+    let (mut encoded, mut sent) = ([0; 2], List::new());
+    let mut held = None;
+    for index in 0..schedule.n_steps(call, root) {
+        let step = schedule.step(call, root, index);
+        let mut contents = [None; Slot::COUNT];
+        contents[Slot::Held.index()] = held;
+        for primitive in rules.primitives(&step, held, StepLinks::of(call, root, &step, None, held))
+        {
+            contents = primitive.after(contents, step.n_parts).expect("a valid list");
+            let encodes =
+                matches!(primitive, Primitive::EncodeOwn { .. } | Primitive::Transcode { .. });
+            encoded[usize::from(!sent.is_empty())] +=
+                usize::from(step.n_parts) * usize::from(encodes);
+        }
+        sent.extend(step.to.map(|_| usize::from(step.n_parts)));
+        held = held_after(&step, &contents);
+    }
+    (encoded, sent)
+}
+
+#[test]
+fn published_scatters_encode_all_parts_before_the_first_leaves() {
+    for (size, sent) in [(3, [1, 1].to_vec()), (8, [4, 2, 1].to_vec()), (11, [3, 4, 2, 1].to_vec())]
+    {
+        for preset in [Preset::Gzccl, Preset::Zccl, Preset::CColl] {
+            assert_eq!(scatter(preset, size), ([size - 1, 0], sent.clone()), "{}", preset.name());
+        }
+        // Compression in messages encodes each message before it leaves.
+        let (encoded, _) = scatter(Preset::Cprp2p, size);
+        assert_eq!(encoded, [sent[0], size - 1 - sent[0]]);
+    }
 }

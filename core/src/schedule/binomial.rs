@@ -28,6 +28,9 @@
 //! root crosses one link. If B = 1, every part is a message of its own; if B ≥ n/2, every subtree
 //! is one message.
 //!
+//! A root that encodes first ([`ProgramSpec::encodes_first`]) takes the parts of all other ranks as
+//! one run if a message can hold them, and divides that run.
+//!
 //! *Gather.* The mirror image: a rank takes its own part and appends the runs of its children in
 //! the block, smallest subtree first. It sends this run to its parent, then forwards the blocks of
 //! its descendants in ascending order. While the root receives one message, the next one is already
@@ -116,11 +119,19 @@ struct BinomialTree {
     root: Rank,
     /// Number of places in a block, a power of two.
     block: usize,
+    /// True if the root of a scatter takes the parts of all other ranks before it sends.
+    takes_first: bool,
 }
 
 impl BinomialTree {
     const fn of(call: ProgramSpec) -> Self {
-        Self { size: call.size, root: call.root, block: 1 << call.max_run.ilog2() }
+        let ProgramSpec { collective, size, root, max_run, encodes_first, .. } = call;
+        // The root of two ranks encodes one part, and sends it at once.
+        let takes_first = matches!(collective, Collective::Scatter)
+            && encodes_first
+            && size > 2
+            && size <= max_run as usize + 1;
+        Self { size, root, block: 1 << max_run.ilog2(), takes_first }
     }
 
     fn broadcast(&self, place: usize, index: usize) -> Step {
@@ -162,13 +173,18 @@ impl BinomialTree {
         let own = self.own_places(place).len();
         // A run of several parts takes one more step: to receive it before it is divided, or to
         // send it after it was put together.
-        let passes_run = place > 0 && own > 1;
+        let passes_run = if place > 0 { own > 1 } else { self.takes_first };
         self.n_blocks_below(place) + usize::from(passes_run) + ceil_log2(own) + 1
     }
 
     fn scatter(&self, place: usize, index: usize) -> Step {
+        if place == 0 && self.takes_first && index == 0 {
+            return self.run(1..self.size).keep();
+        }
         let n_passed = self.n_blocks_below(place);
-        if index < n_passed {
+        let n_taken = usize::from(place == 0 && self.takes_first);
+        if index < n_taken + n_passed {
+            let index = index - n_taken;
             let block = self.block_below(place, n_passed - index);
             let to = self.child_towards(place, block.start);
             return self.incoming(place, block).to(to);

@@ -79,8 +79,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
     let cut = Cut { n_parts, division, max_segment, lanes: LANES, shortest };
     let shares = Shares::Even(case.count);
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
-    let call = call.with_runs(select::max_run(call, &codec, FRAME_BYTES, &layout));
-    let call = call.with_runs_of(case.schedule);
+    let call = select::with_runs(call, case.schedule, &model.plan, &codec, &layout, FRAME_BYTES);
     let rules = Rules::of_plan(case.collective, &model.plan, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();

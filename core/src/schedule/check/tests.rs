@@ -43,7 +43,13 @@ fn calls(schedule: &dyn Schedule, sizes: impl Iterator<Item = usize> + Clone) ->
     supported
         .flat_map(|c| {
             let with_root = move |n, root| {
-                max_runs(c).iter().map(move |&max_run| call(c, n, root).with_runs(max_run))
+                let with_runs = move |&max_run| {
+                    let call = call(c, n, root).with_runs(max_run);
+                    // Only a scatter's root can encode before it sends.
+                    let first = (c == Collective::Scatter).then(|| call.encoding_first());
+                    [call].into_iter().chain(first)
+                };
+                max_runs(c).iter().flat_map(with_runs)
             };
             let of_size = move |n| roots(c, n).into_iter().flat_map(move |root| with_root(n, root));
             sizes.clone().flat_map(of_size)

@@ -101,7 +101,7 @@ fn every_step_is_needed() {
                 |table, rank, index| {
                     // A step that takes a local part into the holding is not always needed: a later
                     // step may use the local part directly.
-                    let only_takes = schedule.min_run(call) > 1
+                    let only_takes = (schedule.min_run(call) > 1 || call.encodes_first)
                         && schedule.step(call, Rank::new(rank), index).takes();
                     let is_found = only_takes || check(table, call).is_err();
                     assert!(is_found, "{call:?} without step {index} of {rank}");
