@@ -290,10 +290,28 @@ pub struct RankPrediction {
     pub seconds: f64,
     /// Seconds of computing, contained in `seconds`.
     pub computing: f64,
+    /// The parts of `computing` that the call's steps take.
+    pub work: WorkSeconds,
     /// Bytes of the messages that the rank sends, headers included.
     pub wire_bytes: u64,
     /// Number of messages that the rank sends.
     pub n_messages: u64,
+}
+
+/// Seconds of a rank's steps, by kind of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkSeconds {
+    /// Encoding values.
+    pub encode: f64,
+    /// Decoding frames.
+    pub decode: f64,
+    /// Combining values or frames. Primitives that decode, combine and encode in one pass count
+    /// here as a whole.
+    pub fold: f64,
+    /// Copying values and frames.
+    pub copy: f64,
+    /// Sending and receiving messages, checksums included.
+    pub message: f64,
 }
 
 /// Predicts how long a call on values of `T` takes on this cluster, if all ranks make it at the
@@ -413,10 +431,15 @@ fn simulate(
 ) -> Result<u64, CostError> {
     let (totals, n_events) = Simulation::new(program, starts).run()?;
     for (rank, (rank_totals, sum)) in totals.iter().zip(ranks).enumerate() {
-        let RankTotals { finished: at, computing, wire_bytes, n_messages } = *rank_totals;
+        let RankTotals { finished: at, computing, work, wire_bytes, n_messages } = *rank_totals;
         finished(rank, at);
         sum.seconds = at as f64 / 1e12;
         sum.computing += computing as f64 / 1e12;
+        sum.work.encode += work.encode / 1e12;
+        sum.work.decode += work.decode / 1e12;
+        sum.work.fold += work.fold / 1e12;
+        sum.work.copy += work.copy / 1e12;
+        sum.work.message += work.message / 1e12;
         sum.wire_bytes += wire_bytes;
         sum.n_messages += n_messages;
     }

@@ -126,6 +126,11 @@ pub struct BenchArgs {
     #[arg(value_delimiter = ',')]
     pub preset: Vec<PresetArg>,
 
+    /// Bytes of each rank's share from which the all-reduce of preset gzccl is a ring
+    #[arg(long, value_name = "SIZE", default_value = "5MB", value_parser = sizes::one,
+        allow_hyphen_values = true)]
+    pub ring_from: usize,
+
     /// Schedule of a row of your own, or `all`. The row is preset foldwire, changed by --schedule,
     /// --pipeline, --codec and --exact-below
     ///

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Parser};
 use foldwire::{Bound, Collective, Preset};
 use foldwire_workbench::plot::PlotFile;
 
@@ -28,6 +28,8 @@ Examples:
   foldwire sim allreduce --speeds mine.toml --ranks-per-node 16 --cores 16
       With speeds from a file (see the example in docs/scale.md), 16 ranks on the 16 cores of each
       machine.
+  foldwire sim --published
+      What papers report, and what the model says about it.
   foldwire sim --validate
       Compares measured and predicted times of collectives between threads of this process.
   foldwire sim --validate allreduce.json broadcast.json --fabric exchange.json --latency 0s
@@ -44,7 +46,7 @@ as in `foldwire bench`.";
 pub struct SimArgs {
     /// The collective to predict
     #[arg(value_name = "COLLECTIVE", value_parser = collective(),
-        required_unless_present = "validate")]
+        required_unless_present_any = ["validate", "published"])]
     pub collective: Option<Collective>,
 
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
@@ -53,7 +55,7 @@ pub struct SimArgs {
     pub ranks: SizeList,
 
     /// Bytes of the whole array: 646MB, 64M, 1G, …
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size,
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = sizes::one,
         allow_hyphen_values = true)]
     pub size: usize,
 
@@ -82,6 +84,15 @@ pub struct SimArgs {
     #[arg(value_delimiter = ',', default_value = "main")]
     pub preset: Vec<PresetArg>,
 
+    /// Bytes of each rank's share from which the all-reduce of preset gzccl is a ring
+    #[arg(long, value_name = "SIZE", default_value = "5MB", value_parser = sizes::one,
+        allow_hyphen_values = true)]
+    pub ring_from: usize,
+
+    /// Run presets as published, without the guarantee that all ranks get the same bits
+    #[arg(long)]
+    pub as_published: bool,
+
     /// Schedule of all presets, instead of their own
     #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
     pub schedule: Option<ScheduleName>,
@@ -102,7 +113,7 @@ pub struct SimArgs {
 
     /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a
     /// publication with its ratio (zccl-1-thread, zccl-multi-thread, hzccl-18-threads,
-    /// hzccl-18-threads-half, gzccl-a100)
+    /// hzccl-18-threads-half, gzccl-a100, mpc-opt-v100, mpc-opt-v100-sppm)
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 
@@ -148,6 +159,11 @@ pub struct SimArgs {
     #[arg(long)]
     pub json: bool,
 
+    /// Print a row for each figure that papers report of collectives, messages and programs:
+    /// published, predicted as published and for Foldwire, and measured; and a budget of the time
+    #[arg(long, conflicts_with_all = ["collective", "plot", "validate"])]
+    pub published: bool,
+
     /// Compare predictions with measured times instead: with files from `foldwire bench --link RATE
     /// --json`, or without files with runs between threads of this process
     ///
@@ -167,6 +183,18 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
+    /// Parses arguments as on the command line.
+    ///
+    /// # Errors
+    /// What clap says about them.
+    pub fn parse(text: &str) -> Result<Self, clap::Error> {
+        let words = ["foldwire", "sim"].into_iter().chain(text.split_whitespace());
+        match crate::Cli::try_parse_from(words)?.command {
+            crate::Command::Sim(args) => Ok(args),
+            _ => unreachable!("the subcommand is sim"),
+        }
+    }
+
     /// The presets to predict, each once.
     pub fn presets(&self) -> Vec<Preset> {
         PresetArg::list(&self.preset)
@@ -184,11 +212,6 @@ fn ranks(text: &str) -> Result<SizeList, String> {
     })
 }
 
-fn size(text: &str) -> Result<usize, String> {
-    let n_bytes = sizes::n_bytes(text).filter(|&n| n <= sizes::MAX_SIZE);
-    n_bytes.ok_or_else(|| "a size is needed, such as 64M, 646MB or 1G, 1024G at most".to_owned())
-}
-
 fn eager(text: &str) -> Result<u32, String> {
     let n_bytes = sizes::n_bytes(text).and_then(|n| u32::try_from(n).ok());
     n_bytes.ok_or_else(|| "a size below 4G is needed, such as 64K".to_owned())
@@ -196,17 +219,10 @@ fn eager(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::{Cli, Command};
 
     fn sim(args: &str) -> Result<SimArgs, clap::Error> {
-        let words = ["foldwire", "sim"].into_iter().chain(args.split_whitespace());
-        match Cli::try_parse_from(words)?.command {
-            Command::Sim(args) => Ok(args),
-            _ => unreachable!("the subcommand is sim"),
-        }
+        SimArgs::parse(args)
     }
 
     #[test]
@@ -222,6 +238,7 @@ mod tests {
     #[test]
     fn a_collective_is_needed_unless_the_model_is_validated() {
         assert!(sim("").is_err() && sim("allreduce --validate").is_err());
+        assert!(sim("--published").is_ok() && sim("allreduce --published").is_err());
         assert_eq!(sim("--validate").unwrap().validate, Some(Vec::new()));
         let files = sim("--validate a.json b.json --fabric c.json").unwrap();
         assert_eq!(files.validate.map_or(0, |files| files.len()), 2);

@@ -48,6 +48,12 @@ impl FromStr for SizeList {
     }
 }
 
+/// Parses the size of an array.
+pub(super) fn one(text: &str) -> Result<usize, String> {
+    let n_bytes = n_bytes(text).filter(|&n| n <= MAX_SIZE);
+    n_bytes.ok_or_else(|| "a size is needed, such as 64M, 646MB or 1G, 1024G at most".to_owned())
+}
+
 /// Parses the sizes of one item of the list.
 fn range(item: &str) -> Option<Vec<usize>> {
     let parts: Vec<&str> = item.split(':').collect();

@@ -7,13 +7,18 @@ use foldwire_fields::usage::UsageError;
 
 /// Codec speeds that papers report. Each entry is the name that the user writes, and a TOML file
 /// with the speeds.
-pub const PUBLISHED: [(&str, &str); 5] = [
+pub const PUBLISHED: [(&str, &str); 7] = [
     ("zccl-1-thread", include_str!("published/zccl-1-thread.toml")),
     ("zccl-multi-thread", include_str!("published/zccl-multi-thread.toml")),
     ("hzccl-18-threads", include_str!("published/hzccl-18-threads.toml")),
     ("hzccl-18-threads-half", include_str!("published/hzccl-18-threads-half.toml")),
     ("gzccl-a100", include_str!("published/gzccl-a100.toml")),
+    ("mpc-opt-v100", include_str!("published/mpc-opt-v100.toml")),
+    ("mpc-opt-v100-sppm", include_str!("published/mpc-opt-v100-sppm.toml")),
 ];
+
+/// Figures that papers report of collectives, messages and programs, as TOML.
+pub const FIGURES: &str = include_str!("published/figures.toml");
 
 /// Source of codec speeds.
 #[derive(Debug, Clone, PartialEq, Eq)]

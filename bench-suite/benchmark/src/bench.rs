@@ -216,7 +216,7 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, U
     let pools = Pools::new(args.threads)?;
     let preset = |preset: Preset| {
         let row = PlanImplementation::preset(preset, args.form.collective, args.bound);
-        row.with(pools.of(Some(preset)), args.as_published)
+        row.with(pools.of(Some(preset)), args.as_published).with_ring_from(args.ring_from)
     };
     let row = |plan| PlanImplementation::row(plan).with(pools.of(None), args.as_published);
     let all = args.presets().into_iter().map(preset).chain(args.row().map(row));

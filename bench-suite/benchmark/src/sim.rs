@@ -4,22 +4,24 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `speeds` | sources of speeds and ratio: this machine, a file, a publication |
+//! | `speeds`, `speeds_file` | sources of speeds and ratio: this machine, a file, a publication |
 //! | `measure` | speeds of this machine's codec primitives, and sizes of sums of the field |
 //! | `sweep` | ranks × presets |
 //! | `output`, `plot` | the table and JSON; the plot |
+//! | `published` | what papers report, beside predictions |
 //! | `validate` | predicted and measured times, between threads or on any fabric |
 
 pub(crate) mod measure;
 mod output;
 #[cfg(feature = "plots")]
 mod plot;
+mod published;
 mod speeds;
+mod speeds_file;
 mod sweep;
 mod validate;
 
 use anyhow::Context;
-use foldwire::codec::CodecId;
 use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
@@ -34,6 +36,9 @@ use sweep::{Sweep, SweepSetting};
 /// # Errors
 /// Usage errors, and output and files that cannot be written.
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
+    if args.published {
+        return published::run(args.json);
+    }
     let source = FieldSource::open(args.field.as_deref())?;
     let Some(collective) = args.collective else { return validate::run(args, &source) };
     if let Some(named) = args.schedule
@@ -51,10 +56,9 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Returns whether the model has speeds for every codec that a preset may choose (raw, fz-light).
+/// Returns whether a preset has one codec, so that the model can price it.
 fn is_priced(preset: Preset) -> bool {
-    let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
-    !plan.is_auto && matches!(plan.codec, CodecId::Raw | CodecId::FzLight)
+    !preset.plan(Collective::AllReduce, Bound::Relative(1e-3)).is_auto
 }
 
 fn check_presets(presets: &[Preset]) -> Result<(), UsageError> {
@@ -64,7 +68,7 @@ fn check_presets(presets: &[Preset]) -> Result<(), UsageError> {
         return Ok(());
     }
     Err(UsageError::new(format!(
-        "only calls by raw and fz-light can be predicted; leave out {}",
+        "only calls by one codec can be predicted; leave out {}",
         names.join(", ")
     )))
 }

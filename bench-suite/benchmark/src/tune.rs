@@ -96,6 +96,7 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
         bar.set_message(codec.name());
         let task = MeasurementTask {
             codec,
+            setting: 0,
             bound: args.bound,
             size: ranks.max(2),
             reduces: true,

@@ -260,6 +260,88 @@ fn measured_times_are_predicted_from_their_files() {
     }
 }
 
+/// gZCCL's switch is a knob, and its codec has its own speed.
+#[test]
+fn gzccl_switches_where_it_is_told_to() {
+    let folder = folder();
+    let row = |more: &str| {
+        let args =
+            format!("allreduce --ranks 64 --size 64MB --speeds gzccl-a100 --preset gzccl {more}");
+        object(folder.path(), &format!("{args} --json"))["rows"][0].clone()
+    };
+    // Shares of a megabyte.
+    let (doubling, ring) = (row(""), row("--ring-from 1MB"));
+    assert_eq!(
+        (&doubling["schedule"], &ring["schedule"]),
+        (&"recursive-doubling".into(), &"ring".into())
+    );
+    assert!(number(&doubling, "wire_bytes") > 2.0 * number(&ring, "wire_bytes"));
+}
+
+/// A preset that works message by message has one message for each hop, whatever its length.
+#[test]
+fn published_systems_send_whole_messages() {
+    let folder = folder();
+    for (collective, n_messages) in [("broadcast", 3), ("allgather", 12), ("scatter", 3)] {
+        let args =
+            format!("{collective} --ranks 4 --size 4MB --speeds fast.toml --bound abs:1 --json");
+        let object = object(folder.path(), &format!("{args} --preset raw-ring,zccl,gzccl"));
+        for row in object["rows"].as_array().unwrap() {
+            assert_eq!(row["n_messages"], n_messages, "{collective}: {row}");
+        }
+    }
+}
+
+/// Every codec has speeds of its own.
+#[test]
+fn presets_are_priced_with_their_codecs() {
+    let folder = folder();
+    let codecs = "[codecs.szx]\nencode = 1\ndecode = 1\nratio = [[1, 4.0]]\n";
+    fs::write(folder.path().join("two.toml"), format!("{SPEEDS}\n{codecs}")).unwrap();
+    let args = "allgather --ranks 8 --size 64MB --speeds two.toml --preset zccl,c-coll,raw --json";
+    let object = object(folder.path(), args);
+    let names = object["speeds_gbps"].as_array().unwrap().iter().map(|speeds| &speeds["codec"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["raw", "fz-light", "szx"]);
+    let [zccl, c_coll] = [0, 1].map(|i| &object["rows"][i]);
+    let sent = number(c_coll, "wire_bytes") / number(zccl, "wire_bytes");
+    assert!((1.9..2.1).contains(&sent), "{sent}");
+    // A rank encodes its part and decodes all 64 MB, at 1 GB/s.
+    assert!((0.064..0.08).contains(&number(c_coll, "time_s")), "{c_coll}");
+    assert!(number(&c_coll["budget_ns"], "decode") > 3.9, "{c_coll}");
+}
+
+/// The page on scale shows what the command prints.
+#[test]
+fn the_page_on_scale_has_every_published_figure() {
+    let folder = folder();
+    let output = object(folder.path(), "--published --json");
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scale.md");
+    let page = fs::read_to_string(page).unwrap();
+    let keys = ["paper", "at", "experiment", "published", "as_published", "foldwire", "measured"];
+    let line = |row: &Value| {
+        let cells = keys.map(|key| text(row, key));
+        format!("| {} |", cells.join(" | "))
+    };
+    let rows = output["rows"].as_array().unwrap();
+    assert!(rows.len() > 50);
+    let table: Vec<String> = rows.iter().map(line).collect();
+    let is_there = table.iter().all(|line| page.lines().any(|known| known == line));
+    assert!(is_there, "put this into docs/scale.md:\n{}", table.join("\n"));
+    for row in rows {
+        let predicted = row["as_published"].is_string();
+        assert!(predicted || text(row, "note").starts_with("not predicted: "), "{row}");
+        assert_eq!(row["measured"].is_string(), row["measurement"].is_object(), "{row}");
+    }
+    // The budgets of a call add up to its time.
+    for row in output["budgets"].as_array().unwrap() {
+        let parts = ["encode", "decode", "fold", "copy", "message", "wait"];
+        let sum: f64 = parts.iter().map(|part| number(&row["ns_a_value"], part)).sum();
+        let time = sum * 1e-9 * number(row, "bytes") / 4.0;
+        assert!((time / number(row, "time_s") - 1.0).abs() < 1e-6, "{row}");
+    }
+}
+
 #[test]
 fn errors_of_use_exit_2_and_say_what_to_do() {
     let folder = folder();
@@ -274,7 +356,8 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --ranks 0", "2:512"),
         ("allreduce --size 6", "multiple of 4"),
         ("allreduce --latency 3", "as in 2us"),
-        ("allreduce --preset raw --preset c-coll --preset auto", "leave out c-coll, auto"),
+        ("allreduce --preset raw --preset c-coll --preset auto", "leave out auto"),
+        ("allreduce --preset gzccl --speeds zccl-1-thread", "none of cuszp"),
         ("allreduce --speeds mine", "hzccl-18-threads"),
         ("allreduce --speeds none.toml", "none.toml"),
         ("allreduce --speeds broken.toml", "add"),

@@ -25,8 +25,46 @@ pub(super) struct Prices {
     pub(super) slice: Picos,
 }
 
-/// Picoseconds per value, in the order of [`PrimitiveCounts`]'s fields.
-type Rates = [f64; 9];
+/// Picoseconds per value for each primitive.
+struct Rates {
+    encode: f64,
+    decode: f64,
+    fold: f64,
+    fold_store: f64,
+    combine: f64,
+    reduce: f64,
+    refold: f64,
+    recode: f64,
+    copy: f64,
+}
+
+/// Times of a step in picoseconds, by kind of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StepTimes {
+    pub(super) encode: f64,
+    pub(super) decode: f64,
+    /// Combining values or frames. Fused primitives count here as a whole.
+    pub(super) fold: f64,
+    /// Copying values and frames.
+    pub(super) copy: f64,
+    /// Sending and receiving messages, and their checksums.
+    pub(super) message: f64,
+}
+
+impl StepTimes {
+    pub(super) fn total(&self) -> Picos {
+        let Self { encode, decode, fold, copy, message } = self;
+        (encode + decode + fold + copy + message).round() as Picos
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.encode += other.encode;
+        self.decode += other.decode;
+        self.fold += other.fold;
+        self.copy += other.copy;
+        self.message += other.message;
+    }
+}
 
 /// Core time that a message takes on one of its two ranks.
 struct Overhead {
@@ -63,18 +101,17 @@ impl Prices {
             per_byte: byte * 1e12,
         };
         Self {
-            per_value: [
-                speeds.encode,
-                speeds.decode,
-                speeds.fold,
-                speeds.fold_store,
-                speeds.combine,
-                speeds.reduce,
-                speeds.refold,
-                speeds.recode,
-                speeds.copy,
-            ]
-            .map(rate),
+            per_value: Rates {
+                encode: rate(speeds.encode),
+                decode: rate(speeds.decode),
+                fold: rate(speeds.fold),
+                fold_store: rate(speeds.fold_store),
+                combine: rate(speeds.combine),
+                reduce: rate(speeds.reduce),
+                refold: rate(speeds.refold),
+                recode: rate(speeds.recode),
+                copy: rate(speeds.copy),
+            },
             per_frame_byte: 1e12 / speeds.copy,
             per_checked_byte: if network.checksums { 1e12 / speeds.checksum } else { 0.0 },
             per_wire_byte: network.rate.map_or(0.0, |rate| 1e12 / rate),
@@ -91,42 +128,55 @@ impl Prices {
         (f64::from(n_bytes) * self.per_wire_byte).round() as Picos
     }
 
-    /// Time for which a step on `n_values` occupies its rank's core.
+    /// Times for which a step on `n_values` occupies its rank's core.
     pub(super) fn of_step(
         &self,
         n_values: usize,
         work: &PrimitiveCounts,
         messages: &StepMessages,
-    ) -> Picos {
-        let mut time = n_values as f64 * self.of_value(work);
+    ) -> StepTimes {
+        let mut times = self.per_value.of(n_values as f64, work);
         if let Some(n_bytes) = messages.received {
-            time += self.receiving.of(n_bytes) + f64::from(n_bytes) * self.per_checked_byte;
+            times.message +=
+                self.receiving.of(n_bytes) + f64::from(n_bytes) * self.per_checked_byte;
             // The segments of the received frame are copied into the frame that the lane holds.
-            time += f64::from(n_bytes) * self.per_frame_byte * f64::from(work.join);
+            times.copy += f64::from(n_bytes) * self.per_frame_byte * f64::from(work.join);
         }
         if let Some(n_bytes) = messages.sent {
-            time += self.sending.of(n_bytes);
+            times.message += self.sending.of(n_bytes);
             if messages.is_new {
-                time += f64::from(n_bytes) * self.per_checked_byte;
+                times.message += f64::from(n_bytes) * self.per_checked_byte;
             }
-            time += f64::from(n_bytes) * self.per_frame_byte * f64::from(work.copy_frame);
+            times.copy += f64::from(n_bytes) * self.per_frame_byte * f64::from(work.copy_frame);
         }
-        time.round() as Picos
+        times
     }
+}
 
-    fn of_value(&self, work: &PrimitiveCounts) -> f64 {
-        let times = [
-            work.encode,
-            work.decode,
-            work.fold,
-            work.fold_store,
-            work.combine,
-            work.reduce,
-            work.refold,
-            work.recode,
-            // Adding waits for memory as copying does.
-            work.copy + work.add,
+impl Rates {
+    /// Times of a step's primitives on `n` values.
+    fn of(&self, n: f64, work: &PrimitiveCounts) -> StepTimes {
+        let time = |count: u8, rate: f64| n * f64::from(count) * rate;
+        // A transcoding is a decoding and an encoding.
+        let recode = time(work.recode, self.recode);
+        let encode_share = self.encode / (self.encode + self.decode).max(f64::MIN_POSITIVE);
+        let operated = [
+            (work.fold, self.fold),
+            (work.fold_store, self.fold_store),
+            (work.combine, self.combine),
+            (work.refold, self.refold),
         ];
-        times.iter().zip(&self.per_value).map(|(&n, rate)| f64::from(n) * rate).sum()
+        let reduce = time(work.reduce, self.reduce);
+        let decoded = time(work.reduce, self.decode).min(reduce);
+        // Adding waits for memory as copying does.
+        let added = time(work.add, self.copy);
+        let folds: f64 = operated.iter().map(|&(count, rate)| time(count, rate)).sum();
+        StepTimes {
+            encode: time(work.encode, self.encode) + recode * encode_share,
+            decode: time(work.decode, self.decode) + recode * (1.0 - encode_share) + decoded,
+            fold: folds + (reduce - decoded) + added,
+            copy: time(work.copy, self.copy),
+            message: 0.0,
+        }
     }
 }

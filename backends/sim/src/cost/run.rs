@@ -23,7 +23,7 @@ use foldwire::schedule::{ProgramSpec, Schedule, Step};
 use foldwire::transport::Rank;
 
 use super::links::{LinkKey, LinkTable};
-use super::prices::{Prices, StepMessages};
+use super::prices::{Prices, StepMessages, StepTimes};
 use super::queue::{EventQueue, Picos};
 use super::speeds::{PrimitiveSpeeds, WireSizeTable};
 use super::work::count_step;
@@ -81,6 +81,8 @@ pub(super) struct RankStart {
 pub(super) struct RankTotals {
     pub(super) finished: Picos,
     pub(super) computing: Picos,
+    /// The parts of `computing` that steps take.
+    pub(super) work: StepTimes,
     pub(super) wire_bytes: u64,
     pub(super) n_messages: u64,
 }
@@ -419,7 +421,9 @@ impl<'a> Simulation<'a> {
             sent: outgoing.map(|(_, n_bytes)| n_bytes),
             is_new: sent.is_some_and(|content| !content.as_received),
         };
-        self.prices.of_step(n_values, &work, &messages)
+        let times = self.prices.of_step(n_values, &work, &messages);
+        self.ranks[rank].totals.work.add(&times);
+        times.total()
     }
 
     /// Completes the rank's computation. If its time slice is over, the rank then yields its core

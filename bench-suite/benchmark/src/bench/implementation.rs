@@ -126,6 +126,8 @@ pub(super) struct PlanImplementation {
     pub(super) plan: Plan,
     /// The preset of this plan, and its bound. The preset's schedule depends on the length.
     preset: Option<(Preset, Bound)>,
+    /// Bytes of a share from which gZCCL's all-reduce is a ring.
+    ring_from: usize,
     /// Threads that compute for each rank.
     pub(super) threads: Threads,
 }
@@ -140,13 +142,19 @@ impl PlanImplementation {
         let plan = preset.plan(collective, bound);
         let (threads, preset) = (Threads::ONE, (preset, bound));
         let title = title.to_owned();
-        Self { name: preset.0.name(), title, plan, preset: Some(preset), threads }
+        let ring_from = Preset::RING_FROM;
+        Self { name: preset.0.name(), title, plan, preset: Some(preset), ring_from, threads }
     }
 
     /// Sets the threads. With `as_published`, drops the guarantee of equal bits on all ranks.
     pub(super) fn with(self, threads: Threads, as_published: bool) -> Self {
         let plan = if as_published { self.plan.as_published() } else { self.plan };
         Self { plan, threads, ..self }
+    }
+
+    /// Sets the bytes of a share from which gZCCL's all-reduce is a ring.
+    pub(super) fn with_ring_from(self, ring_from: usize) -> Self {
+        Self { ring_from, ..self }
     }
 
     /// Returns the same plan for an array of this shape.
@@ -158,7 +166,7 @@ impl PlanImplementation {
     fn plan<T: Float>(&self, problem: &Problem) -> Plan {
         let n_bytes = problem.count * T::BYTES / problem.size;
         let schedule = self.preset.map_or(self.plan.schedule, |(preset, bound)| {
-            preset.plan_for(problem.collective, bound, n_bytes).schedule
+            preset.plan_switched(problem.collective, bound, n_bytes, self.ring_from).schedule
         });
         let mut plan = self.plan;
         plan.schedule = schedule;
@@ -172,7 +180,8 @@ impl PlanImplementation {
         if plan.exact_below > 0 {
             title += &format!(", exact below {}", Size(plan.exact_below));
         }
-        Self { name: ROW, title, plan, preset: None, threads: Threads::ONE }
+        let (ring_from, threads) = (Preset::RING_FROM, Threads::ONE);
+        Self { name: ROW, title, plan, preset: None, ring_from, threads }
     }
 
     fn carry_out<X: Transport, T: Float>(

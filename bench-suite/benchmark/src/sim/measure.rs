@@ -48,6 +48,7 @@ const FOLDED: usize = 1 << 29;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct MeasurementTask {
     pub(crate) codec: CodecId,
+    pub(crate) setting: u16,
     pub(crate) bound: Bound,
     /// Ranks whose values are added up.
     pub(crate) size: usize,
@@ -75,7 +76,7 @@ impl MeasurementTask {
         let quantum = self.bound.quantum::<T>(ValueRange::of(data.base()));
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
         let params = CodecParams::new(quantum).for_sums_of(self.size as u32);
-        self.codec.instance(&params.with_shape(data.shape()))
+        self.codec.instance(&params.with_setting(self.setting).with_shape(data.shape()))
     }
 
     /// Measures the sizes of sums of 1 to `size` operands.

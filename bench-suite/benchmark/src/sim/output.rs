@@ -7,7 +7,7 @@ use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
 use serde_json::json;
 
-use super::speeds::ModelSpeeds;
+use super::speeds::{ModelSpeeds, SpeedsInGbps};
 use super::sweep::{Sweep, SweepSetting};
 
 /// Returns header and table.
@@ -19,7 +19,8 @@ pub(super) fn text(
 ) -> String {
     let network = &setting.cluster.network;
     let host = &setting.cluster.host;
-    let [raw, lossy] = speeds.in_gbps();
+    let each = |speeds: &SpeedsInGbps| format!("#   {}\n", speeds.text());
+    let codecs: String = speeds.in_gbps().iter().map(each).collect();
     let time = |seconds: f64| table::seconds(Duration::from_secs_f64(seconds));
     let ratio = if speeds.has_ratio() {
         "ratio given with the speeds".to_owned()
@@ -30,7 +31,7 @@ pub(super) fn text(
         "# foldwire {}, simulated: {} of {}; nothing was sent\n\
          # links of {} each way, latency {}, {} a message at each end{}; checksums: {}; \
          {} a machine on {}\n\
-         # speeds of {}, GB/s of values\n#   {}\n#   {}\n\
+         # speeds of {}, GB/s of values\n{codecs}\
          # bound on each operand: {}; {ratio}\n\
          # {} lanes, frames of {} bytes; {:.1} million events/s\n\n",
         setting.collective.name(),
@@ -46,8 +47,6 @@ pub(super) fn text(
         count(host.ranks_per_node, "rank"),
         count(host.cores, "core"),
         speeds.about,
-        raw.text(),
-        lossy.text(),
         setting.bound,
         setting.lanes,
         setting.frame_bytes,

@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
-use foldwire::{Bound, Collective, DType, Float, Plan, Preset};
+use foldwire::codec::CodecId;
+use foldwire::schedule::ProgramSpec;
+use foldwire::{Bound, Collective, DType, Float, Plan, Preset, Rank};
 use foldwire_arguments::{ScheduleName, SimArgs};
 use foldwire_sim::cost::{
-    CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel, predict,
+    CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel,
+    WorkSeconds, predict,
 };
-use foldwire_workbench::{progress, ranks::message_bytes};
+use foldwire_workbench::{progress, ranks::whole_message_bytes};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -25,6 +28,11 @@ pub(super) struct SweepSetting {
     pub(super) presets: Vec<Preset>,
     /// Schedule for all presets, instead of each preset's own.
     pub(super) schedule: Option<ScheduleName>,
+    /// Bytes of a share from which gZCCL's all-reduce is a ring.
+    pub(super) ring_from: usize,
+    pub(super) as_published: bool,
+    /// True if all presets run in Foldwire's engine, where segments overlap.
+    pub(super) overlaps: bool,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
     predict: PredictFn,
@@ -56,6 +64,9 @@ impl SweepSetting {
             ranks: args.ranks.n_bytes().to_vec(),
             presets: args.presets(),
             schedule: args.schedule,
+            ring_from: args.ring_from,
+            as_published: args.as_published,
+            overlaps: false,
             bound: args.bound,
             dtype: T::DTYPE,
             predict: predict::<T>,
@@ -69,8 +80,27 @@ impl SweepSetting {
     }
 
     fn plan(&self, preset: Preset, ranks: usize) -> Plan {
-        let plan = preset.plan_for(self.collective, self.bound, self.n_bytes / ranks.max(1));
+        let share = self.n_bytes / ranks.max(1);
+        let plan = preset.plan_switched(self.collective, self.bound, share, self.ring_from);
+        let mut plan = plan.for_values(self.dtype);
+        plan.overlaps |= self.overlaps;
+        let plan = if self.as_published { plan.as_published() } else { plan };
         self.schedule.map_or(plan, |named| plan.with_schedule(named.0))
+    }
+}
+
+impl SweepSetting {
+    /// Codecs of the presets with their settings, each once, without raw.
+    pub(super) fn codecs(&self) -> Vec<(CodecId, u16)> {
+        let mut codecs = Vec::new();
+        for preset in &self.presets {
+            let plan = self.plan(*preset, 1);
+            let codec = (plan.codec, plan.setting);
+            if plan.codec != CodecId::Raw && !codecs.contains(&codec) {
+                codecs.push(codec);
+            }
+        }
+        codecs
     }
 }
 
@@ -92,6 +122,43 @@ pub(super) struct SweepRow {
     /// Fraction of the time that the busiest link sends; `None` if links take no time.
     pub(super) sending: Option<f64>,
     pub(super) n_events: u64,
+    /// Nanoseconds for each value of the array.
+    pub(super) budget_ns: Budget,
+}
+
+/// Time of the rank that computes most, and of the busiest link.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Budget {
+    pub(super) encode: f64,
+    pub(super) decode: f64,
+    pub(super) fold: f64,
+    pub(super) copy: f64,
+    pub(super) message: f64,
+    /// The rank waits until all ranks have their results, or scans its input for a value range.
+    pub(super) wait: f64,
+    /// The busiest link sends, while ranks compute or wait.
+    pub(super) wire: f64,
+}
+
+impl Budget {
+    fn of(prediction: &CallPrediction, rate: Option<f64>, count: usize) -> Self {
+        let CallPrediction { seconds, ranks, .. } = prediction;
+        let busiest = ranks.iter().max_by(|a, b| a.computing.total_cmp(&b.computing));
+        let work = busiest.map(|rank| rank.work).unwrap_or_default();
+        let WorkSeconds { encode, decode, fold, copy, message } = work;
+        let most = ranks.iter().map(|rank| rank.wire_bytes).max().unwrap_or(0);
+        let wire = rate.map_or(0.0, |rate| most as f64 / rate);
+        let ns = |seconds: f64| 1e9 * seconds / count.max(1) as f64;
+        Self {
+            encode: ns(encode),
+            decode: ns(decode),
+            fold: ns(fold),
+            copy: ns(copy),
+            message: ns(message),
+            wait: ns((seconds - (encode + decode + fold + copy + message)).max(0.0)),
+            wire: ns(wire),
+        }
+    }
 }
 
 fn name<S: serde::Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S::Error> {
@@ -134,7 +201,7 @@ impl Sweep {
     }
 }
 
-fn predict_row(
+pub(super) fn predict_row(
     setting: &SweepSetting,
     speeds: &ModelSpeeds,
     ranks: usize,
@@ -143,7 +210,8 @@ fn predict_row(
     let plan = setting.plan(preset, ranks);
     let count = setting.n_bytes / setting.dtype.n_bytes();
     // A preset that works message by message has frames for whole messages.
-    let whole = message_bytes(&plan, setting.dtype, count).filter(|_| !plan.overlaps);
+    let call = ProgramSpec::new(setting.collective, ranks, Rank(0));
+    let whole = whole_message_bytes(&plan, call, setting.dtype, count);
     let case = ModelCall {
         lanes: setting.lanes,
         frame_bytes: whole.map_or(setting.frame_bytes, |whole| whole.max(setting.frame_bytes)),
@@ -165,6 +233,7 @@ fn predict_row(
         computing: busiest / time,
         sending: setting.cluster.network.rate.map(|rate| most as f64 / rate / time),
         n_events: prediction.n_events,
+        budget_ns: Budget::of(&prediction, setting.cluster.network.rate, count),
     })
 }
 

@@ -15,7 +15,6 @@
 
 use std::path::PathBuf;
 
-use foldwire::codec::CodecId;
 use foldwire::transport::Rank;
 use foldwire::{DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
@@ -197,7 +196,8 @@ impl LocalMachine<'_> {
         let n_ranks = results.ranks.min(self.host.ranks_per_node);
         let busy = n_ranks.min(self.host.cores);
         let task = MeasurementTask {
-            codec: if plan.codec.is_exact() { CodecId::Raw } else { CodecId::FzLight },
+            codec: plan.codec,
+            setting: plan.setting,
             bound: results.bound,
             size: results.ranks,
             reduces: results.collective.reduces(),
