@@ -152,6 +152,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
     pub exact_below: Option<usize>,
 
+    /// Also show what each value of the array costs: ns to encode, fold, decode, wait, and, if
+    /// --link is given, the link's time for what a rank sends
+    ///
+    /// `fold` is all combining, and copying of raw values. Example: foldwire bench reduce-scatter
+    /// --ranks 2 --sizes 64M --link 100gbit --budget
+    #[arg(long, conflicts_with = "csv")]
+    pub budget: bool,
+
     /// Type of the values [default: the field's type, else f32]
     #[arg(long, value_enum)]
     pub dtype: Option<DTypeArg>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use foldwire::kernel::Level;
 use foldwire::{Float, Transport};
 use foldwire_arguments::sizes::Size;
+use foldwire_arguments::values::LinkRate;
 use foldwire_workbench::table::{self, Align, Table};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,34 @@ pub(crate) struct BenchHead {
     /// Number of polls of a call while its rank computes, if overlap is measured.
     #[serde(default)]
     overlap_polls: Option<usize>,
+    /// Units of the columns of `--budget`, if they are shown.
+    #[serde(default)]
+    budget: Option<BudgetUnits>,
+}
+
+/// Units in which a budget gives the time that each value of the array takes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct BudgetUnits {
+    bytes_per_value: usize,
+    /// Bytes per second of a rank's link, if known.
+    link_rate: Option<f64>,
+}
+
+impl BudgetUnits {
+    /// Names of the columns. The link's time is known only with its rate.
+    fn columns(self) -> impl Iterator<Item = &'static str> {
+        let wire = self.link_rate.map(|_| "wire");
+        ["encode", "fold", "decode", "wait"].into_iter().chain(wire)
+    }
+
+    /// Returns a row's nanoseconds for each value, in the order of the columns.
+    fn of(self, row: &CollectiveRow, n_ranks: usize) -> impl Iterator<Item = Option<f64>> {
+        let n_values = (row.n_bytes / self.bytes_per_value).max(1) as f64;
+        let sent = row.wire_bytes.map(|all| all as f64 / n_ranks as f64);
+        let wire = self.link_rate.map(|rate| sent.map(|sent| sent / rate));
+        let times = [row.encode_s, row.fold_s, row.decode_s, row.wait_s].into_iter().chain(wire);
+        times.map(move |seconds| seconds.map(|seconds| seconds * 1e9 / n_values))
+    }
 }
 
 fn one() -> usize {
@@ -123,6 +152,10 @@ impl BenchHead {
             in_flight: settings.in_flight,
             launches: args.launches,
             overlap_polls: settings.overlap,
+            budget: args.budget.then(|| BudgetUnits {
+                bytes_per_value: T::BYTES,
+                link_rate: args.link.as_ref().and_then(LinkRate::bytes_per_s),
+            }),
         }
     }
 
@@ -168,6 +201,10 @@ impl BenchHead {
                  between\n\
                  # hidden: 100 (1 - (total - work) / time) %, of the call's time\n"
             );
+        }
+        if self.budget.is_some() {
+            how += "# encode, fold, decode, wait: time for each value of the array in the last \
+                    round, mean over ranks; wire: a link's time for what a rank sends\n";
         }
         let check = if self.checked { "first results checked" } else { "results not checked" };
         format!(
@@ -280,12 +317,16 @@ impl BenchResults {
             ""
         };
         let head = self.head.text(*memcpy_gbps);
-        format!("{head}{memcpy_note}{best_note}\n{}{}", table(rows), sweep::choices(rows))
+        format!(
+            "{head}{memcpy_note}{best_note}\n{}{}",
+            table(rows, &self.head),
+            sweep::choices(rows)
+        )
     }
 }
 
 /// Formats one line for each implementation and size. MPI has columns only if it takes part.
-fn table(rows: &[CollectiveRow]) -> String {
+fn table(rows: &[CollectiveRow], head: &BenchHead) -> String {
     let has = |name: &str| rows.iter().any(|row| row.contestant == name);
     let (has_default, has_best) = (has(MPI_DEFAULT), has(MPI_BEST));
     let has_memcpy = rows.iter().any(|row| row.times_memcpy.is_some());
@@ -334,6 +375,8 @@ fn table(rows: &[CollectiveRow]) -> String {
         columns.push(("total", "µs", Align::Right));
         columns.push(("hidden", "%", Align::Right));
     }
+    let budget = head.budget.into_iter().flat_map(BudgetUnits::columns);
+    columns.extend(budget.map(|column| (column, "ns/value", Align::Right)));
     let mut table = Table::new(&columns);
     let optional =
         |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), text);
@@ -382,6 +425,8 @@ fn table(rows: &[CollectiveRow]) -> String {
             cells.push(optional(row.total_s, micros));
             cells.push(optional(row.overlap_percent, |x| format!("{x:.1}")));
         }
+        let budget = head.budget.into_iter().flat_map(|units| units.of(row, head.ranks));
+        cells.extend(budget.map(|time| optional(time, |ns| format!("{ns:.3}"))));
         table.row(&cells);
     }
     table.render()
@@ -423,6 +468,7 @@ pub(crate) mod tests {
             in_flight: 1,
             launches: 1,
             overlap_polls: None,
+            budget: None,
         }
     }
 
@@ -439,14 +485,14 @@ pub(crate) mod tests {
     fn columns_of_mpi_are_there_where_it_is() {
         let mut rows = vec![row(RAW, 0.004), row("foldwire", 0.001)];
         CollectiveRow::compare(&mut rows, None);
-        let text = table(&rows);
+        let text = table(&rows, &head());
         assert!(text.contains("4000.0"), "{text}");
         assert!(!text.contains("MPI") && !text.contains("x memcpy"), "{text}");
         let mut best = row(MPI_BEST, 0.002);
         best.algorithm = Some("MPI_Reduce: chain".into());
         rows.push(best);
         CollectiveRow::compare(&mut rows, Some(0.0005));
-        let text = table(&rows);
+        let text = table(&rows, &head());
         let foldwire = text.lines().find(|line| line.contains("foldwire")).unwrap();
         let cells: Vec<_> = foldwire.split_whitespace().collect();
         assert_eq!(cells[cells.len() - 3..], ["4.00", "2.00", "2.00"], "{text}");
@@ -470,5 +516,24 @@ pub(crate) mod tests {
         );
         assert_eq!(object["rows"][0]["time_s"], 0.5);
         assert_eq!(object["rows"][0]["contestant"], RAW);
+    }
+
+    #[test]
+    fn a_budget_is_in_nanoseconds_for_each_value_and_knows_the_link_only_by_its_rate() {
+        // Each of 250 values takes 4 ms / 250 to encode; a rank sends 200 bytes.
+        let mpi = CollectiveRow { encode_s: None, wire_bytes: None, ..row(MPI_BEST, 0.5) };
+        let rows = [row("foldwire", 0.5), mpi];
+        let units = |link_rate| BudgetUnits { bytes_per_value: 4, link_rate };
+        let of = |row, link_rate| units(link_rate).of(row, 2).collect::<Vec<_>>();
+        let encode = Some(0.004 * 1e9 / 250.0);
+        let (none, zero) = (None, Some(0.0));
+        assert_eq!(of(&rows[0], None), [encode, zero, zero, zero]);
+        assert_eq!(of(&rows[0], Some(1e9)), [encode, zero, zero, zero, Some(0.8)]);
+        assert_eq!(of(&rows[1], Some(1e9)), [none, zero, zero, zero, none], "MPI counts no bytes");
+        let head = BenchHead { budget: Some(units(Some(1e9))), ..head() };
+        let text = table(&rows, &head);
+        let columns = ["encode", "fold", "decode", "wait", "wire", "16000.000", "0.800"];
+        assert!(columns.iter().all(|column| text.contains(column)), "{text}");
+        assert!(head.text(1.0).contains("# encode, fold, decode, wait: "), "{text}");
     }
 }
