@@ -401,7 +401,7 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::NoIntegerAverage { dtype });
         }
         let (lanes, shortest) = match choice {
-            _ if !plan.overlaps => (1, select::shortest(plan.codec)),
+            _ if !plan.overlaps() => (1, select::shortest(plan.codec)),
             Some(choice) => choice.cut(collective, plan.codec, self.lanes()),
             None => (self.lanes(), select::shortest(plan.codec)),
         };
@@ -586,9 +586,12 @@ impl<X: Transport> Communicator<X> {
         let (rank, capacity) = (self.rank(), self.transport.frame_capacity());
         let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
         // Each array of a group is one part, which travels whole in a frame with the others.
-        let (n_arrays, n_parts, lanes) = match shares {
-            Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1),
-            _ => (1, schedule.n_parts(call), spec.lanes.into()),
+        let (n_arrays, n_parts, lanes, max_segment) = match shares {
+            Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1, max_segment),
+            _ => {
+                let max_piece = plan.max_piece(spec.dtype, max_segment);
+                (1, schedule.n_parts(call), spec.lanes.into(), max_piece)
+            }
         };
         let (division, shortest) = (plan.division, spec.shortest.into());
         let cut = Cut { n_parts, division, max_segment, lanes, shortest };

@@ -126,7 +126,7 @@ pub use handle::Handle;
 pub use heap_frame::HeapFrame;
 pub use inter_step::InterStep;
 pub use op::Op;
-pub use plan::{Plan, Rounding, Sampling};
+pub use plan::{Overlap, Plan, Rounding, Sampling};
 pub use preset::Preset;
 pub use report::{Report, SuspectedFill};
 pub use schedule::Collective;

@@ -1,7 +1,9 @@
 //! A plan: one combination of schedule, pipeline and codec.
 
+mod overlap;
 mod rounding;
 
+pub use overlap::Overlap;
 pub use rounding::Rounding;
 
 use crate::bound::{Bound, Quantum, Scope, Spacing};
@@ -72,9 +74,11 @@ pub struct Plan {
     pub exact_below: usize,
     /// True if all ranks get the same bits ([`as_published`](Plan::as_published)).
     pub same_bits: bool,
-    /// True if work overlaps with messages and with other work
-    /// ([`without_overlap`](Plan::without_overlap)).
-    pub overlaps: bool,
+    /// Work that a rank does while its messages move ([`with_overlap`](Plan::with_overlap)).
+    pub overlap: Overlap,
+    /// Most bytes of values, before compression, that a message of a collective carries of one
+    /// part ([`with_pieces`](Plan::with_pieces)); 0: as many as fit a frame.
+    pub piece_bytes: usize,
     /// True if codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
     pub is_auto: bool,
 }
@@ -115,7 +119,8 @@ impl PartialEq for Plan {
             sampling,
             exact_below,
             same_bits,
-            overlaps,
+            overlap,
+            piece_bytes,
             is_auto,
         } = *self;
         // Zero-sized schedules may all have the same address, so compare names too.
@@ -131,7 +136,8 @@ impl PartialEq for Plan {
             && (bound, scope, spacing) == (other.bound, other.scope, other.spacing)
             && (rounding, division, sampling) == (other.rounding, other.division, other.sampling)
             && (exact_below, same_bits) == (other.exact_below, other.same_bits)
-            && (overlaps, is_auto) == (other.overlaps, other.is_auto)
+            && (overlap, is_auto) == (other.overlap, other.is_auto)
+            && piece_bytes == other.piece_bytes
     }
 }
 
@@ -154,7 +160,8 @@ impl Plan {
             sampling: Sampling::Auto,
             exact_below: 0,
             same_bits: true,
-            overlaps: true,
+            overlap: Overlap::Segments,
+            piece_bytes: 0,
             is_auto: false,
         }
     }
@@ -369,17 +376,48 @@ impl Plan {
         self
     }
 
-    /// The same plan, carried out message by message, as published systems do. All ranks must
-    /// choose the same.
-    ///
-    /// One lane works, with messages as long as a frame can hold. Decompression, reduction and
-    /// compression are passes of their own over a whole message. So nothing overlaps if frames hold
-    /// a whole part of the array. With shorter frames, a frame passes through all hops before the
-    /// next one starts. Operations that a codec carries out on its own codes are one pass as ever.
+    /// The same plan with other work while messages move. All ranks must choose the same.
     #[must_use]
-    pub const fn without_overlap(mut self) -> Self {
-        self.overlaps = false;
+    pub const fn with_overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
         self
+    }
+
+    /// The same plan for collectives in pieces: a message carries at most this many bytes of
+    /// values of one part, before compression, and at least one value. 0: as many as fit a frame.
+    /// More than a chunk of 4096 values are whole chunks. Arrays of a group that share frames stay
+    /// whole. All ranks must choose the same.
+    ///
+    /// MPICH's ring all-gather moves pieces of 32 KiB, and so does compression in its messages.
+    #[must_use]
+    pub const fn with_pieces(mut self, n_bytes: usize) -> Self {
+        self.piece_bytes = n_bytes;
+        self
+    }
+
+    /// Returns the most values of a part in a message, if frames hold `max_segment` values.
+    #[must_use]
+    pub const fn max_piece(&self, dtype: DType, max_segment: usize) -> usize {
+        let limit = self.piece_bytes / dtype.n_bytes();
+        match (self.piece_bytes, limit) {
+            (0, _) => max_segment,
+            (_, 0) => 1,
+            _ if limit < max_segment => limit,
+            _ => max_segment,
+        }
+    }
+
+    /// The same plan, carried out message by message, as published systems do
+    /// ([`Overlap::Nothing`]).
+    #[must_use]
+    pub const fn without_overlap(self) -> Self {
+        self.with_overlap(Overlap::Nothing)
+    }
+
+    /// Returns whether segments overlap. Otherwise the plan works message by message.
+    #[must_use]
+    pub const fn overlaps(&self) -> bool {
+        matches!(self.overlap, Overlap::Segments)
     }
 
     /// Returns the most bytes that a message of `n_values` values takes, besides its header. `None`
@@ -484,7 +522,14 @@ impl fmt::Debug for Plan {
         if self.exact_below > 0 {
             write!(f, ", exact below {} bytes", self.exact_below)?;
         }
-        f.write_str(if self.overlaps { "" } else { ", message by message" })?;
+        f.write_str(match self.overlap {
+            Overlap::Segments => "",
+            Overlap::Polling => ", message by message, polling",
+            Overlap::Nothing => ", message by message",
+        })?;
+        if self.piece_bytes != 0 {
+            write!(f, ", pieces of {} bytes", self.piece_bytes)?;
+        }
         f.write_str(if self.same_bits { "" } else { ", as published" })
     }
 }

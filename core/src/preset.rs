@@ -3,8 +3,13 @@
 use crate::bound::Bound;
 use crate::codec::CodecId;
 use crate::pipeline::{self, Pipeline};
-use crate::plan::Plan;
+use crate::plan::{Overlap, Plan};
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
+
+/// Most bytes of values that a message of MPICH's ring all-gather carries
+/// (`MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE`). The papers' baselines are built on it: the public
+/// repository of SZx has their code (`example/ring.h`, 2023).
+const MPICH_PIECE_BYTES: usize = 32 << 10;
 
 /// Parts of a preset, and its origin.
 #[derive(Clone, Copy)]
@@ -18,8 +23,10 @@ struct PresetRow {
     codec: CodecId,
     setting: u16,
     is_threaded: bool,
-    /// False for systems that work message by message, as all published ones do.
-    overlaps: bool,
+    /// Published systems work message by message.
+    overlap: Overlap,
+    /// Pieces of an all-gather, in bytes; 0: parts travel whole.
+    piece_bytes: usize,
 }
 
 /// Source of the schedule.
@@ -39,21 +46,26 @@ const ZCCL: PresetRow = PresetRow {
     name: "zccl",
     title: "ZCCL",
     source: "Huang et al., ZCCL (2025)",
-    differs: "sizes travel with the messages, not before them; polls every 8192 values, not 5120",
+    differs: "sizes travel with messages, which are whole parts; polls every 4096 values, not 5120",
     schedules: Schedules::Fixed,
     pipeline: pipeline::COMPRESS_ONCE,
     codec: CodecId::FzLight,
     setting: 0,
     is_threaded: false,
-    overlaps: false,
+    overlap: Overlap::Polling,
+    piece_bytes: 0,
 };
 
 /// Difference of a published system in Foldwire's engine from its paper.
 const IN_ENGINE: &str = "segments overlap; decompress, reduce and compress are one pass";
 
 /// Systems in which an MPI library encodes each message.
-const IN_MESSAGES: PresetRow =
-    PresetRow { schedules: Schedules::Chosen, pipeline: pipeline::PER_HOP, ..ZCCL };
+const IN_MESSAGES: PresetRow = PresetRow {
+    schedules: Schedules::Chosen,
+    pipeline: pipeline::PER_HOP,
+    overlap: Overlap::Nothing,
+    ..ZCCL
+};
 
 macro_rules! presets {
     ($($(#[$doc:meta])* $variant:ident: $row:expr;)*) => {
@@ -89,7 +101,7 @@ presets! {
         schedules: Schedules::Chosen,
         pipeline: pipeline::RAW,
         codec: CodecId::Raw,
-        overlaps: true,
+        overlap: Overlap::Segments,
         ..ZCCL
     };
     /// Plain collectives with the schedules of the papers, message by message: the MPI library that
@@ -98,9 +110,10 @@ presets! {
         name: "raw-ring",
         title: "MPI-like raw ring",
         source: "baseline of Huang et al., ZCCL (2025)",
-        differs: "values are copied into messages, and received ones out of them",
+        differs: "values are copied to and from messages; an all-reduce gathers whole parts",
         schedules: Schedules::Fixed,
-        overlaps: false,
+        overlap: Overlap::Nothing,
+        piece_bytes: MPICH_PIECE_BYTES,
         ..Self::Raw.row()
     };
     /// Compression in every point-to-point message.
@@ -108,8 +121,10 @@ presets! {
         name: "cprp2p",
         title: "CPRP2P",
         source: "baseline of Huang et al., ZCCL (2025); Zhou et al., IPDPS'21",
-        differs: "parameters travel in the frame's header",
+        differs: "messages come from a pool; an all-reduce gathers whole parts",
         pipeline: pipeline::PER_HOP,
+        overlap: Overlap::Nothing,
+        piece_bytes: MPICH_PIECE_BYTES,
         ..ZCCL
     };
     /// CPRP2P in Foldwire's engine.
@@ -117,7 +132,8 @@ presets! {
         name: "cprp2p+",
         title: "CPRP2P, our engine",
         differs: IN_ENGINE,
-        overlaps: true,
+        overlap: Overlap::Segments,
+        piece_bytes: 0,
         ..Self::Cprp2p.row()
     };
     /// CPRP2P with zfp at a fixed accuracy, `ZFP(ABS)`.
@@ -136,7 +152,7 @@ presets! {
         name: "zccl+",
         title: "ZCCL, our engine",
         differs: IN_ENGINE,
-        overlaps: true,
+        overlap: Overlap::Segments,
         ..ZCCL
     };
     /// hZCCL: compressed blocks are added without decompression.
@@ -146,6 +162,7 @@ presets! {
         source: "Huang et al., hZCCL (SC'24)",
         differs: "all collectives, not all-reduce and reduce-scatter alone",
         pipeline: pipeline::HOMOMORPHIC,
+        overlap: Overlap::Nothing,
         ..ZCCL
     };
     /// hZCCL in Foldwire's engine.
@@ -153,7 +170,7 @@ presets! {
         name: "hzccl+",
         title: "hZCCL, our engine",
         differs: IN_ENGINE,
-        overlaps: true,
+        overlap: Overlap::Segments,
         ..Self::Hzccl.row()
     };
     /// gZCCL, according to a summary of its paper: short all-reduces use recursive doubling, which
@@ -165,6 +182,7 @@ presets! {
         differs: "on CPUs, without streams; partners continue with the same decoded sum",
         schedules: Schedules::Switched,
         codec: CodecId::CuSzp,
+        overlap: Overlap::Nothing,
         ..ZCCL
     };
     /// gZCCL in Foldwire's engine.
@@ -172,7 +190,7 @@ presets! {
         name: "gzccl+",
         title: "gZCCL, our engine",
         differs: IN_ENGINE,
-        overlaps: true,
+        overlap: Overlap::Segments,
         ..Self::Gzccl.row()
     };
     /// Foldwire's own plan.
@@ -183,7 +201,7 @@ presets! {
         differs: "",
         schedules: Schedules::Chosen,
         pipeline: pipeline::FUSED,
-        overlaps: true,
+        overlap: Overlap::Segments,
         ..ZCCL
     };
     /// Foldwire's own plan, exact or with one of several codecs, chosen for each call.
@@ -217,7 +235,7 @@ presets! {
         name: "c-coll+",
         title: "C-Coll, our engine",
         differs: IN_ENGINE,
-        overlaps: true,
+        overlap: Overlap::Segments,
         ..Self::CColl.row()
     };
     /// MPC-OPT: messages compressed without loss inside an MPI library.
@@ -329,12 +347,12 @@ impl Preset {
         self.row().differs
     }
 
-    /// Returns whether its plan works message by message ([`Plan::without_overlap`]), as all
-    /// published systems do. It then represents the system only if frames hold a whole part of the
+    /// Returns whether its plan works message by message ([`Overlap`]), as all published
+    /// systems do. It then represents the system only if frames hold a whole part of the
     /// array. The same system in Foldwire's engine is another preset, whose name ends in `+`.
     #[must_use]
     pub const fn is_message_by_message(self) -> bool {
-        !self.row().overlaps
+        !matches!(self.row().overlap, Overlap::Segments)
     }
 
     /// Returns whether a rank uses several [`threads`](crate::Config::threads) to compute.
@@ -366,7 +384,8 @@ impl Preset {
         n_bytes: usize,
         ring_from: usize,
     ) -> Plan {
-        let PresetRow { schedules, pipeline, codec, setting, overlaps, .. } = self.row();
+        let PresetRow { schedules, pipeline, codec, setting, overlap, piece_bytes, .. } =
+            self.row();
         let is_short = collective == Collective::AllReduce && n_bytes < ring_from;
         let schedule: Option<&dyn Schedule> = match schedules {
             Schedules::Chosen => None,
@@ -379,7 +398,8 @@ impl Preset {
             Self::Auto => Plan::auto(bound),
             _ => Plan::raw().compressed(pipeline, bound).with_codec(codec).with_setting(setting),
         };
-        Plan { schedule, overlaps, ..plan }
+        let piece_bytes = if collective == Collective::AllGather { piece_bytes } else { 0 };
+        Plan { schedule, overlap, piece_bytes, ..plan }
     }
 }
 
@@ -413,5 +433,21 @@ mod tests {
         let plan = Preset::Gzccl.plan_switched(collective, bound, 10_000_000, 20_000_000);
         assert_eq!(plan.schedule.map(Schedule::name), Some("recursive-doubling"));
         assert_eq!(plan.codec, CodecId::CuSzp);
+    }
+
+    /// Facts from the systems' public code: C-Coll's and ZCCL's codecs poll, in an all-reduce.
+    #[test]
+    fn only_codecs_of_zccl_and_c_coll_poll_and_only_baselines_gather_in_pieces() {
+        let polls = [Preset::Zccl, Preset::ZcclMt, Preset::CColl];
+        let in_pieces = [Preset::RawRing, Preset::Cprp2p, Preset::Cprp2pZfp];
+        for &preset in Preset::ALL {
+            let name = preset.name();
+            let plan = |collective| preset.plan(collective, Bound::Absolute(1.0));
+            let reduce = plan(Collective::AllReduce);
+            assert_eq!(reduce.overlap == Overlap::Polling, polls.contains(&preset), "{name}");
+            assert_eq!(reduce.piece_bytes, 0, "{name}");
+            let piece = if in_pieces.contains(&preset) { 32_768 } else { 0 };
+            assert_eq!(plan(Collective::AllGather).piece_bytes, piece, "{name}");
+        }
     }
 }

@@ -202,7 +202,7 @@ pub fn with_runs(
 ) -> ProgramSpec {
     let max_run = max_run(call, plan, codec, capacity, layout);
     let recodes = plan.pipeline.recodes(codec.id(), OpCode::None);
-    let encodes_first = !plan.overlaps && !codec.id().is_free() && !recodes;
+    let encodes_first = !plan.overlaps() && !codec.id().is_free() && !recodes;
     // The schedule may need more parts in a message than `max_run`.
     let call = call.with_runs(max_run).with_runs_of(schedule);
     if encodes_first { call.encoding_first() } else { call }
@@ -227,7 +227,7 @@ fn max_run(
         return 1;
     }
     let n_bytes = layout.count().saturating_mul(codec.bytes_per_value());
-    let packs = !plan.overlaps || runs_pay(codec.id(), call.size, n_bytes);
+    let packs = !plan.overlaps() || runs_pay(codec.id(), call.size, n_bytes);
     let Some(longest) = layout.longest_short_part().filter(|_| packs) else { return 1 };
     let Some(encoded) = codec.max_encoded_len(longest) else { return 1 };
     // The values must fit uncompressed as well.

@@ -259,7 +259,8 @@ pub trait Transport {
     /// moves only when it is polled would stand still until a frame is computed.
     ///
     /// The engine calls this at least once for every 8192 values that a codec processes on one
-    /// thread. It must not fail: the next `progress` reports the error. A transport that progresses
+    /// thread, or more often or never, if the plan says so ([`Overlap`](crate::Overlap)). It must
+    /// not fail: the next `progress` reports the error. A transport that progresses
     /// by itself need not implement this.
     fn nudge(&mut self) {}
 

@@ -326,7 +326,7 @@ pub fn predict<T: Float>(
     cluster: &ClusterModel,
     costs: &Costs,
 ) -> Result<CallPrediction, CostError> {
-    let lanes = if case.plan.overlaps { case.lanes } else { case.lanes.min(1) };
+    let lanes = if case.plan.overlaps() { case.lanes } else { case.lanes.min(1) };
     let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), lanes, ..*case };
     let &ModelCall { collective, root, size, lanes, .. } = case;
     let host = &cluster.host;
@@ -457,6 +457,7 @@ fn divide<T: Float>(
     let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
     let codec = Sizes::new(case.plan.codec, T::DTYPE, params);
     let max_segment = layout::max_segment(&codec, case.frame_bytes, schedule.min_run(call))?;
+    let max_segment = case.plan.max_piece(T::DTYPE, max_segment);
     let n_parts = schedule.n_parts(call);
     // To give all lanes work, segments may be shortened to `shortest` chunks.
     let (lanes, shortest) = (case.lanes.min(MAX_LANES), select::shortest(case.plan.codec));

@@ -196,7 +196,7 @@ fn presets<'a, X: Transport + 'a, T: Float>(
     let long = long.map(|comm| Rc::new(RefCell::new(comm)));
     for plan in plans(args, shape)? {
         match &long {
-            Some(comm) if !plan.plan.overlaps => {
+            Some(comm) if !plan.plan.overlaps() => {
                 all.push(Box::new(WholeMessages::new(plan, Rc::clone(comm))));
             }
             _ => all.push(Box::new(plan)),

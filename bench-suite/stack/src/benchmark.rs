@@ -110,7 +110,7 @@ impl PresetBenchmark {
                 let mut round = Vec::new();
                 let rows = self.presets.iter().zip(&plans);
                 for ((&preset, plan), result) in rows.zip(&mut results) {
-                    let comm = if plan.overlaps { &mut comm } else { &mut long };
+                    let comm = if plan.overlaps() { &mut comm } else { &mut long };
                     comm.config_mut().threads = self.pools[rank].of(Some(preset));
                     barrier.wait();
                     let started = Instant::now();

@@ -14,9 +14,10 @@ pub fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
     if let Some(rate) = link_rate { world.link_rate(rate) } else { world }
 }
 
-/// Returns the bytes of a frame that holds a message of `n_values` values. `None` if none can.
+/// Returns the bytes of a frame that holds a message of `n_values` values, or a piece of it. `None`
+/// if none can.
 pub fn message_bytes(plan: &Plan, dtype: DType, n_values: usize) -> Option<usize> {
-    plan.max_payload_bytes(dtype, n_values)?.checked_add(HEADER_BYTES)
+    plan.max_payload_bytes(dtype, plan.max_piece(dtype, n_values))?.checked_add(HEADER_BYTES)
 }
 
 /// Values of a message for each thread. The codec fz-light gains from threads from 48 chunks of
@@ -43,7 +44,7 @@ pub fn whole_message_bytes(
     dtype: DType,
     count: usize,
 ) -> Option<usize> {
-    if plan.overlaps {
+    if plan.overlaps() {
         return None;
     }
     let schedule = plan.schedule.filter(|_| !call.collective.has_root());
@@ -76,6 +77,10 @@ mod tests {
         // Each of four parts at a multiple of 64 bytes, and their ends.
         assert_eq!(raw(Collective::Scatter), Some(4 * (4032 + 4) + 4 + HEADER_BYTES));
         assert!(bytes(Preset::Cprp2p, Collective::AllReduce) > raw(Collective::AllReduce));
+        let piece = 32 * 1024 + HEADER_BYTES;
+        let longer = ProgramSpec::new(Collective::AllGather, 4, Rank(0));
+        let plan = Preset::RawRing.plan(Collective::AllGather, Bound::Absolute(1.0));
+        assert_eq!(whole_message_bytes(&plan, longer, DType::F32, 1 << 20), Some(piece));
         assert!(bytes(Preset::MpcOpt, Collective::AllGather) > raw(Collective::Broadcast));
         assert_eq!(bytes(Preset::ZcclPlus, Collective::AllReduce), None);
         let call = ProgramSpec::new(Collective::AllReduce, 4, Rank(0));

@@ -184,7 +184,8 @@ impl<F: FrameBuffer> Lane<F> {
                 return Ok(LaneTurn::Waiting);
             }
         }
-        if self.compute(&step, &run, transport, compute, report)?.is_pending() {
+        let polled = (&mut *transport, program.rules.values_per_poll());
+        if self.compute(&step, &run, polled, compute, report)?.is_pending() {
             return Ok(LaneTurn::Waiting);
         }
         if let Some(to) = step.to {
@@ -270,16 +271,17 @@ impl<F: FrameBuffer> Lane<F> {
         Ok(())
     }
 
-    /// Computes the step, and polls the network meanwhile. `Pending` if something is left to do.
+    /// Computes the step, and polls the network meanwhile, if the plan says so. `Pending` if
+    /// something is left to do.
     fn compute<X: Transport<Frame = F>>(
         &mut self,
         step: &Step,
         run: &Run<'_>,
-        transport: &mut X,
+        (transport, values_per_poll): (&mut X, Option<usize>),
         compute: &mut Computing<'_>,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
-        let progress_hook = ProgressHook::on(transport);
+        let progress_hook = ProgressHook::on(transport, values_per_poll);
         let mut watch = Stopwatch::of(run.n_values());
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
             let (slots, n_done) = (&mut self.slots, &mut self.n_done);

@@ -83,7 +83,8 @@ impl Replay {
         let mut has_moved = false;
         let awaited = loop {
             let on = (compiled, self.sequence, program.checksum);
-            match lane.replay(on, transport, compute, &mut self.report)? {
+            let polled = (&mut *transport, program.rules.values_per_poll());
+            match lane.replay(on, polled, compute, &mut self.report)? {
                 None => return Ok(ReplayOutcome::NeedsEngine),
                 Some(LaneTurn::Stepped) => has_moved = true,
                 Some(LaneTurn::Waiting) => break lane.awaits(compiled),

@@ -8,7 +8,7 @@ use super::{MAX_PRIMITIVES, Primitive, Primitives, Slot, SlotContent};
 use crate::codec::CodecId;
 use crate::op::OpCode;
 use crate::pipeline::Pipeline;
-use crate::plan::Plan;
+use crate::plan::{Overlap, Plan};
 use crate::schedule::{Collective, ProgramSpec, Step};
 use crate::transport::Rank;
 use heapless::Vec;
@@ -34,8 +34,9 @@ pub struct Rules {
     /// True if all ranks must get the same bits. Each rank then stores its own values as other
     /// ranks decode them.
     pub(super) same_bits: bool,
-    /// True if decompression, reduction and compression of a frame may be one pass.
-    pub(super) fuses: bool,
+    /// Work that overlaps with messages. If segments overlap, decompression, reduction and
+    /// compression of a frame may be one pass.
+    pub(super) overlap: Overlap,
     /// True if this rank has no buffer for results, so that it stores nothing.
     pub(super) reads_only: bool,
 }
@@ -85,7 +86,7 @@ impl Rules {
             reduces: collective.reduces(),
             divides: collective.reduces() && op == OpCode::Avg,
             same_bits: true,
-            fuses: true,
+            overlap: Overlap::Segments,
             reads_only: false,
         }
     }
@@ -93,11 +94,11 @@ impl Rules {
     /// Returns the rules of a plan that is already [adapted to the element type](Plan::for_values).
     #[must_use]
     pub fn of_plan(collective: Collective, plan: &Plan, op: OpCode) -> Self {
-        let Plan { pipeline, codec, same_bits, overlaps, .. } = plan;
+        let Plan { pipeline, codec, same_bits, overlap, .. } = plan;
         let rules = Self::new(collective, pipeline, *codec, op);
         // If all ranks must get the same bits, encoding again must not change values.
         let recodes = rules.recodes && (codec.is_stable() || !same_bits);
-        Self { same_bits: *same_bits, recodes, fuses: *overlaps, ..rules }
+        Self { same_bits: *same_bits, recodes, overlap: *overlap, ..rules }
     }
 
     /// Returns the same rules for a rank without a buffer for the result.
@@ -116,6 +117,12 @@ impl Rules {
     #[must_use]
     pub const fn same_bits(&self) -> bool {
         self.same_bits
+    }
+
+    /// Returns the most values that a codec processes between two polls of the network. `None` if
+    /// it does not poll.
+    pub(crate) const fn values_per_poll(&self) -> Option<usize> {
+        self.overlap.values_per_poll()
     }
 
     /// Returns the call's codec.
@@ -346,7 +353,8 @@ impl PrimitiveList<'_> {
     /// Decodes a received payload before it is reduced as floats, if rules ask for separate passes.
     /// Returns the payload's codec.
     fn decode_first(&mut self, received: CodecId) -> CodecId {
-        if self.rules.fuses || self.rules.keeps_frames || received == CodecId::Raw {
+        let fuses = self.rules.overlap == Overlap::Segments;
+        if fuses || self.rules.keeps_frames || received == CodecId::Raw {
             return received;
         }
         self.transcode(Slot::In, Slot::Spare, [received, CodecId::Raw]);

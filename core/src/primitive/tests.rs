@@ -7,6 +7,7 @@ use crate::codec::{CodecId, CodecParams, Sizes};
 use crate::element::DType;
 use crate::layout::{Cut, Division, Layout, Shares, Window};
 use crate::op::OpCode;
+use crate::plan::Overlap;
 use crate::preset::Preset;
 use crate::schedule::{Collective, Part, ProgramSpec};
 use crate::select;
@@ -25,7 +26,7 @@ fn all_rules() -> List<Rules> {
                     let rules = Rules::new(collective, pipeline, codec, op);
                     // Also with a codec that is exact, but not free, and with passes apart.
                     let exact = Rules { exact: true, ..rules };
-                    for rules in [rules, exact, Rules { fuses: false, ..rules }] {
+                    for rules in [rules, exact, Rules { overlap: Overlap::Nothing, ..rules }] {
                         if !all.contains(&rules) {
                             all.push(rules);
                         }

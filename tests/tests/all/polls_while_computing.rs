@@ -7,7 +7,9 @@ use foldwire::codec::CodecId;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, RecursiveDoubling, Ring, Schedule};
 use foldwire::threads::Threads;
-use foldwire::{Bound, Communicator, Config, DType, Error, Incoming, Op, Outgoing, Plan, Rank};
+use foldwire::{
+    Bound, Communicator, Config, DType, Error, Incoming, Op, Outgoing, Overlap, Plan, Rank,
+};
 use foldwire_tests::Backend;
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::Endpoint;
@@ -105,4 +107,16 @@ fn ranks_look_while_they_encode_decode_and_add_codes() {
             comm.send_recv(send, Incoming::new(before, 0, &mut recv), &plan).map(drop)
         }));
     }
+}
+
+#[test]
+fn message_by_message_a_rank_looks_as_its_plan_says() {
+    let looks = |overlap| {
+        let plan = Plan::raw().compressed(pipeline::COMPRESS_ONCE, Bound::Absolute(1e-3));
+        let plan = plan.with_overlap(overlap);
+        run(|comm, data| comm.all_reduce(data, Op::Sum, &plan).map(drop))
+    };
+    let polling = looks(Overlap::Polling);
+    assert!(polling.iter().all(|&n| n >= COUNT / 5120 / 2), "{polling:?}");
+    assert_eq!(looks(Overlap::Nothing), [0; SIZE]);
 }

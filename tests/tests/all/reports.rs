@@ -4,7 +4,7 @@ use foldwire::codec::{BlockStats, CodecId};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Op, Outgoing, Plan, Rank, Report, Rows};
+use foldwire::{Bound, Op, Outgoing, Plan, Rank, Report, Rows, SharedCommunicator};
 use foldwire_tests::{Backend, Threads, data};
 use std::time::Duration;
 
@@ -45,6 +45,40 @@ fn raw_recursive_doubling_sends_the_array_once_a_round() {
             assert_eq!(report.n_messages, rounds);
         }
     }
+}
+
+/// Pieces hold whole chunks of 4096 values, or less than one chunk; at least one value.
+#[test]
+fn pieces_cut_the_parts_of_a_call_but_not_the_arrays_of_a_group() {
+    const SHARE: usize = 8192;
+    let plan = Plan::raw().with_schedule(&Ring).without_overlap();
+    let gather = |n_bytes| {
+        THREADS.run(4, |mut comm| {
+            let mut x = vec![0.0; 4 * SHARE];
+            let own: Vec<f32> = data::smooth(comm.rank().index(), SHARE);
+            x[comm.rank().index() * SHARE..][..SHARE].copy_from_slice(&own);
+            let report = comm.all_gather_in_place(&mut x, &plan.with_pieces(n_bytes));
+            (x, report.expect("all-gather").n_messages)
+        })
+    };
+    let whole = gather(0);
+    for (n_bytes, n_pieces) in [(0, 1), (32_768, 1), (20_000, 2), (4096, 8), (3, SHARE as u64)] {
+        for ((x, n_messages), (expected, _)) in gather(n_bytes).iter().zip(&whole) {
+            assert_eq!((x == expected, *n_messages), (true, 3 * n_pieces), "{n_bytes}");
+        }
+    }
+    let group = |n_bytes| {
+        THREADS.run_transports(3, |transport| {
+            let comm = SharedCommunicator::new(transport, 2).expect("two channels");
+            let mut data = [1.0, 2.0].map(|x: f32| vec![x; 100]);
+            let mut arrays: Vec<_> =
+                data.iter_mut().map(|x| (&mut x[..], Bound::Absolute(1.0))).collect();
+            let plan = plan.with_pieces(n_bytes);
+            let reports = comm.all_reduce_group(&mut arrays, Op::Sum, &plan).expect("a group");
+            (data, reports[0].n_messages)
+        })
+    };
+    assert_eq!(group(40), group(0));
 }
 
 #[test]

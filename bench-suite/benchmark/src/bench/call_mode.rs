@@ -69,7 +69,7 @@ pub(super) fn remark_short_frames<T: Float>(
     let whole = inputs.settings.whole_message_bytes::<T>(&plans, transport.size());
     let have = transport.frame_capacity();
     if let Some(need) = whole.filter(|need| *need > have) {
-        let rows = plans.iter().filter(|row| !row.plan.overlaps).map(|row| row.name);
+        let rows = plans.iter().filter(|row| !row.plan.overlaps()).map(|row| row.name);
         streams::remark(format_args!(
             "note: {} work message by message, and messages of {need} bytes do not fit frames of \
              {have}; to measure them as published, add --frame {need}",

@@ -142,7 +142,7 @@ fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
     let is_cut = |preset: &Preset| {
         let plan = preset.plan(Collective::Broadcast, args.bound);
         let need = ranks::message_bytes(&plan, DType::F32, longest);
-        !plan.overlaps && need.is_none_or(|need| need > World::FRAME_BYTES)
+        !plan.overlaps() && need.is_none_or(|need| need > World::FRAME_BYTES)
     };
     let cut: Vec<_> = args.presets().iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();
     if !cut.is_empty() {

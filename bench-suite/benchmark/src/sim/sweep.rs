@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use foldwire::codec::CodecId;
 use foldwire::schedule::ProgramSpec;
-use foldwire::{Bound, Collective, DType, Float, Plan, Preset, Rank};
+use foldwire::{Bound, Collective, DType, Float, Overlap, Plan, Preset, Rank};
 use foldwire_arguments::{ScheduleName, SimArgs};
 use foldwire_sim::cost::{
     CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel,
@@ -83,7 +83,9 @@ impl SweepSetting {
         let share = self.n_bytes / ranks.max(1);
         let plan = preset.plan_switched(self.collective, self.bound, share, self.ring_from);
         let mut plan = plan.for_values(self.dtype);
-        plan.overlaps |= self.overlaps;
+        if self.overlaps {
+            plan.overlap = Overlap::Segments;
+        }
         let plan = if self.as_published { plan.as_published() } else { plan };
         self.schedule.map_or(plan, |named| plan.with_schedule(named.0))
     }

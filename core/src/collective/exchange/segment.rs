@@ -15,7 +15,7 @@ use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MESSAGE, Messag
 use crate::kernel::{CHUNK, Level};
 use crate::layout::{Shares, Window, max_segment};
 use crate::op::OpCode;
-use crate::plan::Plan;
+use crate::plan::{Overlap, Plan};
 use crate::report::Report;
 use crate::rounding;
 use crate::schedule::{Collective, Linear, ProgramSpec};
@@ -280,7 +280,7 @@ impl<X: Transport> Communicator<X> {
         }
         let (codec, begun) = (send.codec.as_dyn(), transport.now());
         let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
-        let progress_hook = ProgressHook::on(transport);
+        let progress_hook = ProgressHook::on(transport, Overlap::Segments.values_per_poll());
         let encode = |values: &[T], room: &mut [u8]| {
             codec.encode_paced(Source::Input(values), room, &progress_hook).map_err(Error::from)
         };
@@ -416,7 +416,8 @@ impl<X: Transport> Communicator<X> {
         let begun = self.transport.now();
         codec.as_dyn().expect_values(payload, n_values)?;
         let values = cursor.n_values..cursor.n_values + n_values;
-        let progress_hook = ProgressHook::on(&mut self.transport);
+        let values_per_poll = Overlap::Segments.values_per_poll();
+        let progress_hook = ProgressHook::on(&mut self.transport, values_per_poll);
         let decode = |decoded: &mut [T]| {
             codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &progress_hook)
         };

@@ -25,7 +25,7 @@ impl<F: FrameBuffer> Lane<F> {
     pub(in crate::engine) fn replay<X: Transport<Frame = F>>(
         &mut self,
         (compiled, sequence, checksum): (&Compiled, u32, bool),
-        transport: &mut X,
+        (transport, values_per_poll): (&mut X, Option<usize>),
         compute: &mut Computing<'_>,
         report: &mut Report,
     ) -> Result<Option<LaneTurn>, Error> {
@@ -59,7 +59,7 @@ impl<F: FrameBuffer> Lane<F> {
                 return Ok(Some(LaneTurn::Waiting));
             }
         }
-        let progress_hook = ProgressHook::on(transport);
+        let progress_hook = ProgressHook::on(transport, values_per_poll);
         let mut watch = Stopwatch::of(step.segment.len);
         let n_done = self.slots.again(&step.to_do, |primitive, payloads| {
             watch.time(primitive, report, &progress_hook, |report| {
