@@ -56,8 +56,8 @@ pub struct StackArgs {
 
     /// Dimensions of each input file, slowest first, such as 128x160x160.
     ///
-    /// Not needed for .npy files, nor for names that end with the dimensions, such as
-    /// P_4x14x48x48.f32.
+    /// Not needed for .npy files, nor for files or folders with the dimensions in their names, such
+    /// as P_4x14x48x48.f32, CLOUD_1_26_1800_3600.f32 or NYX-512x512x512/temperature.f32.
     #[arg(long, value_name = "AxBxC", requires = "input", allow_hyphen_values = true)]
     pub dims: Option<Dims>,
 

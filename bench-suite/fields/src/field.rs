@@ -5,15 +5,21 @@
 //! its path specifies no type, it may hold a `.npy` array.
 //!
 //! Dimensions come from the first of these sources: the caller (`--dims`); the `.npy` header; the
-//! file name in the style of SDRBench (`P_4x14x48x48.f32`), if their product is the number of
-//! values. Otherwise the array has one dimension.
+//! file's name or its folder's, if the product is the number of values. Otherwise the array has one
+//! dimension. Names hold dimensions in the styles of SDRBench:
+//!
+//! ```text
+//! P_4x14x48x48.f32
+//! CLOUD_1_26_1800_3600.f32
+//! SDRBENCH-EXASKY-NYX-512x512x512/temperature.f32
+//! ```
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
-use crate::dims::Dims;
+use crate::dims::{Dims, dimension};
 use crate::memory::{self, NoMemory};
 pub use crate::npy::Dtype;
 use crate::npy::{MAGIC, NpyHeader};
@@ -297,13 +303,33 @@ fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
     usize::try_from(n_bytes / size).map_err(|_| UsageError::new("is too large for this machine"))
 }
 
-/// Finds dimensions in the file name whose product is `n_values`.
+/// Finds dimensions in the names of the file and its folders whose product is `n_values`.
 pub fn dims_in_name(path: &Path, n_values: usize) -> Option<Dims> {
     let stem = path.file_stem()?.to_str()?;
-    stem.split(['_', '-', '.', ' '])
-        .filter(|part| part.contains('x'))
-        .filter_map(|part| part.parse::<Dims>().ok())
-        .find(|dims| dims.n_values() == n_values)
+    let fits = |dims: &Dims| dims.n_values() == n_values;
+    // The folders of a relative path go on above it.
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folders = absolute.ancestors().skip(1).filter_map(|folder| folder.file_name()?.to_str());
+    dims_in_word(stem)
+        .find(fits)
+        .or_else(|| dims_at_end(stem).filter(fits))
+        .or_else(|| folders.flat_map(dims_in_word).find(fits))
+}
+
+/// Dimensions such as `4x14x48` between the other words of a name.
+fn dims_in_word(name: &str) -> impl Iterator<Item = Dims> {
+    let words = name.split(['_', '-', '.', ' ']).filter(|word| word.contains('x'));
+    words.filter_map(|word| word.parse().ok())
+}
+
+/// Dimensions that end a name, such as `_1_26_1800_3600`, without the leading 1.
+fn dims_at_end(stem: &str) -> Option<Dims> {
+    let numbers = stem.rsplit('_').map_while(dimension);
+    let mut sizes: Vec<usize> = numbers.collect();
+    sizes.reverse();
+    let n_ones = sizes.iter().take_while(|&&size| size == 1).count();
+    sizes.drain(..n_ones);
+    if sizes.len() > 1 { Dims::new(sizes).ok() } else { None }
 }
 
 fn read_values<T: Number>(
@@ -410,6 +436,11 @@ mod tests {
         assert_eq!(dims("wrf_P_2x3.f32").sizes(), [2, 3]);
         assert_eq!(dims("run7_3x3.f32").sizes(), [6]);
         assert_eq!(dims("max_6.f32").sizes(), [6]);
+        assert_eq!(dims("CLOUD_1_3_2.f32").sizes(), [3, 2]);
+        assert_eq!(dims("CLOUD_9_3_2.f32").sizes(), [6]);
+        fs::create_dir_all(folder.path().join("HURR-3x1x2/bin")).unwrap();
+        assert_eq!(dims("HURR-3x1x2/bin/Uf48.bin.f32").sizes(), [3, 1, 2]);
+        assert_eq!(dims("HURR-3x1x2/bin/Uf48_2x3.f32").sizes(), [2, 3]);
     }
 
     #[test]
