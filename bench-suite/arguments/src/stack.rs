@@ -89,7 +89,8 @@ pub struct StackArgs {
         value_delimiter = ',', default_value = "main,auto")]
     pub preset: Vec<PresetArg>,
 
-    /// Also print the results that the papers report of image stacking
+    /// Also print which part of the time is spent on what, and the papers' results of image
+    /// stacking
     #[arg(long)]
     pub papers: bool,
 

@@ -212,7 +212,9 @@ fn every_bound_has_its_rows() {
     let table = foldwire(folder.path(), args);
     assert!(table.status.success(), "{}", String::from_utf8_lossy(&table.stderr));
     let table = String::from_utf8_lossy(&table.stdout);
-    for title in ["bound rel:0.001\n", "\nbound abs:1e-4\n", "\nbound psnr:100\n", "hZCCL"] {
+    for title in
+        ["bound rel:0.001\n", "\nbound abs:1e-4\n", "\nbound psnr:100\n", "hZCCL", "communicate"]
+    {
         assert!(table.contains(title), "{title} is not in\n{table}");
     }
     assert!(folder.path().join("out/psnr-100/overview.png").is_file());
@@ -240,7 +242,13 @@ fn every_bound_has_its_rows() {
     assert!(zccl(0, "bound_abs") > zccl(2, "bound_abs") && zccl(0, "ratio") > zccl(2, "ratio"));
     assert!(zccl(0, "psnr_db") < zccl(2, "psnr_db") && zccl(2, "psnr_db") > 100.0 - 20.0);
     assert_eq!(zccl(1, "bound_abs"), 1e-4);
-    assert_eq!(object["papers"].as_array().unwrap().len(), 3);
+    for row in rows {
+        let shares = ["compress", "communicate", "compute", "other"].map(|key| number(row, key));
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{row}");
+        assert!(shares.iter().all(|share| *share > -1e-9), "{row}");
+    }
+    let papers = object["papers"].as_array().unwrap();
+    assert!(papers.iter().any(|row| row["system"] == "CPRP2P" && row["compress"] == 63.12));
 }
 
 #[test]

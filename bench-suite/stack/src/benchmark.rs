@@ -47,6 +47,8 @@ pub(super) struct PresetOutcome<T> {
     pub(super) times: Vec<Duration>,
     /// Each rank's report of the round whose time is closest to the median.
     pub(super) reports: Vec<Report>,
+    /// Time of that round.
+    pub(super) reported: Duration,
     /// Rank 0's result.
     pub(super) result: Vec<T>,
     /// True if all ranks had the same bits in the last round.
@@ -141,7 +143,8 @@ impl PresetBenchmark {
             let reports = ranks.iter().map(|(_, rounds)| rounds[chosen + 1][i].report).collect();
             let bits = |rank: usize| bytemuck::cast_slice::<T, u8>(&ranks[rank].0[i]);
             let same_bits = (1..ranks.len()).all(|rank| bits(rank) == bits(0));
-            PresetOutcome { times, reports, result: Vec::new(), same_bits }
+            let reported = times[chosen];
+            PresetOutcome { times, reports, reported, result: Vec::new(), same_bits }
         });
         let mut outcomes: Vec<PresetOutcome<T>> = outcomes.collect();
         for (outcome, result) in outcomes.iter_mut().zip(&mut ranks[0].0) {

@@ -15,7 +15,7 @@ mod summary;
 
 use std::time::Duration;
 
-use foldwire::{Bound, Float, Preset};
+use foldwire::{Bound, Float, Preset, Report};
 use foldwire_arguments::{StackArgs, rows};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::UsageError;
@@ -64,6 +64,8 @@ struct StackRow {
     fold_s: f64,
     decode_s: f64,
     wait_s: f64,
+    #[serde(flatten)]
+    shares: Shares,
     verbatim_blocks: u64,
     /// Largest error that a value of the result may have by the library's guarantee, plus the
     /// rounding error of the sum.
@@ -72,6 +74,32 @@ struct StackRow {
     same_bits: bool,
     #[serde(flatten)]
     quality: Quality,
+}
+
+/// Shares of a run's time, mean over ranks, as ZCCL and hZCCL divide it. They add up to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Shares {
+    /// Encoding and decoding, as separate steps.
+    compress: f64,
+    /// Waiting for frames and for links.
+    communicate: f64,
+    /// Adding. Where one pass decompresses, adds and compresses, all of it.
+    compute: f64,
+    /// The rest: ranks start and end at different times.
+    other: f64,
+}
+
+impl Shares {
+    fn of<T>(outcome: &PresetOutcome<T>) -> Self {
+        let all = outcome.reported.as_secs_f64().max(1e-9) * outcome.reports.len() as f64;
+        let share = |part: fn(&Report) -> Duration| {
+            let total: Duration = outcome.reports.iter().map(part).sum();
+            total.as_secs_f64() / all
+        };
+        let compress = share(|report| report.encode + report.decode);
+        let (communicate, compute) = (share(Report::waiting), share(|report| report.fold));
+        Self { compress, communicate, compute, other: 1.0 - compress - communicate - compute }
+    }
 }
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
@@ -106,13 +134,16 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         if !args.json {
             let between = if rows.is_empty() { "" } else { "\n" };
             streams::write(&format!("{between}{}", render(&of_bound, args.bound.len() > 1)))?;
+            if args.papers {
+                streams::write(&format!("\n{}", render_shares(&of_bound)))?;
+            }
         }
         rows.extend(of_bound);
     }
     if args.json {
         let mut object = serde_json::json!({ "rows": rows });
         if args.papers {
-            object["papers"] = serde_json::json!(papers::ALL);
+            object["papers"] = serde_json::json!(papers::all());
         }
         streams::write(&format!("{object}\n"))?;
     } else if args.papers {
@@ -276,7 +307,7 @@ fn row<T: Float + Into<f64>>(
     let ranks = outcome.reports.len();
     let time_s = outcome.time().as_secs_f64();
     let algbw_gbps = inputs.volumes.n_bytes_per_rank() as f64 / time_s / 1e9;
-    let mean = |part: fn(&foldwire::Report) -> Duration| {
+    let mean = |part: fn(&Report) -> Duration| {
         let total: Duration = outcome.reports.iter().map(part).sum();
         total.as_secs_f64() / ranks as f64
     };
@@ -313,7 +344,8 @@ fn row<T: Float + Into<f64>>(
         encode_s: mean(|r| r.encode),
         fold_s: mean(|r| r.fold),
         decode_s: mean(|r| r.decode),
-        wait_s: mean(foldwire::Report::waiting),
+        wait_s: mean(Report::waiting),
+        shares: Shares::of(outcome),
         verbatim_blocks: outcome.reports.iter().map(|r| r.blocks.verbatim).sum(),
         bound_worst,
         same_bits: outcome.same_bits,
@@ -366,4 +398,24 @@ fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
     let title = rows.first().filter(|_| has_several_bounds);
     let title = title.map_or_else(String::new, |row| format!("bound {}\n", row.bound));
     title + &table.render()
+}
+
+/// Renders the shares of the time, as the papers' tables VII do.
+fn render_shares(rows: &[StackRow]) -> String {
+    let mut table = Table::new(&[
+        ("preset", "", Align::Left),
+        ("compress", "%", Align::Right),
+        ("communicate", "%", Align::Right),
+        ("compute", "%", Align::Right),
+        ("other", "%", Align::Right),
+    ]);
+    for row in rows {
+        let Shares { compress, communicate, compute, other } = row.shares;
+        let mut cells = vec![row.title.to_owned()];
+        let shares = [compress, communicate, compute, other];
+        cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
+        table.row(&cells);
+    }
+    let note = "Where one pass decompresses, adds and compresses, it counts as compute.\n";
+    table.render() + note
 }

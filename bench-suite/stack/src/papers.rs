@@ -3,92 +3,110 @@
 //! The papers used other machines, networks, images and baselines, so their figures cannot be
 //! reproduced here. docs/codecs.md compares them.
 
+use foldwire_published::{Figure, figures};
 use foldwire_workbench::table::{self, Align, Table};
 use serde::Serialize;
 
-/// One paper's figures.
+/// Bound of the figures.
+const BOUND: f64 = 1e-4;
+
+/// One system's figures. Shares of its time are in per cent.
 #[derive(Debug, Serialize)]
 pub(super) struct Paper {
+    paper: &'static str,
     system: &'static str,
+    /// Table or section.
     source: &'static str,
-    /// Baseline of the speed-up.
-    over: &'static str,
-    /// Speed-ups with one thread and with several threads, if both are given.
-    speedup: f64,
-    speedup_mt: Option<f64>,
-    psnr_db: f64,
+    /// Over MPI, or NCCL for gZCCL.
+    speedup: Option<f64>,
+    /// Share of the time. hZCCL reports it together with `compute`.
+    compress: Option<f64>,
+    communicate: Option<f64>,
+    compute: Option<f64>,
+    other: Option<f64>,
+    psnr_db: Option<f64>,
     nrmse: Option<f64>,
 }
 
-/// The papers that report image stacking.
-pub(super) const ALL: [Paper; 3] = [
-    Paper {
-        system: "ZCCL",
-        source: "IEEE 2025, table VII",
-        over: "MPI",
-        speedup: 1.61,
-        speedup_mt: Some(2.96),
-        psnr_db: 49.1,
-        nrmse: Some(3.5e-3),
-    },
-    Paper {
-        system: "hZCCL",
-        source: "SC'24, table VII",
-        over: "MPI",
-        speedup: 1.81,
-        speedup_mt: Some(5.02),
-        psnr_db: 62.0,
-        nrmse: Some(8.0e-4),
-    },
-    Paper {
-        system: "gZCCL",
-        source: "ICS'24, section 5.5",
-        over: "NCCL",
-        speedup: 1.69,
-        speedup_mt: None,
-        psnr_db: 57.80,
-        nrmse: None,
-    },
-];
+/// Returns the systems that the papers report image stacking of.
+pub(super) fn all() -> Vec<Paper> {
+    let rows: Vec<_> = figures().iter().filter(|row| row.set == "image stacking").collect();
+    let of_system = |rows: &[&Figure]| {
+        let of = |metric: &str| rows.iter().find(|row| row.metric == metric)?.at(BOUND);
+        Paper {
+            paper: rows[0].paper,
+            system: rows[0].system,
+            source: rows[0].table,
+            speedup: of("speed-up"),
+            compress: of("compress").or_else(|| of("compress and compute")),
+            communicate: of("communicate"),
+            compute: of("compute"),
+            other: of("other"),
+            psnr_db: of("PSNR"),
+            nrmse: of("NRMSE"),
+        }
+    };
+    let is_same = |a: &&Figure, b: &&Figure| (a.paper, a.system) == (b.paper, b.system);
+    rows.chunk_by(is_same).map(of_system).collect()
+}
 
 /// Renders the papers as a table.
 pub(super) fn render() -> String {
     let mut table = Table::new(&[
         ("paper", "", Align::Left),
-        ("speed-up", "one thread", Align::Right),
-        ("speed-up", "several", Align::Right),
-        ("over", "", Align::Left),
+        ("system", "", Align::Left),
+        ("speed-up", "", Align::Right),
+        ("compress", "%", Align::Right),
+        ("communicate", "%", Align::Right),
+        ("compute", "%", Align::Right),
+        ("other", "%", Align::Right),
         ("PSNR", "dB", Align::Right),
         ("NRMSE", "", Align::Right),
-        ("source", "", Align::Left),
+        ("table", "", Align::Left),
     ]);
-    let absent = || "-".to_owned();
-    for paper in &ALL {
+    for paper in all() {
+        let text = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
+        };
+        let Paper { compress, communicate, compute, other, .. } = paper;
+        let compute = match (compress, compute) {
+            (Some(_), None) => "with it".to_owned(),
+            _ => text(compute, 1),
+        };
         table.row(&[
+            paper.paper.to_owned(),
             paper.system.to_owned(),
-            format!("{:.2}", paper.speedup),
-            paper.speedup_mt.map_or_else(absent, |x| format!("{x:.2}")),
-            paper.over.to_owned(),
-            format!("{:.1}", paper.psnr_db),
-            paper.nrmse.map_or_else(absent, table::scientific),
+            text(paper.speedup, 2),
+            text(compress, 1),
+            text(communicate, 1),
+            compute,
+            text(other, 1),
+            text(paper.psnr_db, 1),
+            paper.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
             paper.source.to_owned(),
         ]);
     }
-    format!("{}Their own images, machines and networks.\n", table.render())
+    format!(
+        "{}Speed-ups over MPI (gZCCL: NCCL), shares of the time. Their own images, machines and \
+         networks, at abs:1e-4.\n",
+        table.render()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// PSNR is NRMSE in decibels, so this finds figures that were copied wrongly.
     #[test]
-    fn figures_agree_with_each_other() {
-        for paper in &ALL {
-            let psnr = paper.nrmse.map_or(paper.psnr_db, |nrmse| -20.0 * nrmse.log10());
-            assert!((psnr - paper.psnr_db).abs() < 0.1, "{paper:?}");
-        }
+    fn each_system_has_one_row() {
         let text = render();
-        assert!(text.contains("hZCCL") && text.contains("5.02") && text.contains("8.00e-4"));
+        let row = |system: &str| text.lines().find(|line| line.contains(system)).unwrap();
+        let words = |system| row(system).split_whitespace().collect::<Vec<_>>();
+        let expected = ["hZCCL", "hZCCL", "multi-thread", "5.02", "38.6", "60.4", "with", "it"];
+        assert_eq!(words("hZCCL multi-thread")[..8], expected);
+        let expected = ["0.95", "63.1", "28.4", "8.4", "0.1", "-", "-", "VII"];
+        assert_eq!(words("CPRP2P")[2..], expected);
+        assert!(row("gZCCL").contains("57.8") && text.contains("8.00e-4"));
+        assert_eq!(all().len(), 11);
     }
 }

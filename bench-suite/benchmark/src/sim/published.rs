@@ -1,7 +1,7 @@
 //! `foldwire sim --published`: figures that papers report of collectives, messages and programs,
 //! beside predictions and measurements.
 //!
-//! The figures are data (`published/figures.toml` of `foldwire-arguments`), which also say how each
+//! The figures are data (`collectives.toml` of `foldwire-published`), which also say how each
 //! figure is predicted: by a command of `foldwire sim`, or by a formula. A figure that cannot be
 //! predicted says why.
 
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use foldwire::Preset;
 use foldwire_arguments::SimArgs;
-use foldwire_arguments::speeds::{FIGURES, SpeedsArg};
+use foldwire_arguments::speeds::SpeedsArg;
+use foldwire_published::COLLECTIVES;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::{Align, Table};
 use rayon::prelude::*;
@@ -148,7 +149,7 @@ struct BudgetRow {
 
 /// Predicts every figure. Results go to stdout.
 pub(super) fn run(is_json: bool) -> anyhow::Result<()> {
-    let file: FiguresFile = toml::from_str(FIGURES).context("published/figures.toml")?;
+    let file: FiguresFile = toml::from_str(COLLECTIVES).context("collectives.toml")?;
     let row = |figure: Figure| figure.row(&file.measurement);
     let rows = file.figure.into_par_iter().with_max_len(1).map(row);
     let rows = rows.collect::<anyhow::Result<Vec<_>>>()?;
@@ -435,7 +436,7 @@ mod tests {
 
     #[test]
     fn every_figure_is_predicted_or_says_why() {
-        let file: FiguresFile = toml::from_str(FIGURES).expect("the figures");
+        let file: FiguresFile = toml::from_str(COLLECTIVES).expect("the figures");
         assert!(file.figure.len() > 40);
         for figure in &file.figure {
             let ways = [figure.model.is_some(), figure.program.is_some(), figure.why.is_some()];

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use foldwire::codec::{CodecId, Loss};
-use foldwire_arguments::speeds::PUBLISHED;
+use foldwire_published::SPEEDS;
 use foldwire_sim::cost::{self, Costs, WireSizes};
 use serde::Deserialize;
 
@@ -159,7 +159,7 @@ impl SpeedsFile {
 
 /// Returns the published speeds with this name.
 pub(super) fn published(name: &str) -> anyhow::Result<SpeedsFile> {
-    let known = PUBLISHED.iter().find(|(known, _)| *known == name);
+    let known = SPEEDS.iter().find(|(known, _)| *known == name);
     let (_, text) = known.with_context(|| format!("no publication {name}"))?;
     SpeedsFile::parse(text, false).context(name.to_owned())
 }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_published_speeds_are_files_of_the_right_form() {
-        for (name, text) in PUBLISHED {
+        for (name, text) in SPEEDS {
             let file = SpeedsFile::parse(text, false).unwrap_or_else(|e| panic!("{name}: {e:#}"));
             assert!(!file.about.is_empty());
             assert_eq!(name.parse(), Ok(SpeedsArg::Published(name)));
