@@ -24,6 +24,7 @@ mod info;
 #[cfg(unix)]
 mod launch;
 mod p2p;
+pub mod papers;
 #[cfg(unix)]
 mod preload;
 pub mod rows;
@@ -55,6 +56,7 @@ pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg};
 pub use p2p::{P2pArgs, P2pTest};
+pub use papers::PapersArgs;
 #[cfg(unix)]
 pub use preload::PreloadArgs;
 pub use rows::{PresetArg, ScheduleArg};
@@ -83,6 +85,7 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire compress temperature.npy --bound rel:1e-3
   foldwire decompress temperature.npy.fwz
+  foldwire papers tables --data ~/SDRBench    codecs beside the tables of ZCCL and hZCCL
   foldwire accuracy                           growth of a reduction's error with ranks
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
@@ -114,6 +117,8 @@ pub enum Command {
     Compress(CompressArgs),
     /// Restore the array that `foldwire compress` wrote
     Decompress(DecompressArgs),
+    /// Repeat the papers' experiments with codecs: tables by data set, sums, errors, pictures
+    Papers(PapersArgs),
     /// Measure how the error of a reduction grows with the number of ranks, compared with the
     /// stated bound
     Accuracy(AccuracyArgs),

@@ -15,8 +15,8 @@
 //! | `plot`, `bars` | plots of errors over ranks, and of their distribution |
 
 #[cfg(feature = "plots")]
-mod bars;
-mod errors;
+pub(crate) mod bars;
+pub(crate) mod errors;
 mod local_ranks;
 mod operands;
 mod output;
@@ -145,10 +145,7 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
         )?;
     }
     if let Some(file) = &args.histogram {
-        let bars = foldwire_workbench::draw!(
-            file,
-            bars::ErrorDistributionPlot { setting: &setting, rows: &rows }
-        );
+        let bars = foldwire_workbench::draw!(file, distribution(&setting, &rows));
         drawn(file, bars)?;
     }
     let faults = faults(&rows);
@@ -158,8 +155,36 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
     Ok(())
 }
 
+/// Returns the plot of rows that have a histogram.
+#[cfg(feature = "plots")]
+fn distribution(setting: &AccuracySetting, rows: &[AccuracyRow]) -> bars::ErrorDistributionPlot {
+    use foldwire_workbench::plot::{CurveStyle, Mark};
+    use plotters::style::{BLACK, RGBColor};
+
+    let AccuracySetting { op, codec, bound, .. } = setting;
+    let drawn: Vec<_> = rows.iter().filter_map(|row| Some((row, row.histogram.clone()?))).collect();
+    let of = drawn
+        .first()
+        .map_or_else(String::new, |(row, _)| format!(", {} ranks, {}", row.ranks, row.schedule));
+    let look = |colour| CurveStyle::of(colour, Mark::Nothing);
+    let panel = |(row, histogram): (&AccuracyRow, Histogram)| bars::DistributionPanel {
+        caption: row.pipeline.to_owned(),
+        colour: colour(row.pipeline),
+        histogram,
+        normals: vec![(0.0, row.zccl.deviation), (0.0, row.uniform.deviation)],
+    };
+    bars::ErrorDistributionPlot {
+        title: format!("errors of {op} by {codec} within {bound}{of}"),
+        legend: vec![
+            ("normal, ZCCL's deviation".to_owned(), look(RGBColor(0, 114, 178))),
+            ("normal, that of uniform errors".to_owned(), look(BLACK)),
+        ],
+        panels: drawn.into_iter().map(panel).collect(),
+    }
+}
+
 /// Reports the path of a plot, or that it cannot be written.
-fn drawn(file: &PlotFile, plot: anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) fn drawn(file: &PlotFile, plot: anyhow::Result<()>) -> anyhow::Result<()> {
     let path = file.path();
     let context = || format!("{}: the plot cannot be written", path.display());
     plot.with_context(context)?;

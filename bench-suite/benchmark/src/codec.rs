@@ -12,7 +12,7 @@
 //! - kernel levels encode different bytes.
 
 mod curve;
-mod measure;
+pub(crate) mod measure;
 #[cfg(feature = "plots")]
 mod plot;
 mod report;
@@ -275,7 +275,7 @@ fn bench<'a, T: Float + Into<f64>>(
 
 /// Returns the quantization step that collectives use for a codec. A codec without a lattice gets
 /// the bound itself.
-fn quantum<T: Float>(
+pub(crate) fn quantum<T: Float>(
     coding: CodecArg,
     bound: Bound,
     value_range: Option<ValueRange>,

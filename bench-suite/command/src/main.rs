@@ -30,7 +30,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 #[cfg(feature = "applications")]
 use foldwire_applications::{cg, climate, halo, train, transpose};
 use foldwire_arguments::{Cli, Command, environment, exit, unused};
-use foldwire_benchmark::{accuracy, bench, codec, p2p, sim, tune};
+use foldwire_benchmark::{accuracy, bench, codec, p2p, papers, sim, tune};
 #[cfg(not(feature = "applications"))]
 use foldwire_fields::usage::UsageError;
 
@@ -57,6 +57,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Codec(args) => codec::run(args)?,
         Command::Compress(args) => compress::run(args)?,
         Command::Decompress(args) => decompress::run(args)?,
+        Command::Papers(args) => papers::run(args)?,
         Command::Accuracy(args) => accuracy::run(args)?,
         Command::Bench(args) => bench::run(args)?,
         Command::P2p(args) => p2p::run(args)?,

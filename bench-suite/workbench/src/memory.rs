@@ -87,6 +87,64 @@ impl<'a, T: Pod> Memcpy<'a, T> {
     }
 }
 
+/// STREAM's copy and triad (McCalpin) on arrays of `f64`. Unlike other rates of this module, STREAM's
+/// count every byte that is read or written.
+#[derive(Debug)]
+pub struct Stream {
+    arrays: [Vec<f64>; 3],
+    n_threads: usize,
+}
+
+impl Stream {
+    /// Allocates three arrays of `n_bytes` each.
+    pub fn new(n_bytes: usize, n_threads: usize) -> Self {
+        let n_values = (n_bytes / size_of::<f64>()).max(1);
+        Self { arrays: [1.0, 2.0, 0.5].map(|x| vec![x; n_values]), n_threads }
+    }
+
+    /// c = b
+    pub fn copy(&mut self) -> Duration {
+        self.each(|_, b, c| c.copy_from_slice(b))
+    }
+
+    /// a = b + 3·c
+    pub fn triad(&mut self) -> Duration {
+        self.each(|a, b, c| {
+            a.iter_mut().zip(b.iter().zip(c)).for_each(|(a, (b, c))| *a = b + 3.0 * *c);
+        })
+    }
+
+    /// The higher rate of both, in 1e9 bytes per second.
+    pub fn gbps(&self, copy: Duration, triad: Duration) -> f64 {
+        let n_bytes = size_of_val(&self.arrays[0][..]);
+        gbps(2 * n_bytes, copy).max(gbps(3 * n_bytes, triad))
+    }
+
+    fn each(&mut self, work: impl Fn(&mut [f64], &[f64], &mut [f64]) + Sync) -> Duration {
+        let [a, b, c] = &mut self.arrays;
+        let n_each = a.len().div_ceil(self.n_threads.max(1));
+        let pieces = a.chunks_mut(n_each).zip(b.chunks(n_each)).zip(c.chunks_mut(n_each));
+        let time = time(|| side_by_side(pieces, |((a, b), c)| work(a, b, c)));
+        black_box(&self.arrays);
+        time
+    }
+}
+
+/// Works on each piece on a thread of its own, on the last one on this thread.
+pub fn side_by_side<P: Send>(pieces: impl ExactSizeIterator<Item = P>, work: impl Fn(P) + Sync) {
+    let last = pieces.len().saturating_sub(1);
+    std::thread::scope(|scope| {
+        for (nth, piece) in pieces.enumerate() {
+            let work = &work;
+            if nth == last {
+                work(piece);
+            } else {
+                scope.spawn(move || work(piece));
+            }
+        }
+    });
+}
+
 /// Reads an array once, and sums its 64-bit words.
 pub fn read<T: Pod>(source: &[T]) -> Duration {
     time(|| {
@@ -170,5 +228,15 @@ mod tests {
         let mut memcpy = Memcpy::new(&source);
         assert!(memcpy.run() > Duration::ZERO && read(&source) > Duration::ZERO);
         assert_eq!(memcpy.copy, source);
+    }
+
+    #[test]
+    fn stream_copies_and_adds_on_any_number_of_threads() {
+        for n_threads in [1, 2, 3] {
+            let mut stream = Stream::new(8 * 1001, n_threads);
+            let (copy, triad) = (stream.copy(), stream.triad());
+            assert_eq!(stream.arrays, [8.0, 2.0, 2.0].map(|x| vec![x; 1001]));
+            assert!(stream.gbps(copy, triad) > 0.0);
+        }
     }
 }

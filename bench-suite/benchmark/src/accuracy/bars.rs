@@ -1,11 +1,10 @@
-//! The plot of the distribution of errors: a panel for each pipeline, with the theories' densities.
+//! The plot of the distribution of errors: a panel for each histogram, with normal densities.
 
-use foldwire_workbench::plot::{CurveStyle, FONT, Mark, Plot, legend, legend_height};
+use foldwire_workbench::plot::{CurveStyle, FONT, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::errors::Histogram;
-use super::{AccuracyRow, AccuracySetting, colour};
 
 const PANEL: (u32, u32) = (460, 290);
 const TITLE: u32 = 42;
@@ -13,26 +12,21 @@ const N_COLUMNS: usize = 3;
 /// Number of points of a curve.
 const N_POINTS: usize = 121;
 
-const ZCCL: RGBColor = RGBColor(0, 114, 178);
-const UNIFORM: RGBColor = BLACK;
-
-/// A plot of the errors in rows that have a histogram.
-pub(super) struct ErrorDistributionPlot<'a> {
-    pub(super) setting: &'a AccuracySetting,
-    pub(super) rows: &'a [AccuracyRow],
+/// A plot of errors in units of their bound.
+pub(crate) struct ErrorDistributionPlot {
+    pub(crate) title: String,
+    /// Names and styles of the densities in each panel.
+    pub(crate) legend: Vec<(String, CurveStyle)>,
+    pub(crate) panels: Vec<DistributionPanel>,
 }
 
-impl ErrorDistributionPlot<'_> {
-    fn panels(&self) -> Vec<(&AccuracyRow, &Histogram)> {
-        self.rows.iter().filter_map(|row| Some((row, row.histogram.as_ref()?))).collect()
-    }
-
-    fn legend() -> [(String, CurveStyle); 2] {
-        [
-            ("normal, ZCCL's deviation".to_owned(), CurveStyle::of(ZCCL, Mark::Nothing)),
-            ("normal, that of uniform errors".to_owned(), CurveStyle::of(UNIFORM, Mark::Nothing)),
-        ]
-    }
+/// A histogram and the densities over it.
+pub(crate) struct DistributionPanel {
+    pub(crate) caption: String,
+    pub(crate) colour: RGBColor,
+    pub(crate) histogram: Histogram,
+    /// Mean and deviation of a normal distribution for each entry of the legend.
+    pub(crate) normals: Vec<(f64, f64)>,
 }
 
 /// Returns the density of a normal distribution.
@@ -52,10 +46,10 @@ fn bars(histogram: &Histogram) -> impl Iterator<Item = (f64, f64, f64)> {
     })
 }
 
-impl Plot for ErrorDistributionPlot<'_> {
+impl Plot for ErrorDistributionPlot {
     fn size(&self) -> (u32, u32) {
-        let down = self.panels().len().div_ceil(2) as u32;
-        (2 * PANEL.0, TITLE + PANEL.1 * down + legend_height(Self::legend().len(), N_COLUMNS))
+        let down = self.panels.len().div_ceil(2) as u32;
+        (2 * PANEL.0, TITLE + PANEL.1 * down + legend_height(self.legend.len(), N_COLUMNS))
     }
 
     fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
@@ -63,26 +57,19 @@ impl Plot for ErrorDistributionPlot<'_> {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()> {
-        let AccuracySetting { op, codec, bound, .. } = self.setting;
-        let panels = self.panels();
         let font = |size: u32| (FONT, size * scale);
         root.fill(&WHITE)?;
-        let of = panels.first().map_or_else(String::new, |(row, _)| {
-            format!(", {} ranks, {}", row.ranks, row.schedule)
-        });
-        let root =
-            root.titled(&format!("errors of {op} by {codec} within {bound}{of}"), font(18))?;
-        let names = Self::legend();
-        let height = root.dim_in_pixel().1 - legend_height(names.len(), N_COLUMNS) * scale;
+        let root = root.titled(&self.title, font(18))?;
+        let height = root.dim_in_pixel().1 - legend_height(self.legend.len(), N_COLUMNS) * scale;
         let (top, below) = root.split_vertically(height);
-        let areas = top.split_evenly((panels.len().div_ceil(2).max(1), 2));
-        for (area, (row, histogram)) in areas.iter().zip(&panels) {
+        let areas = top.split_evenly((self.panels.len().div_ceil(2).max(1), 2));
+        for (area, panel) in areas.iter().zip(&self.panels) {
+            let DistributionPanel { caption, colour, histogram, normals } = panel;
             let reach = histogram.reach;
-            let theories = [(row.zccl.deviation, names[0].1), (row.uniform.deviation, names[1].1)];
             let peak = bars(histogram).map(|(.., density)| density).fold(0.0, f64::max);
-            let peak = theories.iter().map(|(of, _)| normal(*of, 0.0)).fold(peak, f64::max);
+            let peak = normals.iter().map(|(_, of)| normal(*of, 0.0)).fold(peak, f64::max);
             let mut chart = ChartBuilder::on(area)
-                .caption(row.pipeline, font(14))
+                .caption(caption, font(14))
                 .margin(8 * scale)
                 .x_label_area_size(34 * scale)
                 .y_label_area_size(54 * scale)
@@ -95,18 +82,18 @@ impl Plot for ErrorDistributionPlot<'_> {
                 .axis_desc_style(font(12))
                 .light_line_style(RGBColor(240, 240, 240))
                 .draw()?;
-            let fill = colour(row.pipeline).mix(0.6).filled();
+            let fill = colour.mix(0.6).filled();
             chart.draw_series(bars(histogram).map(|(left, right, density)| {
                 Rectangle::new([(left, 0.0), (right, density)], fill)
             }))?;
-            for (deviation, look) in theories {
+            for ((mean, deviation), (_, look)) in normals.iter().zip(&self.legend) {
                 let x = |at: usize| (2.0 * at as f64 / (N_POINTS - 1) as f64 - 1.0) * reach;
                 let points: Vec<(f64, f64)> =
-                    (0..N_POINTS).map(|at| (x(at), normal(deviation, x(at)))).collect();
+                    (0..N_POINTS).map(|at| (x(at), normal(*deviation, x(at) - mean))).collect();
                 look.draw(&mut chart, &points, scale)?;
             }
         }
-        legend(&below, &names, N_COLUMNS, scale)?;
+        legend(&below, &self.legend, N_COLUMNS, scale)?;
         root.present()?;
         Ok(())
     }

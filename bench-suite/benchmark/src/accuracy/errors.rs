@@ -10,31 +10,31 @@ const N_BARS: usize = 41;
 
 /// Errors (result − exact) of values with a finite exact value, in units of the bound.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Errors {
+pub(crate) struct Errors {
     all: Vec<f64>,
     /// Values that are not finite in the exact result, and differ in the measured one.
-    pub(super) mismatched_nonfinite: usize,
+    pub(crate) mismatched_nonfinite: usize,
 }
 
 /// Statistics of errors, in units of the bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct ErrorSummary {
+pub(crate) struct ErrorSummary {
     /// Largest |error|; infinite if a result is not finite and should be.
-    pub(super) worst: f64,
+    pub(crate) worst: f64,
     /// The |error| that 95.44 % of the values do not exceed.
-    pub(super) line: f64,
+    pub(crate) line: f64,
     /// Mean error.
-    pub(super) bias: f64,
+    pub(crate) bias: f64,
     /// Standard deviation.
-    pub(super) deviation: f64,
+    pub(crate) deviation: f64,
 }
 
 /// Numbers of errors in ranges of equal width around 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     /// Half-width of the whole histogram.
-    pub(super) reach: f64,
-    pub(super) counts: Vec<usize>,
+    pub(crate) reach: f64,
+    pub(crate) counts: Vec<usize>,
 }
 
 impl Errors {
@@ -42,7 +42,7 @@ impl Errors {
     ///
     /// # Panics
     /// If the lengths differ.
-    pub(super) fn new<T: Float>(result: &[T], exact: &[f64], bound: f64) -> Self {
+    pub(crate) fn new<T: Float>(result: &[T], exact: &[f64], bound: f64) -> Self {
         assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
         let mut errors = Self::default();
         for (value, &exact) in result.iter().zip(exact) {
@@ -60,7 +60,7 @@ impl Errors {
     }
 
     /// Returns the statistics; `None` if no exact value is finite.
-    pub(super) fn summary(&self) -> Option<ErrorSummary> {
+    pub(crate) fn summary(&self) -> Option<ErrorSummary> {
         let n = self.all.len() as f64;
         let mut magnitudes: Vec<f64> = self.all.iter().map(|error| error.abs()).collect();
         magnitudes.sort_unstable_by(f64::total_cmp);
@@ -73,13 +73,18 @@ impl Errors {
     }
 
     /// Returns the fraction of values whose |error| is at most `line`.
-    pub(super) fn share_within(&self, line: f64) -> f64 {
-        let n_within = self.all.iter().filter(|error| error.abs() <= line).count();
+    pub(crate) fn share_within(&self, line: f64) -> f64 {
+        self.share_around(0.0, line)
+    }
+
+    /// Returns the fraction of values whose error differs from `center` by at most `distance`.
+    pub(crate) fn share_around(&self, center: f64, distance: f64) -> f64 {
+        let n_within = self.all.iter().filter(|error| (*error - center).abs() <= distance).count();
         n_within as f64 / self.all.len().max(1) as f64
     }
 
     /// Returns a histogram. The outermost bars also count errors beyond `reach`.
-    pub(super) fn histogram(&self, reach: f64) -> Histogram {
+    pub(crate) fn histogram(&self, reach: f64) -> Histogram {
         let mut counts = vec![0; N_BARS];
         for error in &self.all {
             let bar = ((error / reach + 1.0) / 2.0 * N_BARS as f64).floor();

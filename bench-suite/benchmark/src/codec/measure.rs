@@ -71,7 +71,7 @@ pub(super) struct CodecMeasurements {
 /// Numbers of block pairs, by which of the two blocks are constant. `left` and `right` count pairs
 /// in which only that block is not constant.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct CombinePaths {
+pub(crate) struct CombinePaths {
     both_constant: u64,
     left: u64,
     right: u64,
@@ -79,10 +79,10 @@ pub(super) struct CombinePaths {
 }
 
 impl CombinePaths {
-    /// Returns the fractions of pairs with two, one and no constant blocks; `None` if nothing was
-    /// combined.
-    pub(super) fn shares(self) -> Option<[f64; 3]> {
-        let of = [self.both_constant, self.left + self.right, self.neither_constant];
+    /// Returns the fractions of pairs on each path: both blocks constant, only the left one not
+    /// constant, only the right one, neither constant. `None` if nothing was combined.
+    pub(crate) fn shares(self) -> Option<[f64; 4]> {
+        let of = [self.both_constant, self.left, self.right, self.neither_constant];
         let all: u64 = of.iter().sum();
         (all > 0).then(|| of.map(|n| n as f64 / all as f64))
     }
@@ -311,7 +311,7 @@ pub(super) fn n_threads<T: Float>(coding: CodecArg, params: CodecParams, n_value
     instance::<T>(coding, params).as_dyn().n_threads(n_values)
 }
 
-fn instance<T: Float>(coding: CodecArg, params: CodecParams) -> AnyCodec<T> {
+pub(crate) fn instance<T: Float>(coding: CodecArg, params: CodecParams) -> AnyCodec<T> {
     coding.codec.instance(&coding.of_params(params).for_sums_of(MAX_OPERANDS))
 }
 
@@ -325,8 +325,12 @@ fn max_encoded_len<T: Float>(n_values: usize, codings: &[CodecArg]) -> Option<us
 }
 
 /// Returns a function that times `work`, averaged over enough runs to last [`SHORTEST_TIMING`].
-fn repeated(mut work: impl FnMut()) -> impl FnMut() -> Duration {
-    let once = (0..3).map(|_| memory::time(&mut work)).min().unwrap_or_default();
+pub(crate) fn repeated(mut work: impl FnMut()) -> impl FnMut() -> Duration {
+    let mut once = memory::time(&mut work);
+    for _ in 0..2 {
+        // Long work need not be timed again.
+        once = if once < SHORTEST_TIMING { once.min(memory::time(&mut work)) } else { once };
+    }
     let n_runs = SHORTEST_TIMING.as_nanos().div_ceil(once.as_nanos().max(1)) as u32;
     move || memory::time(|| (0..n_runs).for_each(|_| work())) / n_runs
 }

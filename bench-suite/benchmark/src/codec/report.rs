@@ -152,9 +152,10 @@ fn sizes(rows: &[CodecRow]) -> String {
         ("PSNR", "dB", Align::Right),
         ("NRMSE", "", Align::Right),
         ("verbatim", "blocks", Align::Right),
-        ("constant", "% of blocks", Align::Right),
-        ("one", "constant", Align::Right),
-        ("none", "constant", Align::Right),
+        ("both", "const", Align::Right),
+        ("left", "varies", Align::Right),
+        ("right", "varies", Align::Right),
+        ("both", "vary", Align::Right),
     ]);
     for row in rows.iter().filter(|row| is_first(rows, row)) {
         let of = &row.measured;
@@ -172,13 +173,13 @@ fn sizes(rows: &[CodecRow]) -> String {
         ]);
         cells.extend(match of.paths.shares() {
             Some(shares) => shares.map(|share| format!("{:.1}", 100.0 * share)),
-            None => ["–"; 3].map(str::to_owned),
+            None => ["–"; 4].map(str::to_owned),
         });
         table.row(&cells);
     }
     format!(
         "Size and error, the same for every level and number of threads; pairs of blocks that were \
-         combined\n\n{}",
+         combined, by which blocks vary, in per cent\n\n{}",
         table.render()
     )
 }

@@ -1,0 +1,162 @@
+//! `foldwire papers pictures`: a field as each codec returns it at the same ratio (ZCCL's figure 8).
+
+use foldwire::bound::ValueRange;
+use foldwire::codec::{CodecParams, Loss};
+use foldwire::{Bound, DType, Float, Quantum};
+use foldwire_arguments::coding::CodecArg;
+use foldwire_arguments::papers::PaperPicturesArgs;
+use foldwire_fields::dims::Dims;
+use foldwire_workbench::data::FieldSource;
+use foldwire_workbench::picture::Gallery;
+use foldwire_workbench::quality::Quality;
+use foldwire_workbench::streams;
+use foldwire_workbench::table::{Align, Table, scientific};
+use serde::Serialize;
+use serde_json::json;
+
+use super::operands::CodecSetup;
+use crate::codec::quantum;
+
+/// Relative bounds between which the search looks.
+const BOUNDS: (f64, f64) = (1e-9, 1.0);
+/// Halvings of the search, in the logarithm of the bound.
+const N_STEPS: usize = 20;
+
+/// A codec at about the requested ratio.
+#[derive(Debug, Serialize)]
+struct PictureRow {
+    codec: String,
+    /// Bound that was found; `None` for a codec with settings.
+    bound: Option<String>,
+    ratio: f64,
+    #[serde(flatten)]
+    quality: Quality,
+}
+
+/// Runs the experiment.
+pub(super) fn run(args: &PaperPicturesArgs) -> anyhow::Result<()> {
+    let source = FieldSource::open(args.field.as_deref())?;
+    match super::wide(&source)? {
+        DType::F64 => show::<f64>(args, &source),
+        _ => show::<f32>(args, &source),
+    }
+}
+
+fn show<T: Float + Into<f64>>(
+    args: &PaperPicturesArgs,
+    source: &FieldSource,
+) -> anyhow::Result<()> {
+    super::check_lossy(&args.codec, T::DTYPE)?;
+    let data = source.data::<T>(1);
+    let dims = Dims::new(data.shape().to_vec())?;
+    let (mut rows, mut results) = (Vec::new(), Vec::new());
+    for &coding in &args.codec {
+        let (row, result) = nearest(coding, args.ratio, data.base(), data.shape())?;
+        rows.push(row);
+        results.push(result);
+    }
+    if args.json {
+        streams::write(&format!("{}\n", json!({ "ratio": args.ratio, "rows": rows })))?;
+    } else {
+        let about = format!("Nearest to ratio {}: {}", args.ratio, data.about());
+        streams::write(&format!("{about}\n\n{}", render(&rows)))?;
+    }
+    let exact: Vec<f64> = data.base().iter().map(|&x| x.into()).collect();
+    let mut gallery = Gallery::open(&args.out, &exact, &dims)?;
+    // The brightest colour of all pictures is the largest error of all.
+    let errors = rows.iter().map(|row| row.quality.max_error).filter(|error| error.is_finite());
+    let unit = errors.fold(f64::MIN_POSITIVE, f64::max);
+    for (row, result) in rows.iter().zip(&results) {
+        let title = format!("{} {:.1}", row.codec, row.ratio);
+        gallery.add(&row.codec.replace(':', "-"), &title, result, unit)?;
+    }
+    streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
+    Ok(())
+}
+
+/// Finds the bound or setting of a codec with the ratio nearest to `ratio`, and what comes back.
+fn nearest<T: Float + Into<f64>>(
+    coding: CodecArg,
+    ratio: f64,
+    values: &[T],
+    shape: &[usize],
+) -> anyhow::Result<(PictureRow, Vec<T>)> {
+    let range = ValueRange::of(values);
+    let with_bound = |bound: Bound| -> anyhow::Result<CodecSetup> {
+        let params = CodecParams::new(quantum::<T>(coding, bound, range)?).with_shape(shape);
+        Ok(CodecSetup { coding, params, bound: 0.0, n_threads: 1, n_rounds: 0 })
+    };
+    let mut tried: Vec<(Option<Bound>, CodecSetup, f64)> = Vec::new();
+    if coding.codec.loss() == Loss::Bound {
+        let (mut low, mut high) = (BOUNDS.0.log2(), BOUNDS.1.log2());
+        for _ in 0..N_STEPS {
+            let middle = f64::midpoint(low, high);
+            let bound = Bound::Relative(middle.exp2());
+            let setup = with_bound(bound)?;
+            let (found, _) = setup.decoded(values)?;
+            tried.push((Some(bound), setup, found));
+            // A larger bound makes shorter encodings.
+            (low, high) = if found < ratio { (middle, high) } else { (low, middle) };
+        }
+    } else {
+        let params = CodecParams::new(Quantum::LOSSLESS).with_shape(shape);
+        for coding in super::settings::<T>(coding) {
+            let setup = CodecSetup { coding, params, bound: 0.0, n_threads: 1, n_rounds: 0 };
+            tried.push((None, setup, setup.decoded(values)?.0));
+        }
+    }
+    // Ratios 5 and 20 are equally far from 10.
+    let distance = |found: f64| (found / ratio).ln().abs();
+    let best = tried.into_iter().min_by(|a, b| distance(a.2).total_cmp(&distance(b.2)));
+    let (bound, setup, ratio) =
+        best.ok_or_else(|| anyhow::anyhow!("codec {coding} has neither bound nor setting"))?;
+    let (_, result) = setup.decoded(values)?;
+    let row = PictureRow {
+        codec: setup.coding.to_string(),
+        bound: bound.map(|bound| match bound {
+            Bound::Relative(factor) => format!("rel:{factor:.2e}"),
+            other => other.to_string(),
+        }),
+        ratio,
+        quality: Quality::of(&result, values),
+    };
+    Ok((row, result))
+}
+
+fn render(rows: &[PictureRow]) -> String {
+    let mut table = Table::new(&[
+        ("codec", "", Align::Left),
+        ("bound", "", Align::Left),
+        ("ratio", "", Align::Right),
+        ("max error", "", Align::Right),
+        ("PSNR", "dB", Align::Right),
+        ("NRMSE", "", Align::Right),
+    ]);
+    for row in rows {
+        table.row(&[
+            row.codec.clone(),
+            row.bound.clone().unwrap_or_else(|| "–".to_owned()),
+            format!("{:.2}", row.ratio),
+            scientific(row.quality.max_error),
+            row.quality.psnr_db.map_or_else(|| "–".to_owned(), |db| format!("{db:.1}")),
+            row.quality.nrmse.map_or_else(|| "–".to_owned(), scientific),
+        ]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_or_a_setting_reaches_the_ratio() {
+        let values = FieldSource::BuiltIn.data::<f32>(1).base()[..1 << 16].to_vec();
+        for (codec, tolerance) in [("fz-light", 0.05), ("szx", 0.2), ("zfp-rate", 0.2)] {
+            let coding = codec.parse().unwrap();
+            let (row, result) = nearest(coding, 8.0, &values, &[64, 1024]).unwrap();
+            assert!((row.ratio / 8.0).ln().abs() < tolerance, "{row:?}");
+            assert_eq!((row.bound.is_some(), result.len()), (codec != "zfp-rate", 1 << 16));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `foldwire papers sums`: hZCCL's experiments on a field x and the field y = x rotated by half.
+//!
+//! - *Paths* (table V): shares of the four paths of the homomorphic add, and its speed. Sums with a
+//!   constant array c show single paths: x + c copies blocks of the left operand, c + x of the
+//!   right one, c + c does nothing.
+//! - *Quality* (table VI): ratio and error of sums made by floats and homomorphic.
+//! - *STREAM* (table IV): memory traffic of encode and decode as a share of STREAM's rate.
+
+use foldwire::bound::ValueRange;
+use foldwire::codec::CodecParams;
+use foldwire::{Bound, DType, Float};
+use foldwire_arguments::papers::PaperSumsArgs;
+use foldwire_fields::usage::UsageError;
+use foldwire_workbench::data::FieldSource;
+use foldwire_workbench::table::{Align, Table, scientific};
+use foldwire_workbench::{room, streams, threads};
+use serde::Serialize;
+use serde_json::json;
+
+use super::operands::{CodecSetup, Coding, SumResult, Sums};
+use crate::codec::quantum;
+
+/// Values of a built-in field.
+const N_VALUES: usize = 1 << 24;
+/// Packets of waves in the mostly constant field, and the values of each: 4 % of the field.
+const PACKETS: (usize, usize) = (164, 4096);
+/// Arrays of a field's size that a measurement needs.
+const N_ARRAYS: u128 = 16;
+
+/// One field, bound and codec.
+#[derive(Debug, Serialize)]
+struct SumsRow {
+    field: String,
+    bound: String,
+    bound_abs: f64,
+    codec: String,
+    threads: usize,
+    #[serde(flatten)]
+    coding: Coding,
+    /// Operands and their sum.
+    sums: Vec<(&'static str, Sums)>,
+}
+
+/// Runs the experiment.
+pub(super) fn run(args: &PaperSumsArgs) -> anyhow::Result<()> {
+    let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    if args.field.is_empty() {
+        let data = FieldSource::BuiltIn.data::<f32>(1);
+        let mut waves = vec![0.0; N_VALUES];
+        data.fill(0, 0, &mut waves);
+        measure("waves", &waves, args, &mut rows, &mut faults)?;
+        measure("mostly constant", &mostly_constant(N_VALUES), args, &mut rows, &mut faults)?;
+    }
+    for path in &args.field {
+        let source = FieldSource::open(Some(path))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match super::wide(&source)? {
+            DType::F64 => {
+                measure(&name, source.data::<f64>(1).base(), args, &mut rows, &mut faults)?;
+            }
+            _ => measure(&name, source.data::<f32>(1).base(), args, &mut rows, &mut faults)?,
+        }
+    }
+    if args.json {
+        streams::write(&format!("{}\n", json!({ "rows": rows })))?;
+    } else {
+        let tables = [paths(&rows), quality(&rows), shares_of_stream(&rows)];
+        streams::write(&tables.join("\n"))?;
+    }
+    super::report(&faults)
+}
+
+/// Zeros, with packets of waves at positions that do not repeat.
+fn mostly_constant(n_values: usize) -> Vec<f32> {
+    let (n_packets, length) = PACKETS;
+    let mut field = vec![0.0; n_values];
+    // Multiples of the golden ratio, modulo 1, fill the array evenly, and its halves differently.
+    let golden = (5.0_f64.sqrt() - 1.0) / 2.0;
+    for packet in 1..=n_packets {
+        let start = (packet as f64 * golden).fract() * (n_values - length) as f64;
+        for (at, value) in field[start as usize..][..length].iter_mut().enumerate() {
+            let x = at as f64 / length as f64 * std::f64::consts::TAU;
+            *value = ((1.0 - x.cos()) / 2.0 * (40.0 * x).sin()) as f32;
+        }
+    }
+    field
+}
+
+fn measure<T: Float + Into<f64>>(
+    name: &str,
+    x: &[T],
+    args: &PaperSumsArgs,
+    rows: &mut Vec<SumsRow>,
+    faults: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    super::check_lossy(&args.codec, T::DTYPE)?;
+    room::check(N_ARRAYS * size_of_val(x) as u128)
+        .map_err(|error| UsageError::new(format!("to add {name}: {error}")))?;
+    let mut y = x.to_vec();
+    y.rotate_left(x.len() / 2);
+    let constant = vec![T::from_f64(0.0); x.len()];
+    let operands: [(&str, [&[T]; 2]); 5] = [
+        ("x + y", [x, &y]),
+        ("x + x", [x, x]),
+        ("x + c", [x, &constant]),
+        ("c + x", [&constant, x]),
+        ("c + c", [&constant, &constant]),
+    ];
+    let range = ValueRange::of(x);
+    let threads = threads::of(args.threads)?;
+    for &bound in &args.bound {
+        for &coding in &args.codec {
+            let params = CodecParams::new(quantum::<T>(coding, bound, range)?).on(threads);
+            let setup = CodecSetup {
+                coding,
+                params,
+                bound: bound.absolute(range)?,
+                n_threads: args.threads,
+                n_rounds: args.repeat,
+            };
+            let n_faults = faults.len();
+            let code = setup.code(x, faults)?;
+            let mut sums = Vec::new();
+            for (what, arrays) in operands {
+                sums.push((what, setup.add(arrays, faults)?));
+            }
+            for fault in &mut faults[n_faults..] {
+                *fault = format!("{name} at {bound}: {fault}");
+            }
+            rows.push(SumsRow {
+                field: name.to_owned(),
+                bound: Bound::to_string(&bound),
+                bound_abs: setup.bound,
+                codec: coding.to_string(),
+                threads: args.threads,
+                coding: code,
+                sums,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Columns that name a row.
+const NAMES: [(&str, &str, Align); 3] =
+    [("field", "", Align::Left), ("bound", "", Align::Left), ("codec", "", Align::Left)];
+
+impl SumsRow {
+    fn names(&self) -> Vec<String> {
+        [&self.field, &self.bound, &self.codec].map(String::clone).to_vec()
+    }
+}
+
+fn gbps(result: Option<&SumResult>) -> String {
+    result.map_or_else(|| "–".to_owned(), |result| format!("{:.2}", result.gbps))
+}
+
+fn paths(rows: &[SumsRow]) -> String {
+    let columns = [
+        ("operands", "", Align::Left),
+        ("both", "constant, %", Align::Right),
+        ("left", "varies, %", Align::Right),
+        ("right", "varies, %", Align::Right),
+        ("both", "vary, %", Align::Right),
+        ("homomorphic", "GB/s", Align::Right),
+        ("by floats", "GB/s", Align::Right),
+        ("speed-up", "", Align::Right),
+    ];
+    let mut table = Table::new(&[&NAMES[..], &columns].concat());
+    for row in rows {
+        for (operands, Sums { by_floats, homomorphic, paths }) in &row.sums {
+            let mut cells = row.names();
+            cells.push((*operands).to_owned());
+            cells.extend(match paths.shares() {
+                Some(shares) => shares.map(|share| format!("{:.2}", 100.0 * share)),
+                None => ["–"; 4].map(str::to_owned),
+            });
+            cells.extend([gbps(homomorphic.as_ref()), gbps(Some(by_floats))]);
+            let speedup = homomorphic.as_ref().map(|sum| sum.gbps / by_floats.gbps);
+            cells.push(speedup.map_or("–".into(), |speedup| format!("{speedup:.1}")));
+            table.row(&cells);
+        }
+    }
+    format!(
+        "Pairs of blocks by path, and speed in 1e9 bytes of one operand a second; y is x rotated \
+         by half, c is constant\n\n{}",
+        table.render()
+    )
+}
+
+fn quality(rows: &[SumsRow]) -> String {
+    let columns = [
+        ("operands", "", Align::Left),
+        ("sum", "", Align::Left),
+        ("ratio", "", Align::Right),
+        ("max error", "/ bound", Align::Right),
+        ("PSNR", "dB", Align::Right),
+        ("NRMSE", "", Align::Right),
+    ];
+    let mut table = Table::new(&[&NAMES[..], &columns].concat());
+    for row in rows {
+        // Sums with a constant say nothing about quality.
+        for (operands, Sums { by_floats, homomorphic, .. }) in &row.sums[..2] {
+            let ways = [("homomorphic", homomorphic.as_ref()), ("by floats", Some(by_floats))];
+            for (way, sum) in ways.into_iter().filter_map(|(way, sum)| Some((way, sum?))) {
+                let SumResult { ratio, quality, .. } = sum;
+                let mut cells = row.names();
+                cells.extend([(*operands).to_owned(), way.to_owned(), format!("{ratio:.2}")]);
+                cells.push(match quality.max_error {
+                    0.0 => "0".to_owned(),
+                    error => format!("{:.3}", error / row.bound_abs),
+                });
+                cells.push(quality.psnr_db.map_or("–".into(), |db| format!("{db:.2}")));
+                cells.push(quality.nrmse.map_or("–".into(), scientific));
+                table.row(&cells);
+            }
+        }
+    }
+    format!("Sums\n\n{}", table.render())
+}
+
+fn shares_of_stream(rows: &[SumsRow]) -> String {
+    let columns = [
+        ("threads", "", Align::Right),
+        ("ratio", "", Align::Right),
+        ("encode", "GB/s", Align::Right),
+        ("decode", "GB/s", Align::Right),
+        ("STREAM", "GB/s", Align::Right),
+        ("encode", "% of it", Align::Right),
+        ("decode", "% of it", Align::Right),
+    ];
+    let mut table = Table::new(&[&NAMES[..], &columns].concat());
+    for row in rows {
+        let Coding { encode_gbps, decode_gbps, stream_gbps, ratio, .. } = row.coding;
+        let mut cells = row.names();
+        cells.push(row.threads.to_string());
+        cells.extend([ratio, encode_gbps, decode_gbps, stream_gbps].map(|x| format!("{x:.2}")));
+        let shares = [encode_gbps, decode_gbps].map(|gbps| row.coding.share_of_stream(gbps));
+        cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
+        table.row(&cells);
+    }
+    format!(
+        "Memory traffic, the array and its encoding, beside the faster of STREAM's copy and triad \
+         on arrays of the same size\n\n{}",
+        table.render()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_per_cent_of_the_mostly_constant_field_vary() {
+        let field = mostly_constant(N_VALUES);
+        let varying = field.iter().filter(|x| **x != 0.0).count() as f64 / N_VALUES as f64;
+        assert!((0.035..=0.041).contains(&varying), "{varying}");
+        let largest = field.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+        assert!((0.95..=1.0).contains(&largest));
+    }
+}
