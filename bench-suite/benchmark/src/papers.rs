@@ -22,7 +22,7 @@ use foldwire_arguments::PapersArgs;
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::Experiment;
 use foldwire_fields::usage::UsageError;
-use foldwire_workbench::data::FieldSource;
+use foldwire_workbench::data::{Data, FieldSource};
 
 /// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
@@ -60,10 +60,15 @@ fn check_lossy(codecs: &[CodecArg], dtype: DType) -> Result<(), UsageError> {
 /// Returns the settings of a codec on this type: the requested one, or all in order.
 fn settings<T: Float>(coding: CodecArg) -> Vec<CodecArg> {
     let of = |setting| CodecArg { setting, ..coding };
-    match coding.setting {
-        0 => (1..=u16::MAX).map(of).take_while(|coding| coding.is_for(T::DTYPE)).collect(),
-        _ => vec![coding],
-    }
+    let all = (1..=u16::MAX).map(of).take_while(|coding| coding.is_for(T::DTYPE));
+    let all: Vec<_> = all.collect();
+    // Some codecs have no settings.
+    if coding.setting > 0 || all.is_empty() { vec![coding] } else { all }
+}
+
+/// Describes data that are used once, and not around and around by several ranks.
+fn describe<T: Float>(data: &Data<T>) -> &str {
+    data.about().trim_end_matches(", around and around")
 }
 
 /// Returns the type of a field's values, if it is wide enough for these experiments.

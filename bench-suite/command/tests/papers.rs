@@ -180,3 +180,14 @@ fn pictures_show_the_field_at_equal_ratios() {
         assert!(folder.path().join(format!("equal/{picture}.png")).is_file(), "{picture}");
     }
 }
+
+#[cfg(feature = "plots")]
+#[test]
+fn a_plot_has_a_histogram_of_each_codec() {
+    let folder = tempfile::tempdir().unwrap();
+    put(&folder.path().join("a.f32"), 8192, 0.0);
+    let output = papers(folder.path(), "errors --field a.f32 --plot errors.svg");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let plot = fs::read_to_string(folder.path().join("errors.svg")).unwrap();
+    assert!(["szx, ratio", "zfp-rate:", "fz-light, ratio"].iter().all(|name| plot.contains(name)));
+}

@@ -79,7 +79,7 @@ struct StackRow {
 /// Shares of a run's time, mean over ranks, as ZCCL and hZCCL divide it. They add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Shares {
-    /// Encoding and decoding, as separate steps.
+    /// Encoding and decoding, as separate steps. Of raw values, copying.
     compress: f64,
     /// Waiting for frames and for links.
     communicate: f64,
@@ -416,6 +416,7 @@ fn render_shares(rows: &[StackRow]) -> String {
         cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
         table.row(&cells);
     }
-    let note = "Where one pass decompresses, adds and compresses, it counts as compute.\n";
+    let note = "Where one pass decompresses, adds and compresses, it counts as compute; in raw \
+                rows compress is copying.\n";
     table.render() + note
 }

@@ -58,8 +58,11 @@ fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> a
     if args.json {
         streams::write(&format!("{}\n", json!({ "bound": args.bound.to_string(), "rows": rows })))?;
     } else {
-        let about =
-            format!("Errors of one compression at {}, in bounds: {}", args.bound, data.about());
+        let about = format!(
+            "Errors of one compression at {}, in bounds: {}",
+            args.bound,
+            super::describe(&data)
+        );
         streams::write(&format!("{about}\n\n{}", render(&rows)))?;
     }
     if let Some(file) = &args.plot {
@@ -100,8 +103,7 @@ fn measure<T: Float + Into<f64>>(
             break;
         }
     }
-    let (coding, ratio, errors, summary) =
-        found.ok_or_else(|| UsageError::new(format!("codec {coding} has no settings")))?;
+    let (coding, ratio, errors, summary) = found.expect("a codec has at least one candidate");
     Ok(ErrorsRow {
         codec: coding.to_string(),
         ratio,

@@ -58,20 +58,26 @@ fn show<T: Float + Into<f64>>(
     if args.json {
         streams::write(&format!("{}\n", json!({ "ratio": args.ratio, "rows": rows })))?;
     } else {
-        let about = format!("Nearest to ratio {}: {}", args.ratio, data.about());
+        let about = format!("Nearest to ratio {}: {}", args.ratio, super::describe(&data));
         streams::write(&format!("{about}\n\n{}", render(&rows)))?;
     }
     let exact: Vec<f64> = data.base().iter().map(|&x| x.into()).collect();
     let mut gallery = Gallery::open(&args.out, &exact, &dims)?;
-    // The brightest colour of all pictures is the largest error of all.
-    let errors = rows.iter().map(|row| row.quality.max_error).filter(|error| error.is_finite());
-    let unit = errors.fold(f64::MIN_POSITIVE, f64::max);
+    let unit = middle(rows.iter().map(|row| row.quality.max_error));
     for (row, result) in rows.iter().zip(&results) {
         let title = format!("{} {:.1}", row.codec, row.ratio);
         gallery.add(&row.codec.replace(':', "-"), &title, result, unit)?;
     }
     streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
     Ok(())
+}
+
+/// Returns the error with the brightest colour in all pictures: the median of the codecs' largest
+/// errors, so that one codec with large errors does not hide those of the others.
+fn middle(errors: impl Iterator<Item = f64>) -> f64 {
+    let mut errors: Vec<f64> = errors.filter(|error| *error > 0.0 && error.is_finite()).collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    errors.get(errors.len() / 2).copied().unwrap_or(1.0)
 }
 
 /// Finds the bound or setting of a codec with the ratio nearest to `ratio`, and what comes back.
@@ -108,8 +114,7 @@ fn nearest<T: Float + Into<f64>>(
     // Ratios 5 and 20 are equally far from 10.
     let distance = |found: f64| (found / ratio).ln().abs();
     let best = tried.into_iter().min_by(|a, b| distance(a.2).total_cmp(&distance(b.2)));
-    let (bound, setup, ratio) =
-        best.ok_or_else(|| anyhow::anyhow!("codec {coding} has neither bound nor setting"))?;
+    let (bound, setup, ratio) = best.expect("a codec has a bound or at least one setting");
     let (_, result) = setup.decoded(values)?;
     let row = PictureRow {
         codec: setup.coding.to_string(),
@@ -148,6 +153,12 @@ fn render(rows: &[PictureRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_brightest_error_is_in_the_middle() {
+        assert_eq!(middle([9.0, 1.0, 4.0].into_iter()), 4.0);
+        assert_eq!(middle([0.0, f64::INFINITY].into_iter()), 1.0);
+    }
 
     #[test]
     fn a_bound_or_a_setting_reaches_the_ratio() {

@@ -151,7 +151,7 @@ fn constant_in_szx(values: &[f32], bound: f64) -> f64 {
         let ends = block.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &x| {
             (least.min(x.into()), most.max(x.into()))
         });
-        (ends.1 - ends.0) / 2.0 <= bound
+        block.iter().all(|x| x.is_finite()) && (ends.1 - ends.0) / 2.0 <= bound
     };
     let blocks = values.chunks(128);
     let n_blocks = blocks.len();
