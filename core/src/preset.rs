@@ -2,6 +2,7 @@
 
 use crate::bound::Bound;
 use crate::codec::CodecId;
+use crate::element::DType;
 use crate::pipeline::{self, Pipeline};
 use crate::plan::{Overlap, Plan};
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
@@ -303,13 +304,13 @@ presets! {
         codec: CodecId::Demote,
         ..Self::CamIntra.row()
     };
-    /// CAM's lossy and exact methods together.
+    /// CAM's lossy and exact methods together: low bits dropped, then XOR with the previous time
+    /// step, both by the caller ([`inter_step`](Self::inter_step)).
     CamBoth: PresetRow {
         name: "cam-both",
         title: "CAM, both",
-        differs: "XOR with the value before; with the step before: InterStep that drops, and lz",
-        codec: CodecId::TruncateXor,
-        ..Self::CamIntra.row()
+        differs: "the caller drops bits and takes the difference (InterStep); see cam-inter",
+        ..Self::CamInter.row()
     };
 }
 
@@ -353,6 +354,22 @@ impl Preset {
     #[must_use]
     pub const fn is_message_by_message(self) -> bool {
         !matches!(self.row().overlap, Overlap::Segments)
+    }
+
+    /// Number of low bits that the caller drops from values of this type when it takes the
+    /// difference from the previous step ([`InterStep::dropping`](crate::InterStep::dropping)).
+    /// `None` if messages hold the values themselves.
+    #[must_use]
+    pub const fn inter_step(self, dtype: DType) -> Option<u32> {
+        match self {
+            Self::CamInter => Some(0),
+            // As cam-lossy32.
+            Self::CamBoth => match CodecId::Truncate.setting(dtype, 0) {
+                Some(n_bits) => Some(n_bits as u32),
+                None => None,
+            },
+            _ => None,
+        }
     }
 
     /// Returns whether a rank uses several [`threads`](crate::Config::threads) to compute.
@@ -419,6 +436,16 @@ mod tests {
             assert_eq!(is_known, 1);
         }
         assert!(Preset::MAIN.iter().all(|main| Preset::ALL.contains(main)));
+    }
+
+    #[test]
+    fn cam_takes_differences_of_whole_values_or_of_halves() {
+        let bits = |preset: Preset| [DType::F32, DType::F64].map(|dtype| preset.inter_step(dtype));
+        assert_eq!(bits(Preset::CamInter), [Some(0); 2]);
+        assert_eq!(bits(Preset::CamBoth), [Some(16), Some(32)]);
+        assert_eq!(bits(Preset::CamIntra), [None; 2]);
+        let plan = |preset: Preset| preset.plan(Collective::Gather, Bound::Absolute(1.0));
+        assert_eq!(plan(Preset::CamBoth), plan(Preset::CamInter));
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use foldwire::layout::share;
 
-use super::dynamics::{Dynamics, Fields, divergence, west};
+use super::dynamics::{Dynamics, divergence, west};
+use super::fields::{Fields, State};
 use super::fourier::{Fourier, polar_factors};
 use super::implicit::Implicit;
-use super::{GRAVITY, HaloKind, RADIUS, Sphere, SphereExchange};
+use super::{GRAVITY, HaloKind, N_TRACERS, RADIUS, Sphere, SphereExchange};
 
 /// Coefficient of the Robert–Asselin filter, which damps the oscillation of the leapfrog scheme.
 const ASSELIN: f64 = 0.05;
@@ -32,18 +33,18 @@ pub struct Band<'s> {
 }
 
 impl<'s> Band<'s> {
-    pub(super) fn new(sphere: &'s Sphere, size: usize, rank: usize, perturbation: f64) -> Self {
+    pub(super) fn new(sphere: &'s Sphere, size: usize, rank: usize, state: &State) -> Self {
         let own = share(sphere.n_rows, size, rank);
-        let now = Fields::initial(sphere, &own, perturbation);
+        let [old, now] = state.band(&own);
         let filter = |cos: f64| polar_factors(cos, sphere.n_columns);
         let filters = (own.start + 1..=own.end)
             .map(|at| [filter(sphere.cos_centre[at]), filter(sphere.cos_face[at])])
             .collect();
         Self {
-            old: now.clone(),
             new: now.clone(),
+            old,
             now,
-            n_steps: 0,
+            n_steps: state.n_steps,
             dynamics: Dynamics::new(sphere, own.clone()),
             implicit: Implicit::new(sphere, size, rank),
             fourier: Fourier::new(sphere.n_columns),
@@ -58,6 +59,19 @@ impl<'s> Band<'s> {
     #[must_use]
     pub fn heights(&self) -> &[f64] {
         &self.now.heights[self.own_heights()]
+    }
+
+    /// The state, if this band is all rows.
+    pub(super) fn into_state(self) -> State {
+        State { fields: [self.old, self.now], n_steps: self.n_steps }
+    }
+
+    /// Tracers of this rank's rows, from south to north. Each row holds all levels of the first
+    /// tracer, then those of the next one.
+    #[must_use]
+    pub fn tracers(&self) -> Vec<f64> {
+        let rows = self.now.carried.chunks_exact(self.now.n_carried()).skip(1).take(self.own.len());
+        rows.flat_map(|row| row[2 * self.now.n_each()..].to_vec()).collect()
     }
 
     /// Computes a time step together with all other ranks.
@@ -81,12 +95,11 @@ impl<'s> Band<'s> {
                 self.fourier.filter(factors, line);
             }
         }
-        let n_heights = self.now.n_winds() / 2;
-        exchange_rows(net, HaloKind::Heights, &mut self.new.heights, n_heights)?;
+        exchange_rows(net, HaloKind::Heights, &mut self.new.heights, self.now.n_each())?;
         self.add_new_gradient(dt);
-        exchange_rows(net, HaloKind::Winds, &mut self.new.winds, self.now.n_winds())?;
+        exchange_rows(net, HaloKind::Winds, &mut self.new.carried, self.now.n_carried())?;
         if !is_first {
-            robert_asselin(&self.old.winds, &mut self.now.winds, &self.new.winds);
+            robert_asselin(&self.old.carried, &mut self.now.carried, &self.new.carried);
             robert_asselin(&self.old.heights, &mut self.now.heights, &self.new.heights);
         }
         std::mem::swap(&mut self.old, &mut self.now);
@@ -96,7 +109,7 @@ impl<'s> Band<'s> {
     }
 
     fn own_heights(&self) -> Range<usize> {
-        let n_heights = self.now.n_winds() / 2;
+        let n_heights = self.now.n_each();
         n_heights..n_heights * (1 + self.own.len())
     }
 
@@ -119,6 +132,13 @@ impl<'s> Band<'s> {
                     old.height(row, level),
                     dynamics.height.row(row),
                 );
+                for tracer in 0..N_TRACERS {
+                    advance(
+                        new.tracer_mut(row, tracer, level),
+                        old.tracer(row, tracer, level),
+                        dynamics.tracers[tracer].row(row),
+                    );
+                }
                 // The gravity term of the previous and the current step, with the weights of the
                 // semi-implicit scheme.
                 let weighed = |old: &Fields, now: &Fields, row: usize| -> Vec<f64> {
@@ -151,11 +171,10 @@ impl<'s> Band<'s> {
 
     /// Sends the northward winds of the first row to the southern neighbour.
     fn exchange_flow<E: SphereExchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
-        let n_winds = self.now.n_winds();
-        let last = n_winds * (1 + self.own.len());
-        let (winds, north) = self.new.winds.split_at_mut(last);
-        let own = &winds[n_winds + n_winds / 2..2 * n_winds];
-        net.halo(HaloKind::Flow, [own, &[]], [&mut [], &mut north[n_winds / 2..]])
+        let (n_carried, n_each) = (self.now.n_carried(), self.now.n_each());
+        let (rows, north) = self.new.carried.split_at_mut(n_carried * (1 + self.own.len()));
+        let own = &rows[n_carried + n_each..][..n_each];
+        net.halo(HaloKind::Flow, [own, &[]], [&mut [], &mut north[n_each..2 * n_each]])
     }
 
     /// Subtracts the divergence of the winds, with the weights of the semi-implicit scheme, from
@@ -177,7 +196,8 @@ impl<'s> Band<'s> {
         }
     }
 
-    /// Adds the gradient of the new heights, which completes the new winds. Then filters the winds.
+    /// Adds the gradient of the new heights, which completes the new winds. Then filters the winds
+    /// and the tracers.
     fn add_new_gradient(&mut self, dt: f64) {
         for row in 1..=self.own.len() {
             for level in 0..self.sphere.n_levels {
@@ -186,6 +206,9 @@ impl<'s> Band<'s> {
                 let [centre, face] = &self.filters[row - 1];
                 if let Some(factors) = centre {
                     self.fourier.filter(factors, self.new.east_mut(row, level));
+                    for tracer in 0..N_TRACERS {
+                        self.fourier.filter(factors, self.new.tracer_mut(row, tracer, level));
+                    }
                 }
                 if let Some(factors) = face {
                     self.fourier.filter(factors, self.new.north_mut(row, level));

@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use super::{GRAVITY, RADIUS, ROTATION, Sphere};
+use super::{GRAVITY, N_TRACERS, RADIUS, ROTATION, Sphere, jets};
 
 /// Initial state of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum TestCase {
     Mountain,
     /// Test case 6: a Rossby–Haurwitz wave of wavenumber 4.
     Wave,
+    /// Two unstable jets, driven so that they stay unstable (`jets`).
+    Jets,
 }
 
 /// Wavenumber of [`TestCase::Wave`].
@@ -34,6 +36,9 @@ impl TestCase {
                 zonal(strength * 2.0 * PI * RADIUS / (12.0 * 86_400.0), 2.94e4 / GRAVITY)
             }
             Self::Mountain => zonal(strength * 20.0, 5960.0),
+            Self::Jets => {
+                [jets::wind(strength, latitude), 0.0, jets::height(strength, latitude, longitude)]
+            }
             Self::Wave => {
                 // The paper's ω and K, which are equal. `a`, `b` and `c` below are its A, B and C.
                 let k = strength * 7.848e-6;
@@ -55,6 +60,14 @@ impl TestCase {
         }
     }
 
+    /// Time in seconds in which viscosity damps the shortest waves.
+    pub(super) const fn damping(self) -> f64 {
+        match self {
+            Self::Jets => 5.0 * 86_400.0,
+            _ => 86_400.0,
+        }
+    }
+
     /// Height of the ground in m.
     fn ground(self, latitude: f64, longitude: f64) -> f64 {
         // Radius of the mountain, in radians.
@@ -70,7 +83,7 @@ impl TestCase {
 impl Sphere {
     /// Factor of a level's winds, relative to the test case: 1 at level 0, and smaller at the
     /// others.
-    fn strength(&self, level: usize) -> f64 {
+    pub(super) fn strength(&self, level: usize) -> f64 {
         1.0 - 0.3 * level as f64 / self.n_levels as f64
     }
 
@@ -79,20 +92,13 @@ impl Sphere {
         (0..self.n_levels).flat_map(move |level| (0..n_columns).map(move |column| (level, column)))
     }
 
-    /// Heights of a row's levels, at the centres of cells. `perturbation` is the relative change of
-    /// each height, up or down.
-    pub(super) fn initial_heights(
-        &self,
-        row: usize,
-        perturbation: f64,
-    ) -> impl Iterator<Item = f64> {
+    /// Heights of a row's levels, at the centres of cells.
+    pub(super) fn initial_heights(&self, row: usize) -> impl Iterator<Item = f64> {
         let [_, latitude] = self.latitudes(row);
         self.levels_and_columns().map(move |(level, column)| {
             let longitude = (column as f64 + 0.5) * self.spacing[1];
             let [.., surface] = self.case.state(self.strength(level), latitude, longitude);
-            let height = surface - self.case.ground(latitude, longitude);
-            let at = (row * self.n_levels + level) * self.n_columns + column;
-            height + height * perturbation * sign(at as u64)
+            surface - self.case.ground(latitude, longitude)
         })
     }
 
@@ -111,17 +117,27 @@ impl Sphere {
         east.chain(north).collect()
     }
 
+    /// Tracers of a row, each with all levels, at the centres of cells: one that is high in the
+    /// north, one that is high in the east, and a patch in the tropics.
+    pub(super) fn initial_tracers(&self, row: usize) -> Vec<f64> {
+        let [_, latitude] = self.latitudes(row);
+        let (sin, cos) = latitude.sin_cos();
+        let of = |tracer: usize, longitude: f64| match tracer {
+            0 => 2.0 + sin,
+            1 => 2.0 + cos * longitude.sin(),
+            _ => 1.0 + cos.powi(8) * (1.0 + longitude.cos()),
+        };
+        let layers = (0..N_TRACERS).map(|tracer| {
+            self.levels_and_columns()
+                .map(move |(_, column)| of(tracer, (column as f64 + 0.5) * self.spacing[1]))
+        });
+        layers.flatten().collect()
+    }
+
     /// Height of the ground below a row, the same for all levels.
     pub(super) fn ground(&self, row: usize) -> impl Iterator<Item = f64> {
         let [_, latitude] = self.latitudes(row);
         let longitude = move |column: usize| (column as f64 + 0.5) * self.spacing[1];
         (0..self.n_columns).map(move |column| self.case.ground(latitude, longitude(column)))
     }
-}
-
-/// Returns 1 or −1, pseudo-randomly.
-fn sign(at: u64) -> f64 {
-    let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    if mixed >> 63 == 0 { 1.0 } else { -1.0 }
 }

@@ -12,82 +12,8 @@
 use std::f64::consts::PI;
 use std::ops::Range;
 
-use super::{GRAVITY, RADIUS, Sphere};
-
-/// Winds and heights of a band's rows, with a halo row on each side.
-///
-/// In `winds`, a row holds the eastward winds of all levels, then the northward ones. In `heights`,
-/// a row holds the heights of all levels.
-#[derive(Debug, Clone)]
-pub(super) struct Fields {
-    pub(super) winds: Vec<f64>,
-    pub(super) heights: Vec<f64>,
-    n_levels: usize,
-    n_columns: usize,
-}
-
-impl Fields {
-    /// The initial state. Halos beyond a pole have no wind. Their heights are arbitrary, but not
-    /// zero, because they are divisors.
-    pub(super) fn initial(sphere: &Sphere, own: &Range<usize>, perturbation: f64) -> Self {
-        let (n_levels, n_columns) = (sphere.n_levels, sphere.n_columns);
-        let (mut winds, mut heights) = (Vec::new(), Vec::new());
-        for at in own.start..own.end + 2 {
-            // Entry `at` of the sphere's tables is row `at - 1` of the sphere. A halo beyond a pole
-            // gets the heights of the row at the pole.
-            let row = at.saturating_sub(1).min(sphere.n_rows - 1);
-            heights.extend(sphere.initial_heights(row, perturbation));
-            if (1..=sphere.n_rows).contains(&at) {
-                winds.extend(sphere.initial_winds(row));
-            } else {
-                winds.resize(winds.len() + 2 * n_levels * n_columns, 0.0);
-            }
-        }
-        Self { winds, heights, n_levels, n_columns }
-    }
-
-    pub(super) fn east(&self, row: usize, level: usize) -> &[f64] {
-        &self.winds[self.of_wind(row, level)]
-    }
-
-    pub(super) fn north(&self, row: usize, level: usize) -> &[f64] {
-        &self.winds[self.of_wind(row, self.n_levels + level)]
-    }
-
-    pub(super) fn height(&self, row: usize, level: usize) -> &[f64] {
-        &self.heights[self.of_height(row, level)]
-    }
-
-    pub(super) fn east_mut(&mut self, row: usize, level: usize) -> &mut [f64] {
-        let at = self.of_wind(row, level);
-        &mut self.winds[at]
-    }
-
-    pub(super) fn north_mut(&mut self, row: usize, level: usize) -> &mut [f64] {
-        let at = self.of_wind(row, self.n_levels + level);
-        &mut self.winds[at]
-    }
-
-    pub(super) fn height_mut(&mut self, row: usize, level: usize) -> &mut [f64] {
-        let at = self.of_height(row, level);
-        &mut self.heights[at]
-    }
-
-    /// Number of wind values in a row. A row has half as many heights.
-    pub(super) const fn n_winds(&self) -> usize {
-        2 * self.n_levels * self.n_columns
-    }
-
-    const fn of_wind(&self, row: usize, line: usize) -> Range<usize> {
-        let start = (row * 2 * self.n_levels + line) * self.n_columns;
-        start..start + self.n_columns
-    }
-
-    const fn of_height(&self, row: usize, level: usize) -> Range<usize> {
-        let start = (row * self.n_levels + level) * self.n_columns;
-        start..start + self.n_columns
-    }
-}
+use super::fields::Fields;
+use super::{GRAVITY, N_TRACERS, RADIUS, Sphere, TestCase, jets};
 
 /// One value per point of a band's rows and halos, for one level.
 #[derive(Debug, Clone)]
@@ -133,6 +59,7 @@ pub(super) struct Dynamics<'s> {
     pub(super) east: LevelField,
     pub(super) north: LevelField,
     pub(super) height: LevelField,
+    pub(super) tracers: [LevelField; N_TRACERS],
 }
 
 impl<'s> Dynamics<'s> {
@@ -155,6 +82,7 @@ impl<'s> Dynamics<'s> {
             east: plane(),
             north: plane(),
             height: plane(),
+            tracers: [(); N_TRACERS].map(|()| plane()),
             sphere,
             own,
         }
@@ -190,7 +118,68 @@ impl<'s> Dynamics<'s> {
             self.row_of_energy(row, level, now);
             divergence(self.sphere, self.own.start, row, level, old, self.divergence.row_mut(row));
         }
-        (1..=n_own).for_each(|row| self.row_of_tendencies(row, level, old));
+        for row in 1..=n_own {
+            self.row_of_tendencies(row, level, old);
+            if self.sphere.case == TestCase::Jets {
+                self.drive(row, level, old);
+            }
+            for tracer in 0..N_TRACERS {
+                self.row_of_tracer(row, tracer, level, now, old);
+            }
+        }
+    }
+
+    /// Adds the force that keeps the jets unstable: it pulls the mean wind of a row back to the
+    /// jet, and damps what departs from the mean.
+    fn drive(&mut self, row: usize, level: usize, old: &Fields) {
+        let [_, latitude] = self.sphere.latitudes(self.own.start + row - 1);
+        let jet = jets::wind(self.sphere.strength(level), latitude);
+        let (east, north) = (old.east(row, level), old.north(row, level));
+        let mean = east.iter().sum::<f64>() / east.len() as f64;
+        for (tendency, east) in self.east.row_mut(row).iter_mut().zip(east) {
+            *tendency += jets::PULL * (jet - mean) + jets::DRAG * (mean - east);
+        }
+        for (tendency, north) in self.north.row_mut(row).iter_mut().zip(north) {
+            *tendency -= jets::DRAG * north;
+        }
+    }
+
+    /// Computes a tracer's tendencies in a row: it is carried by the wind, and viscosity spreads
+    /// it. Both are differences of fluxes, so its amount is conserved.
+    fn row_of_tracer(
+        &mut self,
+        row: usize,
+        tracer: usize,
+        level: usize,
+        now: &Fields,
+        old: &Fields,
+    ) {
+        let sphere = self.sphere;
+        let n = sphere.n_columns;
+        let at = self.own.start + row;
+        let [d_lat, d_lon] = sphere.spacing;
+        let (cos, viscosity) = (sphere.cos_centre[at], sphere.viscosity);
+        let [south, own, north] = [row - 1, row, row + 1].map(|row| now.tracer(row, tracer, level));
+        let [old_south, old_own, old_north] =
+            [row - 1, row, row + 1].map(|row| old.tracer(row, tracer, level));
+        let east = now.east(row, level);
+        let [v_south, v_north] = [row, row + 1].map(|row| now.north(row, level));
+        let [cos_south, cos_north] = [sphere.cos_face[at], sphere.cos_face[at + 1]];
+        let to_east = |i: usize| {
+            let w = west(i, n);
+            0.5 * (own[i] + own[w]) * east[i]
+                - viscosity * (old_own[i] - old_own[w]) / (RADIUS * cos * d_lon)
+        };
+        let spread = viscosity / (RADIUS * d_lat);
+        for (i, tendency) in self.tracers[tracer].row_mut(row).iter_mut().enumerate() {
+            let from_south =
+                0.5 * (south[i] + own[i]) * v_south[i] - spread * (old_own[i] - old_south[i]);
+            let to_north =
+                0.5 * (own[i] + north[i]) * v_north[i] - spread * (old_north[i] - old_own[i]);
+            let out = (to_east(next(i, n)) - to_east(i)) / d_lon
+                + (cos_north * to_north - cos_south * from_south) / d_lat;
+            *tendency = -out / (RADIUS * cos);
+        }
     }
 
     /// Computes the energy of a row.

@@ -11,7 +11,9 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `case` | initial states: Williamson's test cases 2, 5 and 6 |
+//! | `case` | initial states: Williamson's test cases 2, 5 and 6, and tracers |
+//! | `jets` | two unstable jets: initial state, and the force that keeps them unstable |
+//! | `fields` | winds, tracers and heights of rows; the state of all rows |
 //! | `band` | one rank's rows, and a time step of them |
 //! | `dynamics` | tendencies of one level |
 //! | `implicit` | the transposition and the systems along latitude |
@@ -22,7 +24,9 @@
 //! rounding. The time scheme is leapfrog, semi-implicit for gravity waves, with the Robert–Asselin
 //! filter. Columns converge towards the poles. Poleward of 60°, a filter therefore damps in each
 //! step the waves that are shorter than about the shortest wave at 60°. A weak viscosity damps the
-//! shortest waves within a day, and does not affect solid rotation. Levels are independent layers
+//! shortest waves within a day (jets: five days), and does not affect solid rotation. Three tracers
+//! are carried by the winds, as CAM carries water vapour, liquid water and ice; so the border of a
+//! row has CAM's five quantities. Levels are independent layers
 //! with different winds. They make messages as large as in a model with coupled levels.
 //!
 //! Every number is computed in the same order for any number of ranks. With lossless messages, all
@@ -35,8 +39,10 @@
 mod band;
 mod case;
 mod dynamics;
+mod fields;
 mod fourier;
 mod implicit;
+mod jets;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +50,7 @@ use std::f64::consts::PI;
 
 pub use band::Band;
 pub use case::TestCase;
+pub use fields::State;
 
 /// Radius of the sphere in m.
 const RADIUS: f64 = 6.371_22e6;
@@ -53,8 +60,8 @@ const ROTATION: f64 = 7.292e-5;
 const GRAVITY: f64 = 9.806_16;
 /// Seconds per step on a grid of 64 rows. The step is inversely proportional to the number of rows.
 const STEP_OF_64: f64 = 1200.0;
-/// Time in seconds in which viscosity damps the shortest waves.
-const DAMPING: f64 = 86_400.0;
+/// Number of tracers.
+const N_TRACERS: usize = 3;
 
 /// Kinds of halo exchanges. A step makes one of each kind, in this order. A message can therefore
 /// be compressed relative to the message of the same kind in the previous step.
@@ -65,7 +72,7 @@ pub enum HaloKind {
     Flow,
     /// New heights.
     Heights,
-    /// New eastward and northward winds.
+    /// New winds, and the tracers that they carry.
     Winds,
 }
 
@@ -181,12 +188,18 @@ impl Sphere {
                 .map(|row| if is_inner(&row) { face(row).cos() } else { 0.0 })
                 .collect(),
             coriolis: rows.map(|row| 2.0 * ROTATION * face(row).sin()).collect(),
-            viscosity: (RADIUS * spacing[1] / PI).powi(2) / DAMPING,
+            viscosity: (RADIUS * spacing[1] / PI).powi(2) / case.damping(),
             depth: 0.0,
         };
-        let heights = (0..n_rows).flat_map(|row| sphere.initial_heights(row, 0.0));
+        let heights = (0..n_rows).flat_map(|row| sphere.initial_heights(row));
         sphere.depth = heights.fold(0.0, f64::max);
         Some(sphere)
+    }
+
+    /// Number of rows, which ranks divide.
+    #[must_use]
+    pub const fn n_rows(&self) -> usize {
+        self.n_rows
     }
 
     /// Duration of a step in seconds.
@@ -195,18 +208,29 @@ impl Sphere {
         STEP_OF_64 * 64.0 / self.n_rows as f64
     }
 
-    /// The band of one rank of `size`. `perturbation` is the relative change of the initial
-    /// heights, up or down. `None` if there are too few rows or columns for this many ranks.
+    /// The state at the beginning.
     #[must_use]
-    pub fn band(&self, size: usize, rank: usize, perturbation: f64) -> Option<Band<'_>> {
-        let is_enough = size <= self.n_rows && size <= self.n_columns;
-        is_enough.then(|| Band::new(self, size, rank, perturbation))
+    pub fn initial(&self) -> State {
+        State::initial(self)
     }
 
-    /// Initial heights of all rows, from the south. Each row holds all levels.
+    /// The state `n_steps` steps after the beginning, computed on one rank. Calls `each` after each
+    /// step.
     #[must_use]
-    pub fn initial(&self, perturbation: f64) -> Vec<f64> {
-        (0..self.n_rows).flat_map(|row| self.initial_heights(row, perturbation)).collect()
+    pub fn state_after(&self, n_steps: usize, mut each: impl FnMut()) -> State {
+        let mut band = Band::new(self, 1, 0, &self.initial());
+        for _ in 0..n_steps {
+            let Ok(()) = band.step(&mut SingleRank);
+            each();
+        }
+        band.into_state()
+    }
+
+    /// The band of one rank of `size`, which starts from `state`. `None` if there are fewer rows
+    /// than ranks.
+    #[must_use]
+    pub fn band(&self, size: usize, rank: usize, state: &State) -> Option<Band<'_>> {
+        (size <= self.n_rows).then(|| Band::new(self, size, rank, state))
     }
 
     /// Volume of water on all levels in m³, from the heights of all rows.
