@@ -33,7 +33,7 @@ pub(super) struct MessageRow {
 struct KindRow {
     kind: &'static str,
     n_messages: u64,
-    /// Uncompressed bytes of the longest message.
+    /// Uncompressed bytes of the longest message, in a gather of the longest share.
     longest_bytes: usize,
     raw_bytes: u64,
     wire_bytes: u64,
