@@ -12,7 +12,7 @@ use core::fmt;
 const PREFIX: &str = "FOLDWIRE_";
 
 /// Known names without the prefix, in alphabetical order.
-pub const KNOWN: [&str; 33] = [
+pub const KNOWN: [&str; 35] = [
     "ADDRESS",
     "BOUND",
     "BOUND_ALLGATHER",
@@ -28,6 +28,8 @@ pub const KNOWN: [&str; 33] = [
     "IFACE",
     "JOB",
     "LOOM_MORE",
+    "MESSAGES",
+    "MESSAGES_MIN_BYTES",
     "MIN_BYTES",
     "MPIRUN",
     "PROVIDER",

@@ -20,10 +20,14 @@ pub mod fortran;
 pub mod interceptor;
 pub mod library;
 pub(crate) mod memory;
+pub mod message_calls;
+mod message_entries;
+pub(crate) mod objects;
 pub mod original;
 pub(crate) mod private_comm;
 pub(crate) mod program_request;
 pub(crate) mod progress;
+pub(crate) mod receive_buffer;
 mod send;
 pub mod symbols;
 

@@ -19,6 +19,7 @@
 //! | `execute`, `transport` | Foldwire's collective on the program's buffers, over messages of the MPI library |
 //! | `queue`, `background` | non-blocking calls and their progress |
 //! | `negotiate` | non-blocking calls on which the ranks must agree first |
+//! | `message_consent`, `messages`, [`envelope`] | point-to-point messages |
 //! | [`report`] | report at the end of the program |
 //!
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
@@ -37,11 +38,14 @@ mod background;
 pub mod call;
 mod comm_state;
 pub mod decide;
+pub mod envelope;
 mod execute;
 pub mod ffi;
 pub mod filter;
 pub mod guard;
 mod init_barrier;
+mod message_consent;
+mod messages;
 mod negotiate;
 mod queue;
 pub mod report;

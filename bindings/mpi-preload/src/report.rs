@@ -12,7 +12,62 @@ const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_REASONS: usize = PassReason::ALL.len();
 
 /// Number of counts that are summed over all ranks.
-pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
+pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 7;
+
+/// Counts of the program's messages: those of long floats to ranks that may receive envelopes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MessageTally {
+    /// Messages that travelled as envelopes.
+    taken: i64,
+    /// Messages that no envelope would have shortened.
+    passed: i64,
+    /// Bytes of the taken messages, and of their envelopes.
+    raw_bytes: i64,
+    wire_bytes: i64,
+    /// Largest possible error of a received value.
+    largest_error: f64,
+}
+
+impl MessageTally {
+    /// Counts a message of `n_bytes` bytes, which travelled as an envelope of `sent` bytes or, with
+    /// `None`, as it was.
+    pub fn count(&mut self, n_bytes: usize, sent: Option<usize>, error: f64) {
+        let Some(sent) = sent else {
+            self.passed += 1;
+            return;
+        };
+        self.taken += 1;
+        self.raw_bytes += n_bytes as i64;
+        self.wire_bytes += sent as i64;
+        self.largest_error = self.largest_error.max(error);
+    }
+
+    fn words(&self) -> Option<String> {
+        let Self { taken, passed, largest_error: error, .. } = *self;
+        if taken + passed == 0 {
+            return None;
+        }
+        let [raw, wire] = [self.raw_bytes, self.wire_bytes].map(|n| n as f64 / f64::from(1 << 20));
+        let ratio = ratio(self.raw_bytes, self.wire_bytes);
+        let error = match error {
+            0.0 => "exactly".to_owned(),
+            _ => format!("largest error at most {error:.3e}"),
+        };
+        let passed = match passed {
+            0 => String::new(),
+            _ => format!(", {passed} passed on (no_gain {passed})"),
+        };
+        let sent = format!("{raw:.1} MiB sent as {wire:.1} MiB (ratio {ratio:.2}), {error}");
+        Some(match taken {
+            0 => format!("; messages: 0 taken{passed}"),
+            _ => format!("; messages: {taken} taken{passed}; {sent}"),
+        })
+    }
+}
+
+fn ratio(raw_bytes: i64, wire_bytes: i64) -> f64 {
+    if wire_bytes == 0 { 1.0 } else { raw_bytes as f64 / wire_bytes as f64 }
+}
 
 /// Counts of the calls of one rank, or of all ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +85,8 @@ pub struct CallTally {
     largest_error: f64,
     /// Largest possible error relative to the value range of its call, where that is known.
     largest_relative_error: f64,
+    /// Counts of messages.
+    pub messages: MessageTally,
 }
 
 impl CallTally {
@@ -72,7 +129,10 @@ impl CallTally {
     #[must_use]
     pub fn sums(&self) -> [i64; N_SUMS] {
         let mut sums = [0; N_SUMS];
-        let rest = [self.raw_bytes, self.wire_bytes, self.failed];
+        let MessageTally { taken, passed, raw_bytes, wire_bytes, .. } = self.messages;
+        let messages = [taken, passed, raw_bytes, wire_bytes];
+        let rest = [self.raw_bytes, self.wire_bytes, self.failed].into_iter().chain(messages);
+        let rest: Vec<i64> = rest.collect();
         let all = self.taken.iter().chain(&self.passed).chain(&rest);
         sums.iter_mut().zip(all).for_each(|(sum, &number)| *sum = number);
         sums
@@ -80,14 +140,16 @@ impl CallTally {
 
     /// Numbers to maximise over all ranks. Non-negative floats have the same order as their bits.
     #[must_use]
-    pub const fn largest(&self) -> [i64; 2] {
-        [self.largest_error.to_bits() as i64, self.largest_relative_error.to_bits() as i64]
+    pub const fn largest(&self) -> [i64; 3] {
+        let messages = self.messages.largest_error.to_bits() as i64;
+        let relative = self.largest_relative_error.to_bits() as i64;
+        [self.largest_error.to_bits() as i64, relative, messages]
     }
 
     /// Builds the counts of all ranks from the sums and maxima.
     #[must_use]
-    pub fn of_all(sums: &[i64; N_SUMS], largest: [i64; 2]) -> Self {
-        let [largest_error, largest_relative_error] =
+    pub fn of_all(sums: &[i64; N_SUMS], largest: [i64; 3]) -> Self {
+        let [largest_error, largest_relative_error, of_messages] =
             largest.map(|bits| f64::from_bits(bits as u64));
         let mut all = Self { largest_error, largest_relative_error, ..Self::default() };
         let (taken, rest) = sums.split_at(N_COLLECTIVES);
@@ -95,6 +157,9 @@ impl CallTally {
         all.taken.copy_from_slice(taken);
         all.passed.copy_from_slice(passed);
         [all.raw_bytes, all.wire_bytes, all.failed] = [rest[0], rest[1], rest[2]];
+        let [taken, passed, raw_bytes, wire_bytes] = [rest[3], rest[4], rest[5], rest[6]];
+        let largest_error = of_messages;
+        all.messages = MessageTally { taken, passed, raw_bytes, wire_bytes, largest_error };
         all
     }
 
@@ -119,7 +184,7 @@ impl CallTally {
     }
 
     fn ratio(&self) -> f64 {
-        if self.wire_bytes == 0 { 1.0 } else { self.raw_bytes as f64 / self.wire_bytes as f64 }
+        ratio(self.raw_bytes, self.wire_bytes)
     }
 
     fn line(&self, n_ranks: usize) -> String {
@@ -151,6 +216,7 @@ impl CallTally {
                 _ => write!(line, "errors without a bound"),
             };
         }
+        line.extend(self.messages.words());
         if self.failed > 0 {
             let _ = write!(line, "; {} FAILED", self.failed);
         }
@@ -176,11 +242,18 @@ impl CallTally {
         format!(
             "{{\"foldwire\":\"preload\",\"ranks\":{n_ranks},\"taken\":{taken},\"passed\":{passed},\
              \"failed\":{},\"raw_bytes\":{},\"wire_bytes\":{},\"ratio\":{:.4},\
-             \"largest_error\":{error},\"largest_error_of_range\":{share}}}",
+             \"largest_error\":{error},\"largest_error_of_range\":{share},\
+             \"messages\":{{\"taken\":{},\"passed\":{},\"raw_bytes\":{},\"wire_bytes\":{},\
+             \"largest_error\":{:e}}}}}",
             self.failed,
             self.raw_bytes,
             self.wire_bytes,
             self.ratio(),
+            self.messages.taken,
+            self.messages.passed,
+            self.messages.raw_bytes,
+            self.messages.wire_bytes,
+            self.messages.largest_error,
         )
     }
 }

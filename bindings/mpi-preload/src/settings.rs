@@ -77,6 +77,11 @@ pub struct Settings {
     pub min_bytes: Option<usize>,
     /// Choice of the quantization steps within a bound.
     pub spacing: Spacing,
+    /// Encoding of messages: as they are (off), lossless or lossy.
+    pub messages: TransferMode,
+    /// Messages of fewer bytes are passed on. `None`: a default, and messages between ranks of a
+    /// node are passed on.
+    pub messages_min_bytes: Option<usize>,
     /// True to log a line for each call.
     pub debug: bool,
     /// Format of the report at the end.
@@ -104,6 +109,8 @@ impl Default for Settings {
             modes: [TransferMode::Raw; COLLECTIVES.len()],
             min_bytes: None,
             spacing: Spacing::PowerOfTwo,
+            messages: TransferMode::Off,
+            messages_min_bytes: None,
             debug: false,
             report_format: ReportFormat::Line,
         }
@@ -145,6 +152,17 @@ impl Settings {
                 "widest" => Spacing::Widest,
                 _ => return Err("write pow2 (whole numbers stay) or widest (fewer bytes)".into()),
             };
+            Ok(())
+        })?;
+        take("FOLDWIRE_MESSAGES", &mut |value| {
+            settings.messages = match value.parse() {
+                Ok(TransferMode::Raw) => return Err("write off, lossless or a bound".into()),
+                mode => mode?,
+            };
+            Ok(())
+        })?;
+        take("FOLDWIRE_MESSAGES_MIN_BYTES", &mut |value| {
+            settings.messages_min_bytes = Some(bytes(value)?);
             Ok(())
         })?;
         take("FOLDWIRE_DEBUG", &mut |value| {
@@ -216,9 +234,21 @@ impl Settings {
     /// Ranks compare their hashes.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let Self { rules, modes, min_bytes, spacing, debug: _, report_format: _ } = self;
+        let Self {
+            rules,
+            modes,
+            min_bytes,
+            spacing,
+            messages,
+            messages_min_bytes,
+            debug: _,
+            report_format: _,
+        } = self;
         let version = env!("CARGO_PKG_VERSION");
-        let text = format!("{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?}");
+        let text = format!(
+            "{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?} {messages:?} \
+             {messages_min_bytes:?}"
+        );
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }

@@ -23,6 +23,7 @@ use crate::execute::{
 use crate::ffi::FloatEnvironment;
 use crate::ffi::abi::MpiHandle;
 use crate::ffi::library::{MpiApi, MpiErrorCode};
+use crate::ffi::message_calls::MessageLayer;
 use crate::ffi::program_request::ProgramRequest;
 use crate::ffi::progress::ProgressCallback;
 use crate::filter::CallFilters;
@@ -49,6 +50,10 @@ pub(crate) struct PreloadState {
     tally: Mutex<CallTally>,
     /// True once this rank has warned of a value that seems to be a fill value.
     has_warned_of_fill: AtomicBool,
+    /// Returns whether Fortran functions are loaded whose calls for messages Foldwire does not see.
+    has_fortran: fn() -> bool,
+    /// State of messages if they travel as envelopes.
+    messages: OnceLock<MessageLayer>,
 }
 
 struct ProcessInfo {
@@ -64,6 +69,7 @@ impl PreloadState {
         mpi: &'static dyn MpiApi,
         filters: &'static CallFilters,
         progress: Option<ProgressCallback>,
+        has_fortran: fn() -> bool,
     ) -> Self {
         Self {
             mpi,
@@ -76,7 +82,15 @@ impl PreloadState {
             background: Background::default(),
             tally: Mutex::default(),
             has_warned_of_fill: AtomicBool::new(false),
+            has_fortran,
+            messages: OnceLock::new(),
         }
+    }
+
+    /// State of messages if they travel as envelopes.
+    #[inline]
+    pub(crate) fn messages(&self) -> Option<&MessageLayer> {
+        self.messages.get()
     }
 
     fn info(&self) -> Option<&ProcessInfo> {
@@ -372,6 +386,9 @@ impl PreloadState {
             let _ = guarded(|| {
                 if let Some(shared) = self.comm_states.take(self.mpi, comm) {
                     self.close_comm(&shared);
+                }
+                if let Some(MessageLayer(messages)) = self.messages() {
+                    messages.before_comm_free(comm);
                 }
             });
         }

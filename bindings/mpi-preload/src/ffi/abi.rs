@@ -53,6 +53,8 @@ pub trait Abi: Sized + Send + Sync + 'static {
     const COMM_TYPE_SHARED: c_int;
     /// Offsets of `MPI_SOURCE` and `MPI_ERROR` in `MPI_Status`, and its size, in units of `int`.
     const STATUS: [usize; 3];
+    /// `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
+    const STATUS_IGNORE: usize;
     /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`, `MPI_ERR_COUNT`.
     const ERRORS: [c_int; 5];
     /// `MPI_COMBINER_NAMED`, `_DUP`, `_CONTIGUOUS`, `_STRUCT`.
@@ -88,6 +90,7 @@ impl Abi for OpenMpi {
     const ROOT: c_int = -4;
     const COMM_TYPE_SHARED: c_int = 0;
     const STATUS: [usize; 3] = [0, 2, 6];
+    const STATUS_IGNORE: usize = 0;
     const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
     const COMBINERS: [c_int; 4] = [0, 1, 2, 11];
 
@@ -126,6 +129,7 @@ impl Abi for Mpich {
     const ROOT: c_int = -3;
     const COMM_TYPE_SHARED: c_int = 1;
     const STATUS: [usize; 3] = [2, 4, 5];
+    const STATUS_IGNORE: usize = 1;
     const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
     const COMBINERS: [c_int; 4] = [1, 2, 3, 12];
 
@@ -162,6 +166,7 @@ impl Abi for Standard {
     const ROOT: c_int = -4;
     const COMM_TYPE_SHARED: c_int = 221;
     const STATUS: [usize; 3] = [0, 2, 8];
+    const STATUS_IGNORE: usize = 0;
     const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
     const COMBINERS: [c_int; 4] = [101, 102, 103, 110];
 

@@ -273,6 +273,7 @@ macro_rules! entries {
         type Any = *mut ::core::ffi::c_void;
         type HandlePtr = *mut <$abi as $crate::ffi::abi::Abi>::Handle;
 
+        $crate::message_entries! { $abi }
         $crate::entries! { @begin $abi; MPI_Init (argc: *mut Int, argv: Any) }
         $crate::entries! { @begin $abi;
             MPI_Init_thread (argc: *mut Int, argv: Any, required: Int, provided: *mut Int) }

@@ -18,6 +18,7 @@ use super::counts::CountArray;
 use super::fork::is_forked;
 use super::fortran::REQUEST;
 use super::library::{CommApi, MpiApi, MpiLibrary, SUCCESS};
+use super::message_calls::MessageLayer;
 use super::original::warn_if_passed_by;
 use super::progress::ProgressCallback;
 use super::symbols::{Symbols, is_any_loaded};
@@ -75,7 +76,9 @@ impl<A: Abi> Interceptor<A> {
                     process::exit(1)
                 });
             let library: &'static MpiLibrary<A> = Box::leak(Box::new(library));
-            let state = PreloadState::new(library, &self.filters, ProgressCallback::find(&symbols));
+            let progress = ProgressCallback::find(&symbols);
+            let has_fortran = || is_any_loaded(A::FORTRAN);
+            let state = PreloadState::new(library, &self.filters, progress, has_fortran);
             LoadedLibrary { state: Box::leak(Box::new(state)), library }
         })
     }
@@ -105,6 +108,12 @@ impl<A: Abi> Interceptor<A> {
         if let Some(loaded) = self.loaded.get().filter(|_| !is_forked()) {
             loaded.state.before_comm_free(comm);
         }
+    }
+
+    /// State of messages if they travel as envelopes.
+    #[inline]
+    pub fn messages(&'static self) -> Option<&'static MessageLayer> {
+        self.loaded.get()?.state.messages().filter(|_| !is_forked())
     }
 
     /// Returns whether a call certainly goes to the MPI library.

@@ -7,6 +7,7 @@ mod functions;
 mod generalized_requests;
 mod messages;
 mod probes;
+mod statuses;
 mod types;
 mod vector_collectives;
 
@@ -20,6 +21,7 @@ pub(crate) use communicators::CommApi;
 use functions::FunctionTable;
 use generalized_requests::RequestApi;
 use messages::MessageApi;
+pub(crate) use statuses::{StatusApi, StatusBuffer, StatusPtr};
 use types::DatatypeApi;
 use vector_collectives::VectorApi;
 
@@ -35,7 +37,7 @@ pub(crate) const SUCCESS: c_int = 0;
 /// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
 /// and not finalised.
 pub(crate) trait MpiApi:
-    CommApi + MessageApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
+    CommApi + MessageApi + AttributeApi + RequestApi + StatusApi + VectorApi + DatatypeApi + Send + Sync
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;
@@ -55,8 +57,8 @@ pub(crate) trait MpiApi:
 pub struct MpiLibrary<A: Abi> {
     functions: FunctionTable<A>,
     handles: LibraryHandles,
-    /// Attribute keys for communicators and datatypes.
-    keys: OnceLock<[c_int; 2]>,
+    /// Attribute keys for communicators and datatypes, and for the messages of communicators.
+    keys: OnceLock<[c_int; 3]>,
     /// A copy of `MPI_COMM_SELF` that returns errors.
     self_comm: OnceLock<MpiHandle>,
     /// True if the library's check for aliased buffers is enabled.

@@ -106,11 +106,24 @@ impl ArrayRegion {
             values.copy_from_slice(all);
             return Ok(());
         }
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
+        self.pack_to(mpi, bytemuck::cast_slice_mut(values))
+    }
+
+    /// Packs the values of this region, which have as many bytes.
+    pub(super) fn pack_to(&self, mpi: &dyn MpiApi, bytes: &mut [u8]) -> Result<(), MpiErrorCode> {
         self.pieces(mpi, |start, count, range| {
             // SAFETY: the caller of `new` guarantees the memory. The piece has the length of its
             // packed values.
             unsafe { mpi.pack(start, count, self.datatype, &mut bytes[range]) }
+        })
+    }
+
+    /// Unpacks as many bytes as the values of this region have.
+    pub(super) fn unpack_from(&self, mpi: &dyn MpiApi, bytes: &[u8]) -> Result<(), MpiErrorCode> {
+        self.pieces(mpi, |start, count, range| {
+            // SAFETY: the caller of `new` guarantees the memory. The piece has the length of its
+            // packed values.
+            unsafe { mpi.unpack(&bytes[range], start, count, self.datatype) }
         })
     }
 
@@ -122,12 +135,7 @@ impl ArrayRegion {
             all.copy_from_slice(values);
             return Ok(());
         }
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        self.pieces(mpi, |start, count, range| {
-            // SAFETY: the caller of `new` guarantees the memory. The piece has the length of its
-            // packed values.
-            unsafe { mpi.unpack(&bytes[range], start, count, self.datatype) }
-        })
+        self.unpack_from(mpi, bytemuck::cast_slice(values))
     }
 
     /// Calls `each` for each piece that MPI can pack at once, with its address, its number of

@@ -10,10 +10,12 @@ use super::{PreloadState, ProcessInfo};
 use crate::comm_state::{CommState, locked};
 use crate::decide::{COLLECTIVES, CollectiveRow, PassReason, smallest_taken};
 use crate::ffi::library::MpiErrorCode;
+use crate::ffi::message_calls::MessageLayer;
 use crate::ffi::{fork, original};
 use crate::filter::ALL;
 use crate::guard::guarded;
 use crate::init_barrier;
+use crate::message_consent;
 use crate::report::CallTally;
 use crate::settings::{self, ReportFormat, Settings};
 
@@ -45,6 +47,7 @@ impl PreloadState {
                     self.is_active.store(true, Ordering::Release);
                     self.set_up_world();
                     self.set_filters();
+                    self.set_up_messages();
                 }
             }
             Ok(Err(error)) => self.abort(&error),
@@ -67,6 +70,25 @@ impl PreloadState {
             }
             Ok(())
         });
+    }
+
+    /// Agrees with all ranks about messages.
+    fn set_up_messages(&'static self) {
+        let Some(info) = self.info.get().filter(|info| info.pass_all.is_none()) else { return };
+        let place = (info.rank, info.size);
+        let agreed = guarded(|| {
+            message_consent::agree(self.mpi, &info.settings, place, (self.has_fortran)())
+        });
+        match agreed {
+            Ok(Ok(messages)) => {
+                if let Some(messages) = messages {
+                    let _ = self.messages.set(MessageLayer(messages));
+                }
+            }
+            // Other ranks may have agreed.
+            Ok(Err(code)) => self.abort(&format!("about messages: {}", self.mpi.words(code))),
+            Err(_) => self.abort("a panic in MPI_Init"),
+        }
     }
 
     /// Registers the progress callback at the first non-blocking call. The library calls it each
@@ -124,6 +146,10 @@ impl PreloadState {
                 }
             }
             let mut tally = locked(&self.tally).clone();
+            if let Some(MessageLayer(messages)) = self.messages() {
+                messages.end();
+                tally.messages = messages.tally();
+            }
             self.filters.passed().for_each(|(reason, n)| tally.pass_many(reason, n));
             let (mut sums, mut largest) = (tally.sums(), tally.largest());
             let world = self.mpi.handles().comm_world;
@@ -149,6 +175,7 @@ impl PreloadState {
         if settings.report_format == ReportFormat::Line
             && !settings.debug
             && COLLECTIVES.iter().all(off)
+            && self.messages().is_none()
         {
             eprintln!("foldwire: off: calls of {size} ranks went to the MPI library, uncounted");
             return;
@@ -157,6 +184,7 @@ impl PreloadState {
             eprintln!("{words}");
         }
         if all.n_calls() == 0
+            && self.messages().is_none()
             && let Some(file) = original::in_front(c"MPI_Allreduce")
         {
             eprintln!(

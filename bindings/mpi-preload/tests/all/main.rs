@@ -4,6 +4,7 @@
 
 mod agree;
 mod decide;
+mod envelope;
 mod filter;
 mod guard;
 mod report;

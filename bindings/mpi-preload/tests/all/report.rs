@@ -41,6 +41,25 @@ fn the_line_says_what_was_taken_at_which_ratio_and_error() {
     assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
 }
 
+#[test]
+fn messages_have_their_own_words() {
+    let mut tally = CallTally::default();
+    tally.messages.count(3 << 20, Some(1 << 20), 0.0);
+    tally.messages.count(1 << 20, None, 0.0);
+    assert_eq!(CallTally::of_all(&tally.sums(), tally.largest()), tally);
+    let line = tally.render(2, ReportFormat::Line).unwrap();
+    let words = "; messages: 1 taken, 1 passed on (no_gain 1); 3.0 MiB sent as 1.0 MiB \
+                 (ratio 3.00), exactly";
+    assert!(line.ends_with(words), "{line}");
+    tally.messages.count(1 << 20, Some(1 << 10), 0.25);
+    assert_eq!(CallTally::of_all(&tally.sums(), tally.largest()), tally);
+    let line = tally.render(2, ReportFormat::Line).unwrap();
+    assert!(line.ends_with("largest error at most 2.500e-1"), "{line}");
+    let json = tally.render(2, ReportFormat::Json).unwrap();
+    let words = "\"messages\":{\"taken\":2,\"passed\":1,\"raw_bytes\":4194304,";
+    assert!(json.contains(words), "{json}");
+}
+
 /// The absolute error alone says little if the value range is unknown.
 #[test]
 fn errors_are_said_in_units_of_the_range_where_the_bound_is() {

@@ -15,6 +15,7 @@ fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
 fn nothing_is_lossy_unless_it_is_said() {
     let settings = read(&[]).unwrap();
     assert!(COLLECTIVES.iter().all(|row| settings.mode(row.collective) == TransferMode::Raw));
+    assert_eq!(settings.messages, TransferMode::Off);
     let settings = read(&[("FOLDWIRE_BOUND_ALLREDUCE", "rel:1e-3")]).unwrap();
     assert_eq!(settings.mode(Collective::AllReduce), TransferMode::Lossy(Bound::Relative(1e-3)));
     assert_eq!(settings.mode(Collective::Broadcast), TransferMode::Raw);
@@ -37,6 +38,9 @@ fn values_that_mean_nothing_are_refused_by_name() {
         ("FOLDWIRE_BOUND_ALLREDUCE", "yes"),
         ("FOLDWIRE_MIN_BYTES", "many"),
         ("FOLDWIRE_MIN_BYTES", "99999999999999999999G"),
+        ("FOLDWIRE_MESSAGES", "raw"),
+        ("FOLDWIRE_MESSAGES", "1e-3"),
+        ("FOLDWIRE_MESSAGES_MIN_BYTES", "many"),
         ("FOLDWIRE_STEP", "2"),
         ("FOLDWIRE_DEBUG", "yes"),
         ("FOLDWIRE_REPORT", "xml"),
@@ -56,6 +60,8 @@ fn fingerprints_tell_routes_apart_and_nothing_else() {
     let plain = read(&[]).unwrap().fingerprint();
     assert_eq!(plain, read(&[("FOLDWIRE_DEBUG", "1")]).unwrap().fingerprint());
     for set in [
+        ("FOLDWIRE_MESSAGES", "lossless"),
+        ("FOLDWIRE_MESSAGES_MIN_BYTES", "1k"),
         ("FOLDWIRE_BOUND", "off"),
         ("FOLDWIRE_MIN_BYTES", "1k"),
         ("FOLDWIRE_STEP", "widest"),

@@ -13,6 +13,8 @@ int main(void) {
     SHOW(offsetof(MPI_Status, MPI_SOURCE) / sizeof(int));
     SHOW(offsetof(MPI_Status, MPI_ERROR) / sizeof(int));
     SHOW(sizeof(MPI_Status) / sizeof(int));
+    SHOW((size_t)MPI_STATUS_IGNORE);
+    SHOW((size_t)MPI_STATUSES_IGNORE);
     SHOW(MPI_ERR_TRUNCATE);
     SHOW(MPI_ERR_OTHER);
     SHOW(MPI_ERR_IN_STATUS);

@@ -187,6 +187,11 @@ macro_rules! tests_of_calls {
         }
 
         #[test]
+        fn messages_of_all_kinds_are_right() {
+            $crate::programs::messages(&$library);
+        }
+
+        #[test]
         fn shares_of_different_lengths_are_right_where_they_are_waited_for_later() {
             $crate::programs::shares_ahead(&$library);
         }
@@ -227,6 +232,16 @@ macro_rules! tests {
         #[test]
         fn a_rank_without_the_library_is_noticed() {
             $crate::programs::missing(&$library);
+        }
+
+        #[test]
+        fn messages_of_programs_with_probes_are_passed_on() {
+            $crate::programs::probes(&$library);
+        }
+
+        #[test]
+        fn probes_that_are_loaded_late_fail() {
+            $crate::programs::late_probes(&$library);
         }
 
         #[test]
@@ -452,6 +467,52 @@ pub(crate) fn variables(library: &MpiUnderTest) {
     assert!(said.contains("\"taken\":{\"Allreduce\":12,"), "{said}");
 }
 
+/// Settings under which the programs' short messages travel as envelopes.
+const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
+
+/// Messages of all kinds, exactly and within a bound, and passed on where the user has not set a
+/// minimum, since all ranks are on one node.
+pub(crate) fn messages(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("messages.c", "messages") else { return };
+    for (n, tolerance, mode, minimum, expected) in [
+        (2, "0", "off", LOW_MESSAGES, "foldwire: off: "),
+        (2, "0", "lossless", LOW_MESSAGES, "; messages: 163 taken; "),
+        (3, "0", "lossless", LOW_MESSAGES, "), exactly"),
+        (4, "1e-3", "abs:1e-3", LOW_MESSAGES, "error at most 9.766e-4"),
+        (3, "0.2", "rel:1e-3", ("FOLDWIRE_DEBUG", "0"), "0 taken, 0 passed on"),
+    ] {
+        let variables = [("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MESSAGES", mode), minimum];
+        let said = library.run(&program, &[(n, &[tolerance], &variables)]);
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{n} ranks, {mode}: {said}");
+        assert!(said.contains(expected), "{n} ranks, {mode}: {said}");
+    }
+}
+
+/// A program with probes: they must report the size of the message.
+pub(crate) fn probes(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("probes.c", "probes") else { return };
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
+    let said = library.run(&program, &[(2, &[], &variables)]);
+    let (is_good, said) = (said.status.success(), text(&said));
+    assert!(is_good && said.contains("0 failed") && !said.contains("messages: "), "{said}");
+    let words = "all messages go to the MPI library: the program has probes";
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+}
+
+/// A program that loads a file with probes after `MPI_Init` gets an error, and no wrong size.
+pub(crate) fn late_probes(library: &MpiUnderTest) {
+    let Some(program) = library.compiled_with(&["-DLATE", "-ldl"], "probes.c", "late") else {
+        return;
+    };
+    let shared = library.compiled_with(&["-shared", "-fPIC"], "probes.c", "late_file").unwrap();
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
+    let words = [shared.to_str().unwrap()];
+    let said = text(&library.run(&program, &[(2, &words, &variables)]));
+    assert!(said.contains("a probe in a file that was loaded after MPI_Init"), "{said}");
+    assert!(said.contains("refused") && !said.contains("wrong size"), "{said}");
+}
+
 /// If a rank lacks the library, the job waits forever, but prints a message.
 pub(crate) fn missing(library: &MpiUnderTest) {
     let Some(program) = library.compiled("calls.c", "missing") else { return };
@@ -568,6 +629,7 @@ pub(crate) fn foreign(library: &MpiUnderTest) {
 pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
     let constants =
         [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::ROOT.into(), A::COMM_TYPE_SHARED.into()];
+    let ignored = [A::STATUS_IGNORE as i64; 2];
     let codes = A::ERRORS.into_iter().chain(A::COMBINERS).map(i64::from);
     let status = A::STATUS.into_iter().map(|n| n as i64);
     let sizes = [size_of::<A::Handle>() as i64; 2];
@@ -575,7 +637,7 @@ pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
     let handles = LIBRARY_HANDLES.iter().chain(TYPES.iter().map(|(known, _)| known));
     let handles = handles.filter_map(|known| A::handle(known, &|_| None));
     let handles = handles.map(|handle| handle.number() as i64);
-    constants.into_iter().chain(status).chain(codes).chain(sizes).chain(handles).collect()
+    constants.into_iter().chain(status).chain(ignored).chain(codes).chain(sizes).chain(handles).collect()
 }
 
 /// This crate's constants of the ABI must equal those of the library's header.

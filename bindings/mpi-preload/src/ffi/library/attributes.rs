@@ -1,4 +1,5 @@
-//! MPI attributes with a number for each communicator and each datatype.
+//! MPI attributes with two numbers for each communicator, of collectives and of messages, and one
+//! for each datatype.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -15,6 +16,10 @@ pub(crate) trait AttributeApi {
     /// Number of a communicator, if it has one.
     fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
     fn set_comm_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode>;
+    /// Number of a communicator for messages, if it has one. Another number than that of
+    /// collectives, since a thread may send a message while another thread calls a collective.
+    fn message_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
+    fn set_message_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode>;
 }
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles and an initialised MPI.
@@ -22,13 +27,14 @@ pub(crate) trait AttributeApi {
 // the call. Each block states what else it relies on.
 impl<A: Abi> AttributeApi for MpiLibrary<A> {
     fn make_keys(&self) -> Result<(), MpiErrorCode> {
-        let mut keys = [0; 2];
+        let mut keys = [0; 3];
         let (copy, delete) = (copy_none::<A::Handle> as _, delete_none::<A::Handle> as _);
         let extra = ptr::null_mut();
         // SAFETY: see above. The functions exist as long as the process.
         unsafe {
             checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[0], extra))?;
             checked((self.functions.type_create_keyval)(copy, delete, &raw mut keys[1], extra))?;
+            checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[2], extra))?;
         }
         let _ = self.keys.set(keys);
         Ok(())
@@ -41,11 +47,19 @@ impl<A: Abi> AttributeApi for MpiLibrary<A> {
     fn set_comm_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode> {
         Self::set_number(self.functions.comm_set_attr, comm, self.keys()?[0], number)
     }
+
+    fn message_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode> {
+        Self::number(self.functions.comm_get_attr, comm, self.keys()?[2])
+    }
+
+    fn set_message_number(&self, comm: MpiHandle, number: usize) -> Result<(), MpiErrorCode> {
+        Self::set_number(self.functions.comm_set_attr, comm, self.keys()?[2], number)
+    }
 }
 
 impl<A: Abi> MpiLibrary<A> {
-    /// Keys for communicators and for datatypes.
-    pub(super) fn keys(&self) -> Result<[c_int; 2], MpiErrorCode> {
+    /// Keys for communicators and datatypes, and for the messages of communicators.
+    pub(super) fn keys(&self) -> Result<[c_int; 3], MpiErrorCode> {
         self.keys.get().copied().ok_or(A::ERRORS[1])
     }
 

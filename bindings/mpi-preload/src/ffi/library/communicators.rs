@@ -15,6 +15,9 @@ pub(crate) trait CommApi {
     fn comm_name(&self, comm: MpiHandle) -> Result<String, MpiErrorCode>;
     /// Returns whether all ranks belong to the program's `MPI_COMM_WORLD`. Involves no other rank.
     fn is_within_world(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode>;
+    /// Rank in the program's `MPI_COMM_WORLD` of each rank; `None` for ranks of other worlds.
+    /// Involves no other rank.
+    fn world_ranks(&self, comm: MpiHandle) -> Result<Vec<Option<usize>>, MpiErrorCode>;
     /// Number of ranks in the remote group of an intercommunicator.
     fn remote_size(&self, comm: MpiHandle) -> Result<usize, MpiErrorCode>;
     /// Creates a communicator between the same ranks that returns errors. It inherits no attributes
@@ -59,16 +62,20 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
     }
 
     fn is_within_world(&self, comm: MpiHandle) -> Result<bool, MpiErrorCode> {
-        let world = self.handles.comm_world;
-        if comm == world {
+        if comm == self.handles.comm_world {
             return Ok(true);
         }
+        Ok(self.world_ranks(comm)?.iter().all(Option::is_some))
+    }
+
+    fn world_ranks(&self, comm: MpiHandle) -> Result<Vec<Option<usize>>, MpiErrorCode> {
         let (_, size) = self.rank_and_size(comm)?;
         let group = |comm| {
             // SAFETY: see above.
             self.made(|made| unsafe { (self.functions.comm_group)(A::restore(comm), made) })
         };
-        let (group, world) = (A::restore(group(comm)?), A::restore(group(world)?));
+        let (group, world) = (group(comm)?, group(self.handles.comm_world)?);
+        let (group, world) = (A::restore(group), A::restore(world));
         let ranks: Vec<c_int> = (0..size as c_int).collect();
         let mut places = vec![0; size];
         // SAFETY: see above. Both arrays have `size` ranks, and this function owns both groups.
@@ -81,7 +88,8 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
             code
         };
         // A rank outside the world is `MPI_UNDEFINED`, which is negative.
-        checked(code).map(|()| places.iter().all(|&place| place >= 0))
+        let rank = |place: c_int| usize::try_from(place).ok();
+        checked(code).map(|()| places.into_iter().map(rank).collect())
     }
 
     fn remote_size(&self, comm: MpiHandle) -> Result<usize, MpiErrorCode> {
@@ -139,7 +147,7 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
 
 impl<A: Abi> MpiLibrary<A> {
     /// Calls the program's error handler.
-    fn call_handler(&self, comm: MpiHandle, code: MpiErrorCode) -> MpiErrorCode {
+    pub(super) fn call_handler(&self, comm: MpiHandle, code: MpiErrorCode) -> MpiErrorCode {
         // SAFETY: `MpiApi` guarantees a valid communicator of the program.
         let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
         code

@@ -123,6 +123,9 @@ functions! {
     test_some: c"PMPI_Testsome" (c_int, *mut A::Handle, *mut c_int, *mut c_int, *mut c_int);
     cancel: c"PMPI_Cancel" (*mut A::Handle);
     test_cancelled: c"PMPI_Test_cancelled" (*const c_int, *mut c_int);
+    test: c"PMPI_Test" (*mut A::Handle, *mut c_int, *mut c_int);
+    request_get_status: c"PMPI_Request_get_status" (A::Handle, *mut c_int, *mut c_int);
+    request_free: c"PMPI_Request_free" (*mut A::Handle);
     get_count: c"PMPI_Get_count" (*const c_int, A::Handle, *mut c_int);
     grequest_start: c"PMPI_Grequest_start"
         (QueryFn, FreeFn, CancelFn, *mut c_void, *mut A::Handle);
@@ -145,6 +148,8 @@ functions! {
     all_to_all_shares_c: c"PMPI_Ialltoallv_c"
         (*const c_void, *const i64, *const i64, A::Handle, *mut c_void, *const i64, *const i64,
          A::Handle, A::Handle, *mut A::Handle);
+    elements: c"PMPI_Get_elements_x" (*const c_int, A::Handle, *mut i64);
+    set_elements: c"PMPI_Status_set_elements_x" (*mut c_int, A::Handle, i64);
     request_is_complete: c"PMPIX_Request_is_complete" (A::Handle);
     grequest_start_with_wait: c"PMPIX_Grequest_start"
         (QueryFn, FreeFn, CancelFn, PollFn, WaitFn, *mut c_void, *mut A::Handle);

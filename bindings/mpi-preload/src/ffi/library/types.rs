@@ -10,6 +10,8 @@ use crate::signature::{Datatypes, Signature};
 pub(crate) trait DatatypeApi {
     /// Type signature of a datatype.
     fn signature(&self, datatype: MpiHandle) -> Result<Signature, MpiErrorCode>;
+    /// Bytes of one value of a datatype, without gaps.
+    fn type_bytes(&self, datatype: MpiHandle) -> Result<usize, MpiErrorCode>;
     /// Bytes from one value of a datatype to the next.
     fn extent(&self, datatype: MpiHandle) -> Result<isize, MpiErrorCode>;
     /// Creates a datatype that is equal to this one. The caller must free it.
@@ -49,7 +51,7 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
         if Datatypes::base(self, datatype).is_some() {
             return Signature::of(self, datatype);
         }
-        let [_, key] = self.keys()?;
+        let [_, key, _] = self.keys()?;
         if let Some(number) = Self::number(self.functions.type_get_attr, datatype, key)? {
             return Ok(Signature::from_number(number));
         }
@@ -61,6 +63,10 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
             Self::set_number(self.functions.type_set_attr, datatype, key, number)?;
         }
         Ok(signature)
+    }
+
+    fn type_bytes(&self, datatype: MpiHandle) -> Result<usize, MpiErrorCode> {
+        Datatypes::n_bytes(self, datatype)
     }
 
     fn extent(&self, datatype: MpiHandle) -> Result<isize, MpiErrorCode> {

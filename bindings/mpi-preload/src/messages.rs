@@ -1,0 +1,398 @@
+//! The program's point-to-point messages.
+//!
+//! *Who decides.* The ranks agree in `MPI_Init` whether messages travel as envelopes
+//! (`message_consent`). Then the sender alone decides about each message of long floats between
+//! ranks of this `MPI_COMM_WORLD`, and every receive opens envelopes. The program's own calls carry
+//! them, with its communicator, tag and request. So the MPI library matches messages as always:
+//! any source, any tag, cancelled requests and the order of messages are its own.
+//!
+//! *Requests.* A program waits for its own requests, which the MPI library has made. A table holds
+//! what is to be done when such a request completes: free the envelope, or open it. Functions that
+//! complete requests take its rows out before they call the library, since afterwards another
+//! thread may get a request with the same handle. They put the rows of incomplete requests back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use foldwire::Spacing;
+
+use crate::call::BufferArgs;
+use crate::comm_state::locked;
+use crate::envelope::{Envelope, Mark, UNIT};
+use crate::ffi::abi::MpiHandle;
+use crate::ffi::library::{MpiApi, MpiErrorCode, StatusPtr};
+use crate::ffi::memory::Plain;
+use crate::ffi::receive_buffer::{OpenError, ReceiveBuffer};
+use crate::guard::guarded;
+use crate::report::MessageTally;
+use crate::settings::TransferMode;
+use crate::signature::BaseType;
+
+/// What the ranks have agreed on, and facts about this rank.
+pub(crate) struct MessagePlan {
+    pub(crate) mode: TransferMode,
+    pub(crate) spacing: Spacing,
+    /// Messages of fewer bytes are passed on.
+    pub(crate) min_bytes: usize,
+    pub(crate) mark: Mark,
+    /// For each rank of `MPI_COMM_WORLD`, whether it shares a node with this rank. Messages between
+    /// such ranks are passed on. Empty if they are not.
+    pub(crate) near: Vec<bool>,
+    pub(crate) rank: usize,
+    pub(crate) debug: bool,
+}
+
+/// State of the program's messages in this process.
+pub(crate) struct Messages {
+    mpi: &'static dyn MpiApi,
+    plan: MessagePlan,
+    /// Size of the smallest envelope. Receives of fewer bytes are passed on.
+    least_bytes: usize,
+    /// Receivers of each communicator, by its number for messages.
+    receivers: Mutex<BTreeMap<usize, Arc<Receivers>>>,
+    n_numbers: AtomicUsize,
+    pending: Mutex<HashMap<MpiHandle, PendingMessage>>,
+    n_pending: AtomicUsize,
+    /// Requests that the program has freed before they were complete.
+    freed: Mutex<Vec<(MpiHandle, PendingMessage)>>,
+    n_freed: AtomicUsize,
+    tally: Mutex<MessageTally>,
+}
+
+/// For each rank of a communicator, whether messages to it may be envelopes.
+type Receivers = Vec<bool>;
+
+/// What is to be done when a request completes.
+pub(crate) enum PendingMessage {
+    /// Free the envelope.
+    Send { _envelope: Envelope },
+    /// Open the envelope, if the received message is one.
+    Receive(PendingReceive),
+}
+
+/// A receive of the program.
+pub(crate) struct PendingReceive {
+    buffer: ReceiveBuffer,
+    comm: MpiHandle,
+    is_persistent: bool,
+    /// Bytes of the message, once its envelope has been opened.
+    opened: Option<usize>,
+}
+
+/// A send of the program.
+pub(crate) struct SendArgs {
+    pub(crate) buffer: BufferArgs,
+    pub(crate) to: i32,
+    pub(crate) comm: MpiHandle,
+}
+
+impl Messages {
+    pub(crate) fn new(mpi: &'static dyn MpiApi, plan: MessagePlan) -> Self {
+        Self {
+            mpi,
+            least_bytes: (plan.min_bytes / 16).next_multiple_of(UNIT).max(4 * UNIT),
+            plan,
+            receivers: Mutex::default(),
+            n_numbers: AtomicUsize::new(0),
+            pending: Mutex::default(),
+            n_pending: AtomicUsize::new(0),
+            freed: Mutex::default(),
+            n_freed: AtomicUsize::new(0),
+            tally: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn mpi(&self) -> &'static dyn MpiApi {
+        self.mpi
+    }
+
+    pub(crate) fn tally(&self) -> MessageTally {
+        locked(&self.tally).clone()
+    }
+
+    /// Compresses a message if it is to travel as an envelope.
+    pub(crate) fn envelope(&self, send: &SendArgs) -> Option<Envelope> {
+        self.advance_freed();
+        let n_bytes = self.eligible_bytes(&send.buffer)?;
+        let to = usize::try_from(send.to).ok()?;
+        if send.comm == self.mpi.handles().comm_null {
+            return None;
+        }
+        let is_receiver = self.receivers(send.comm).ok()?.get(to).copied().unwrap_or(false);
+        if !is_receiver {
+            return None;
+        }
+        // After a panic the message travels as it is.
+        let envelope = guarded(|| match self.mpi.signature(send.buffer.datatype).ok()?.base? {
+            BaseType::F32 => self.compress::<f32>(&send.buffer),
+            BaseType::F64 => self.compress::<f64>(&send.buffer),
+            _ => None,
+        });
+        let envelope = envelope.ok().flatten();
+        let sent = envelope.as_ref().map(|envelope| envelope.bytes.as_ref().len());
+        let error = envelope.as_ref().map_or(0.0, |envelope| envelope.error);
+        locked(&self.tally).count(n_bytes, sent, error);
+        if self.plan.debug {
+            let (rank, words) = (
+                self.plan.rank,
+                sent.map_or("passed on (no_gain)".into(), |sent| format!("taken, {sent} bytes")),
+            );
+            eprint!("foldwire: rank {rank}: message of {n_bytes} bytes to rank {to}: {words}\n");
+        }
+        envelope
+    }
+
+    /// Bytes of a message that is long enough, of one element type.
+    fn eligible_bytes(&self, buffer: &BufferArgs) -> Option<usize> {
+        let n_bytes = self.n_bytes(buffer.count, buffer.datatype)?;
+        // An envelope's count of bytes is an `int`.
+        if n_bytes < self.plan.min_bytes || i32::try_from(n_bytes).is_err() {
+            return None;
+        }
+        let signature = self.mpi.signature(buffer.datatype).ok()?;
+        let is_read = !(buffer.start.is_null() && signature.is_own);
+        (is_read && signature.base.is_some_and(BaseType::is_float)).then_some(n_bytes)
+    }
+
+    /// Bytes of `count` values.
+    fn n_bytes(&self, count: i64, datatype: MpiHandle) -> Option<usize> {
+        if datatype == self.mpi.handles().datatype_null {
+            return None;
+        }
+        let each = self.mpi.type_bytes(datatype).ok()?;
+        usize::try_from(count).ok()?.checked_mul(each)
+    }
+
+    fn compress<T: Plain + foldwire::Float>(&self, buffer: &BufferArgs) -> Option<Envelope> {
+        let count = usize::try_from(buffer.count).ok()?;
+        let values = buffer.at(self.mpi, 0, count).ok()?.for_reading::<T>(self.mpi, false).ok()?;
+        let MessagePlan { mode, spacing, mark, .. } = self.plan;
+        Envelope::of(values.as_ref(), mode, spacing, (mark, self.least_bytes))
+    }
+
+    /// Ranks of a communicator to which envelopes may travel.
+    fn receivers(&self, comm: MpiHandle) -> Result<Arc<Receivers>, MpiErrorCode> {
+        if let Some(number) = self.mpi.message_number(comm)?
+            && let Some(known) = locked(&self.receivers).get(&number)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let receivers = Arc::new(match self.mpi.is_inter(comm)? {
+            true => Receivers::new(),
+            false => {
+                let ranks = self.mpi.world_ranks(comm)?.into_iter();
+                let is_near = |rank: usize| self.plan.near.get(rank).copied().unwrap_or(false);
+                ranks.map(|rank| rank.is_some_and(|rank| !is_near(rank))).collect()
+            }
+        });
+        let number = self.n_numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        self.mpi.set_message_number(comm, number)?;
+        locked(&self.receivers).insert(number, Arc::clone(&receivers));
+        Ok(receivers)
+    }
+
+    /// Handles a communicator that the program is about to free. Its receives may still be pending.
+    pub(crate) fn before_comm_free(&self, comm: MpiHandle) {
+        if let Ok(Some(number)) = self.mpi.message_number(comm) {
+            locked(&self.receivers).remove(&number);
+        }
+        let world = self.mpi.handles().comm_world;
+        let moves = |pending: &mut PendingMessage| match pending {
+            PendingMessage::Receive(receive) if receive.comm == comm => receive.comm = world,
+            _ => {}
+        };
+        locked(&self.pending).values_mut().for_each(moves);
+        locked(&self.freed).iter_mut().for_each(|(_, pending)| moves(pending));
+    }
+
+    /// Returns whether a received message may be an envelope, by its size.
+    pub(crate) fn may_be_envelope(&self, n_bytes: usize) -> bool {
+        n_bytes >= self.least_bytes && n_bytes.is_multiple_of(UNIT)
+    }
+
+    /// Returns whether an envelope fits into the buffer of a receive.
+    pub(crate) fn fits(&self, buffer: &BufferArgs) -> bool {
+        self.n_bytes(buffer.count, buffer.datatype).is_some_and(|n| n >= self.least_bytes)
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.n_pending.load(Ordering::Acquire) > 0 || self.n_freed.load(Ordering::Acquire) > 0
+    }
+
+    /// Buffer of a receive into which an envelope fits; `None` for any other.
+    #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
+    pub(crate) fn receive(
+        &self,
+        buffer: &BufferArgs,
+        comm: MpiHandle,
+        is_persistent: bool,
+    ) -> Option<PendingReceive> {
+        if !self.fits(buffer) {
+            return None;
+        }
+        let BufferArgs { start, count, datatype, .. } = *buffer;
+        // SAFETY: the program has passed this buffer to a receive, and does not use it until the
+        // receive is complete.
+        let buffer = unsafe { ReceiveBuffer::new(self.mpi, start, count as usize, datatype) };
+        Some(PendingReceive { buffer: buffer.ok()?, comm, is_persistent, opened: None })
+    }
+
+    /// Opens the received message if it is an envelope, and corrects its status.
+    ///
+    /// # Errors
+    /// The MPI error code for the program.
+    pub(crate) fn open(
+        &self,
+        receive: &mut PendingReceive,
+        status: StatusPtr,
+    ) -> Result<(), MpiErrorCode> {
+        let Some(n_bytes) = self.mpi.received_bytes(status) else { return Ok(()) };
+        if let Some(n_bytes) = receive.opened {
+            self.mpi.set_received_bytes(status, n_bytes);
+            return Ok(());
+        }
+        if !self.may_be_envelope(n_bytes) {
+            return Ok(());
+        }
+        let opened = guarded(|| receive.buffer.open(self.mpi, self.plan.mark, n_bytes));
+        match opened.unwrap_or(Err(OpenError::Damaged)) {
+            Ok(None) => Ok(()),
+            Ok(Some(n_bytes)) => {
+                receive.opened = Some(n_bytes);
+                self.mpi.set_received_bytes(status, n_bytes);
+                Ok(())
+            }
+            Err(OpenError::Truncated) => {
+                self.mpi.set_received_bytes(status, receive.buffer.capacity());
+                Err(self.mpi.codes()[0])
+            }
+            Err(error) => {
+                let words = match error {
+                    OpenError::Mpi(code) => self.mpi.words(code),
+                    _ => "it is damaged".to_owned(),
+                };
+                let rank = self.plan.rank;
+                eprint!("foldwire: rank {rank}: error: a message cannot be read: {words}\n");
+                Err(self.mpi.codes()[1])
+            }
+        }
+    }
+
+    /// Remembers what is to be done when a request completes.
+    pub(crate) fn add(&self, request: MpiHandle, pending: PendingMessage) {
+        if request == self.mpi.handles().request_null {
+            return;
+        }
+        let mut all = locked(&self.pending);
+        // A library may have one handle for all sends that are complete from the start. Then the
+        // envelope of the earlier one is not needed any more.
+        all.insert(request, pending);
+        self.n_pending.store(all.len(), Ordering::Release);
+    }
+
+    /// Remembers a receive of the program, with a copy of its datatype.
+    pub(crate) fn add_receive(&self, request: MpiHandle, receive: PendingReceive) {
+        let PendingReceive { buffer, comm, is_persistent, opened } = receive;
+        match buffer.with_kept_type(self.mpi) {
+            Ok(buffer) => {
+                let receive = PendingReceive { buffer, comm, is_persistent, opened };
+                self.add(request, PendingMessage::Receive(receive));
+            }
+            Err(code) => {
+                eprintln!("foldwire: error: no copy of a datatype: {}", self.mpi.words(code));
+                self.mpi.abort()
+            }
+        }
+    }
+
+    /// Takes out what is to be done for these requests; `None` if there is nothing.
+    pub(crate) fn take(
+        &self,
+        requests: impl IntoIterator<Item = MpiHandle>,
+    ) -> Option<Vec<Option<(MpiHandle, PendingMessage)>>> {
+        self.advance_freed();
+        if self.n_pending.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut all = locked(&self.pending);
+        let taken: Vec<_> = requests
+            .into_iter()
+            .map(|request| all.remove(&request).map(|pending| (request, pending)))
+            .collect();
+        self.n_pending.store(all.len(), Ordering::Release);
+        taken.iter().any(Option::is_some).then_some(taken)
+    }
+
+    /// Does what is to be done for a complete request.
+    ///
+    /// # Errors
+    /// The MPI error code for the program.
+    pub(crate) fn complete(
+        &self,
+        (request, pending): (MpiHandle, PendingMessage),
+        status: StatusPtr,
+    ) -> Result<(), MpiErrorCode> {
+        let PendingMessage::Receive(mut receive) = pending else { return Ok(()) };
+        let opened = self.open(&mut receive, status);
+        if receive.is_persistent {
+            receive.opened = None;
+            self.add(request, PendingMessage::Receive(receive));
+        }
+        opened
+    }
+
+    /// Keeps a request that the program frees before it is complete.
+    pub(crate) fn keep_freed(&self, request: MpiHandle, pending: PendingMessage) {
+        let mut freed = locked(&self.freed);
+        freed.push((request, pending));
+        self.n_freed.store(freed.len(), Ordering::Release);
+    }
+
+    /// Completes requests that the program has freed.
+    pub(crate) fn advance_freed(&self) {
+        if self.n_freed.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let all = std::mem::take(&mut *locked(&self.freed));
+        let mut status = self.mpi.status_buffer(1);
+        for (request, mut pending) in all {
+            match self.mpi.test(request, status.start()) {
+                Ok(false) => self.keep_freed(request, pending),
+                Ok(true) => {
+                    if let PendingMessage::Receive(receive) = &mut pending {
+                        // The program has no request that could report an error.
+                        let _ = self.open(receive, status.start());
+                        if receive.is_persistent {
+                            self.mpi.free_request(request);
+                        }
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        let n_freed = locked(&self.freed).len();
+        self.n_freed.store(n_freed, Ordering::Release);
+    }
+
+    /// Frees the requests that the program has freed, before `MPI_Finalize`.
+    pub(crate) fn end(&self) {
+        self.advance_freed();
+        for (request, pending) in std::mem::take(&mut *locked(&self.freed)) {
+            self.mpi.free_request(request);
+            // The MPI library may still send the envelope.
+            std::mem::forget(pending);
+        }
+        self.n_freed.store(0, Ordering::Release);
+    }
+}
+
+impl PendingReceive {
+    pub(crate) const fn comm(&self) -> MpiHandle {
+        self.comm
+    }
+
+    pub(crate) const fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+}
