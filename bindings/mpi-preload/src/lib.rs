@@ -19,7 +19,7 @@
 //! | `execute`, `transport` | Foldwire's collective on the program's buffers, over messages of the MPI library |
 //! | `queue`, `background` | non-blocking calls and their progress |
 //! | `negotiate` | non-blocking calls on which the ranks must agree first |
-//! | `message_consent`, `messages`, [`envelope`] | point-to-point messages |
+//! | `message_consent`, [`obstacle`], `messages`, [`compressed_message`] | point-to-point messages |
 //! | [`report`] | report at the end of the program |
 //!
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
@@ -37,8 +37,8 @@ pub mod agree;
 mod background;
 pub mod call;
 mod comm_state;
+pub mod compressed_message;
 pub mod decide;
-pub mod envelope;
 mod execute;
 pub mod ffi;
 pub mod filter;
@@ -47,6 +47,7 @@ mod init_barrier;
 mod message_consent;
 mod messages;
 mod negotiate;
+pub mod obstacle;
 mod queue;
 pub mod report;
 pub mod rules;

@@ -1,65 +1,26 @@
-//! Agreement of all ranks, in `MPI_Init`, whether the program's messages travel as envelopes.
+//! Agreement of all ranks, in `MPI_Init`, whether the program's messages are compressed.
 //!
-//! A receiver must open every envelope. So the ranks refuse if any of them has a function that
-//! could receive one unopened: a probe, which would tell the size of the envelope, another function
-//! that Foldwire does not export, or a function that is called past Foldwire. The program's files
-//! have the names of the functions that they call.
+//! A receiver must open every compressed message. So the ranks refuse if any of them has a function
+//! that could receive one unopened: a probe, which would tell the size of the compressed message,
+//! another function that Foldwire does not export, or a function that is called past Foldwire. The
+//! program's files have the names of the functions that they call.
 
 use std::ffi::CStr;
 
 use foldwire::op::OpCode;
 
-use crate::envelope::Mark;
+use crate::compressed_message::Mark;
 use crate::ffi::library::{MpiApi, MpiErrorCode};
 use crate::ffi::message_calls::NAMES;
 use crate::ffi::objects::each_name;
 use crate::ffi::original;
 use crate::messages::{MessagePlan, Messages};
+use crate::obstacle::Obstacle;
 use crate::settings::{Settings, TransferMode};
 
 /// Messages of fewer bytes are passed on between nodes. Below that, MPI libraries send a message
 /// over TCP without waiting for the receiver.
 const MIN_BYTES: usize = 64 << 10;
-
-/// Reason why all messages are passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Obstacle {
-    None,
-    Fortran,
-    Probe,
-    Function,
-    Profiled,
-    InFront,
-    Library,
-}
-
-impl Obstacle {
-    const ALL: [Self; 7] = [
-        Self::None,
-        Self::Fortran,
-        Self::Probe,
-        Self::Function,
-        Self::Profiled,
-        Self::InFront,
-        Self::Library,
-    ];
-
-    const fn words(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Fortran => "the program uses Open MPI's Fortran functions",
-            Self::Probe => "the program has probes (MPI_Probe or a variant)",
-            Self::Function => {
-                "the program has functions that receive messages and that Foldwire does not know \
-                 (MPI_Isendrecv, MPI_Request_get_status_all, large counts, or a variant)"
-            }
-            Self::Profiled => "the program or a tool calls functions PMPI_ that receive messages",
-            Self::InFront => "another library comes first and has functions for messages",
-            Self::Library => "the MPI library lacks functions",
-        }
-    }
-}
 
 /// Agrees with all ranks. All of them call this in `MPI_Init` with equal settings. Returns `None`
 /// if messages are passed on. `has_fortran` tells that a library of Fortran functions is loaded
@@ -145,32 +106,10 @@ fn obstacle(mpi: &dyn MpiApi, has_fortran: bool) -> Obstacle {
     }
     let mut worst = Obstacle::None;
     each_name(&mut |name| {
-        let found = obstacle_in(name);
+        let found = Obstacle::of_name(name);
         if found as u8 > worst as u8 {
             worst = found;
         }
     });
     worst
-}
-
-/// Obstacle that a name of a function means, in C or in Fortran.
-fn obstacle_in(name: &[u8]) -> Obstacle {
-    let name = name.to_ascii_lowercase();
-    let has = |part: &str| name.windows(part.len()).any(|it| it == part.as_bytes());
-    if !has("mpi_") {
-        Obstacle::None
-    } else if has("pmpi_") && ["recv", "wait", "test", "get_status"].into_iter().any(has) {
-        Obstacle::Profiled
-    } else if ["mpi_probe", "mpi_iprobe", "mpi_mprobe", "mpi_improbe"].into_iter().any(has) {
-        Obstacle::Probe
-    } else if ["mpi_isendrecv", "mpi_mrecv", "mpi_imrecv", "mpi_request_get_status_a"]
-        .into_iter()
-        .any(has)
-        || has("mpi_request_get_status_s")
-        || has("recv") && (name.ends_with(b"_c") || has("_large"))
-    {
-        Obstacle::Function
-    } else {
-        Obstacle::None
-    }
 }

@@ -1,15 +1,16 @@
 //! The program's point-to-point messages.
 //!
-//! *Who decides.* The ranks agree in `MPI_Init` whether messages travel as envelopes
+//! *Who decides.* The ranks agree in `MPI_Init` whether messages are compressed
 //! (`message_consent`). Then the sender alone decides about each message of long floats between
-//! ranks of this `MPI_COMM_WORLD`, and every receive opens envelopes. The program's own calls carry
-//! them, with its communicator, tag and request. So the MPI library matches messages as always:
-//! any source, any tag, cancelled requests and the order of messages are its own.
+//! ranks of this `MPI_COMM_WORLD`, and every receive opens compressed messages. The program's own
+//! calls carry them, with its communicator, tag and request. So the MPI library matches messages as
+//! always: any source, any tag, cancelled requests and the order of messages are its own.
 //!
 //! *Requests.* A program waits for its own requests, which the MPI library has made. A table holds
-//! what is to be done when such a request completes: free the envelope, or open it. Functions that
-//! complete requests take its rows out before they call the library, since afterwards another
-//! thread may get a request with the same handle. They put the rows of incomplete requests back.
+//! what is to be done when such a request completes: free the compressed message, or open it.
+//! Functions that complete requests take its rows out before they call the library, since
+//! afterwards another thread may get a request with the same handle. They put the rows of
+//! incomplete requests back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use foldwire::Spacing;
 
 use crate::call::BufferArgs;
 use crate::comm_state::locked;
-use crate::envelope::{Envelope, Mark, UNIT};
+use crate::compressed_message::{CompressedMessage, Mark, UNIT};
 use crate::ffi::abi::MpiHandle;
 use crate::ffi::library::{MpiApi, MpiErrorCode, StatusPtr};
 use crate::ffi::memory::Plain;
@@ -47,7 +48,7 @@ pub(crate) struct MessagePlan {
 pub(crate) struct Messages {
     mpi: &'static dyn MpiApi,
     plan: MessagePlan,
-    /// Size of the smallest envelope. Receives of fewer bytes are passed on.
+    /// Size of the smallest compressed message. Receives of fewer bytes are passed on.
     least_bytes: usize,
     /// Receivers of each communicator, by its number for messages.
     receivers: Mutex<BTreeMap<usize, Arc<Receivers>>>,
@@ -60,14 +61,14 @@ pub(crate) struct Messages {
     tally: Mutex<MessageTally>,
 }
 
-/// For each rank of a communicator, whether messages to it may be envelopes.
+/// For each rank of a communicator, whether messages to it may be compressed.
 type Receivers = Vec<bool>;
 
 /// What is to be done when a request completes.
 pub(crate) enum PendingMessage {
-    /// Free the envelope.
-    Send { _envelope: Envelope },
-    /// Open the envelope, if the received message is one.
+    /// Free the compressed message.
+    Send { _message: CompressedMessage },
+    /// Open the received message, if it is compressed.
     Receive(PendingReceive),
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct PendingReceive {
     buffer: ReceiveBuffer,
     comm: MpiHandle,
     is_persistent: bool,
-    /// Bytes of the message, once its envelope has been opened.
+    /// Bytes of the message, once it has been opened.
     opened: Option<usize>,
 }
 
@@ -111,8 +112,8 @@ impl Messages {
         locked(&self.tally).clone()
     }
 
-    /// Compresses a message if it is to travel as an envelope.
-    pub(crate) fn envelope(&self, send: &SendArgs) -> Option<Envelope> {
+    /// Compresses a message of the program, unless it is passed on.
+    pub(crate) fn compressed(&self, send: &SendArgs) -> Option<CompressedMessage> {
         self.advance_freed();
         let n_bytes = self.eligible_bytes(&send.buffer)?;
         let to = usize::try_from(send.to).ok()?;
@@ -124,29 +125,33 @@ impl Messages {
             return None;
         }
         // After a panic the message travels as it is.
-        let envelope = guarded(|| match self.mpi.signature(send.buffer.datatype).ok()?.base? {
+        let compressed = guarded(|| match self.mpi.signature(send.buffer.datatype).ok()?.base? {
             BaseType::F32 => self.compress::<f32>(&send.buffer),
             BaseType::F64 => self.compress::<f64>(&send.buffer),
             _ => None,
         });
-        let envelope = envelope.ok().flatten();
-        let sent = envelope.as_ref().map(|envelope| envelope.bytes.as_ref().len());
-        let error = envelope.as_ref().map_or(0.0, |envelope| envelope.error);
+        let compressed = compressed.ok().flatten();
+        let sent = compressed.as_ref().map(|compressed| compressed.bytes.as_ref().len());
+        let error = compressed.as_ref().map_or(0.0, |compressed| compressed.error);
         locked(&self.tally).count(n_bytes, sent, error);
         if self.plan.debug {
             let (rank, words) = (
                 self.plan.rank,
                 sent.map_or("passed on (no_gain)".into(), |sent| format!("taken, {sent} bytes")),
             );
-            eprint!("foldwire: rank {rank}: message of {n_bytes} bytes to rank {to}: {words}\n");
+            // One write, so that lines of different ranks do not mix.
+            let line = format!(
+                "foldwire: rank {rank}: message of {n_bytes} bytes to rank {to}: {words}\n"
+            );
+            eprint!("{line}");
         }
-        envelope
+        compressed
     }
 
     /// Bytes of a message that is long enough, of one element type.
     fn eligible_bytes(&self, buffer: &BufferArgs) -> Option<usize> {
         let n_bytes = self.n_bytes(buffer.count, buffer.datatype)?;
-        // An envelope's count of bytes is an `int`.
+        // A compressed message's count of bytes is an `int`.
         if n_bytes < self.plan.min_bytes || i32::try_from(n_bytes).is_err() {
             return None;
         }
@@ -164,14 +169,17 @@ impl Messages {
         usize::try_from(count).ok()?.checked_mul(each)
     }
 
-    fn compress<T: Plain + foldwire::Float>(&self, buffer: &BufferArgs) -> Option<Envelope> {
+    fn compress<T: Plain + foldwire::Float>(
+        &self,
+        buffer: &BufferArgs,
+    ) -> Option<CompressedMessage> {
         let count = usize::try_from(buffer.count).ok()?;
         let values = buffer.at(self.mpi, 0, count).ok()?.for_reading::<T>(self.mpi, false).ok()?;
         let MessagePlan { mode, spacing, mark, .. } = self.plan;
-        Envelope::of(values.as_ref(), mode, spacing, (mark, self.least_bytes))
+        CompressedMessage::of(values.as_ref(), mode, spacing, (mark, self.least_bytes))
     }
 
-    /// Ranks of a communicator to which envelopes may travel.
+    /// Ranks of a communicator to which compressed messages may travel.
     fn receivers(&self, comm: MpiHandle) -> Result<Arc<Receivers>, MpiErrorCode> {
         if let Some(number) = self.mpi.message_number(comm)?
             && let Some(known) = locked(&self.receivers).get(&number)
@@ -206,12 +214,12 @@ impl Messages {
         locked(&self.freed).iter_mut().for_each(|(_, pending)| moves(pending));
     }
 
-    /// Returns whether a received message may be an envelope, by its size.
-    pub(crate) fn may_be_envelope(&self, n_bytes: usize) -> bool {
+    /// Returns whether a received message may be compressed, by its size.
+    pub(crate) fn may_be_compressed(&self, n_bytes: usize) -> bool {
         n_bytes >= self.least_bytes && n_bytes.is_multiple_of(UNIT)
     }
 
-    /// Returns whether an envelope fits into the buffer of a receive.
+    /// Returns whether a compressed message fits into the buffer of a receive.
     pub(crate) fn fits(&self, buffer: &BufferArgs) -> bool {
         self.n_bytes(buffer.count, buffer.datatype).is_some_and(|n| n >= self.least_bytes)
     }
@@ -220,7 +228,7 @@ impl Messages {
         self.n_pending.load(Ordering::Acquire) > 0 || self.n_freed.load(Ordering::Acquire) > 0
     }
 
-    /// Buffer of a receive into which an envelope fits; `None` for any other.
+    /// Buffer of a receive into which a compressed message fits; `None` for any other.
     #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
     pub(crate) fn receive(
         &self,
@@ -238,7 +246,7 @@ impl Messages {
         Some(PendingReceive { buffer: buffer.ok()?, comm, is_persistent, opened: None })
     }
 
-    /// Opens the received message if it is an envelope, and corrects its status.
+    /// Opens the received message if it is compressed, and corrects its status.
     ///
     /// # Errors
     /// The MPI error code for the program.
@@ -252,7 +260,7 @@ impl Messages {
             self.mpi.set_received_bytes(status, n_bytes);
             return Ok(());
         }
-        if !self.may_be_envelope(n_bytes) {
+        if !self.may_be_compressed(n_bytes) {
             return Ok(());
         }
         let opened = guarded(|| receive.buffer.open(self.mpi, self.plan.mark, n_bytes));
@@ -273,7 +281,7 @@ impl Messages {
                     _ => "it is damaged".to_owned(),
                 };
                 let rank = self.plan.rank;
-                eprint!("foldwire: rank {rank}: error: a message cannot be read: {words}\n");
+                eprintln!("foldwire: rank {rank}: error: a message cannot be read: {words}");
                 Err(self.mpi.codes()[1])
             }
         }
@@ -286,7 +294,7 @@ impl Messages {
         }
         let mut all = locked(&self.pending);
         // A library may have one handle for all sends that are complete from the start. Then the
-        // envelope of the earlier one is not needed any more.
+        // compressed message of the earlier one is not needed any more.
         all.insert(request, pending);
         self.n_pending.store(all.len(), Ordering::Release);
     }
@@ -342,6 +350,22 @@ impl Messages {
         opened
     }
 
+    /// Handles a row whose request has completed with an error of MPI.
+    pub(crate) fn complete_failed(&self, (request, pending): (MpiHandle, PendingMessage)) {
+        let PendingMessage::Receive(mut receive) = pending else { return };
+        self.erase(&mut receive);
+        if receive.is_persistent {
+            receive.opened = None;
+            self.add(request, PendingMessage::Receive(receive));
+        }
+    }
+
+    /// Erases the beginning of a compressed message from the buffer of a receive that has failed.
+    pub(crate) fn erase(&self, receive: &mut PendingReceive) {
+        // An error here would be an error of the buffer, which MPI has used before.
+        let _ = guarded(|| receive.buffer.erase(self.mpi, self.plan.mark));
+    }
+
     /// Keeps a request that the program frees before it is complete.
     pub(crate) fn keep_freed(&self, request: MpiHandle, pending: PendingMessage) {
         let mut freed = locked(&self.freed);
@@ -380,7 +404,7 @@ impl Messages {
         self.advance_freed();
         for (request, pending) in std::mem::take(&mut *locked(&self.freed)) {
             self.mpi.free_request(request);
-            // The MPI library may still send the envelope.
+            // The MPI library may still send the compressed message.
             std::mem::forget(pending);
         }
         self.n_freed.store(0, Ordering::Release);

@@ -14,14 +14,15 @@ const N_REASONS: usize = PassReason::ALL.len();
 /// Number of counts that are summed over all ranks.
 pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 7;
 
-/// Counts of the program's messages: those of long floats to ranks that may receive envelopes.
+/// Counts of the program's messages: those of long floats to ranks that may receive compressed
+/// messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MessageTally {
-    /// Messages that travelled as envelopes.
+    /// Compressed messages.
     taken: i64,
-    /// Messages that no envelope would have shortened.
+    /// Messages that compression would not have shortened enough.
     passed: i64,
-    /// Bytes of the taken messages, and of their envelopes.
+    /// Bytes of the taken messages, before and after compression.
     raw_bytes: i64,
     wire_bytes: i64,
     /// Largest possible error of a received value.
@@ -29,8 +30,8 @@ pub struct MessageTally {
 }
 
 impl MessageTally {
-    /// Counts a message of `n_bytes` bytes, which travelled as an envelope of `sent` bytes or, with
-    /// `None`, as it was.
+    /// Counts a message of `n_bytes` bytes, which travelled as a compressed message of `sent` bytes
+    /// or, with `None`, as it was.
     pub fn count(&mut self, n_bytes: usize, sent: Option<usize>, error: f64) {
         let Some(sent) = sent else {
             self.passed += 1;

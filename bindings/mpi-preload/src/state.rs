@@ -52,7 +52,7 @@ pub(crate) struct PreloadState {
     has_warned_of_fill: AtomicBool,
     /// Returns whether Fortran functions are loaded whose calls for messages Foldwire does not see.
     has_fortran: fn() -> bool,
-    /// State of messages if they travel as envelopes.
+    /// State of messages if they are compressed.
     messages: OnceLock<MessageLayer>,
 }
 
@@ -87,7 +87,7 @@ impl PreloadState {
         }
     }
 
-    /// State of messages if they travel as envelopes.
+    /// State of messages if they are compressed.
     #[inline]
     pub(crate) fn messages(&self) -> Option<&MessageLayer> {
         self.messages.get()

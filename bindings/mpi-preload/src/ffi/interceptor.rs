@@ -110,7 +110,7 @@ impl<A: Abi> Interceptor<A> {
         }
     }
 
-    /// State of messages if they travel as envelopes.
+    /// State of messages if they are compressed.
     #[inline]
     pub fn messages(&'static self) -> Option<&'static MessageLayer> {
         self.loaded.get()?.state.messages().filter(|_| !is_forked())

@@ -37,7 +37,7 @@ pub(crate) const SUCCESS: c_int = 0;
 /// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
 /// and not finalised.
 pub(crate) trait MpiApi:
-    CommApi + MessageApi + AttributeApi + RequestApi + StatusApi + VectorApi + DatatypeApi + Send + Sync
+    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;

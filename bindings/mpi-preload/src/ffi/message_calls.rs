@@ -2,18 +2,20 @@
 //! ([`message_entries`](super)) gives one of these functions its arguments and `next`, which calls
 //! the function that the program would call without Foldwire.
 //!
-//! All of them rely on the program: arguments are as MPI requires, arrays as long as the counts
+//! All of them rely on the program: arguments are as MPI requires, and arrays as long as the counts
 //! that are passed with them.
 
 use std::ffi::{CStr, c_int, c_void};
 
+use foldwire::transport::TransportErrorKind;
+
 use super::abi::{Abi, MpiHandle};
 use super::library::{SUCCESS, StatusBuffer, StatusPtr};
 use crate::call::BufferArgs;
-use crate::envelope::Envelope;
+use crate::compressed_message::CompressedMessage;
 use crate::messages::{Messages, PendingMessage, SendArgs};
 
-/// State of messages if they travel as envelopes, else `None`.
+/// State of messages if they are compressed, else `None`.
 pub type State = Option<&'static MessageLayer>;
 
 /// State of messages.
@@ -74,10 +76,14 @@ impl StatusPlace {
     }
 }
 
-/// Arguments of the program, or those of the envelope.
-fn sent<A: Abi>(state: &MessageLayer, buffer: Buffer<A>, sealed: Option<&Envelope>) -> Buffer<A> {
-    let Some(envelope) = sealed else { return buffer };
-    let bytes = envelope.bytes.as_ref();
+/// Arguments of the program, or those of the compressed message.
+fn sent<A: Abi>(
+    state: &MessageLayer,
+    buffer: Buffer<A>,
+    sealed: Option<&CompressedMessage>,
+) -> Buffer<A> {
+    let Some(compressed) = sealed else { return buffer };
+    let bytes = compressed.bytes.as_ref();
     let byte = A::restore(state.0.mpi().handles().byte);
     (bytes.as_ptr().cast_mut().cast(), bytes.len() as c_int, byte)
 }
@@ -86,24 +92,30 @@ fn sealed<A: Abi>(
     state: &MessageLayer,
     buffer: Buffer<A>,
     (to, comm): (c_int, A::Handle),
-) -> Option<Envelope> {
-    state.0.envelope(&SendArgs { buffer: args::<A>(buffer), to, comm: A::erase(comm) })
+) -> Option<CompressedMessage> {
+    state.0.compressed(&SendArgs { buffer: args::<A>(buffer), to, comm: A::erase(comm) })
 }
 
 /// `MPI_Send`.
-pub fn send<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn send<A: Abi>(
     state: State,
     buffer: Buffer<A>,
     to: (c_int, A::Handle),
     next: impl FnOnce(Buffer<A>) -> c_int,
 ) -> c_int {
     let Some(state) = state else { return next(buffer) };
-    let envelope = sealed::<A>(state, buffer, to);
-    next(sent::<A>(state, buffer, envelope.as_ref()))
+    let compressed = sealed::<A>(state, buffer, to);
+    next(sent::<A>(state, buffer, compressed.as_ref()))
 }
 
 /// `MPI_Isend`.
-pub fn isend<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn isend<A: Abi>(
     state: State,
     buffer: Buffer<A>,
     to: (c_int, A::Handle),
@@ -111,32 +123,41 @@ pub fn isend<A: Abi>(
     next: impl FnOnce(Buffer<A>) -> c_int,
 ) -> c_int {
     let Some(state) = state else { return next(buffer) };
-    let envelope = sealed::<A>(state, buffer, to);
-    let code = next(sent::<A>(state, buffer, envelope.as_ref()));
-    if let Some(envelope) = envelope
+    let compressed = sealed::<A>(state, buffer, to);
+    let code = next(sent::<A>(state, buffer, compressed.as_ref()));
+    if let Some(compressed) = compressed
         && code == SUCCESS
     {
         // SAFETY: MPI has written the request.
         let request = A::erase(unsafe { request.read() });
-        state.0.add(request, PendingMessage::Send { _envelope: envelope });
+        state.0.add(request, PendingMessage::Send { _message: compressed });
     }
     code
 }
 
-/// Opens the envelope that a blocking call has received.
+/// Opens the compressed message that a blocking call has received.
 fn received<A: Abi>(
     state: &MessageLayer,
     buffer: Buffer<A>,
     comm: A::Handle,
     (code, status): (c_int, StatusPtr),
 ) -> c_int {
-    if code != SUCCESS {
-        return code;
-    }
     let Some(mut receive) = state.0.receive(&args::<A>(buffer), A::erase(comm), false) else {
         return code;
     };
+    if code != SUCCESS {
+        if code_is_truncated(state, code) {
+            state.0.erase(&mut receive);
+        }
+        return code;
+    }
     state.0.open(&mut receive, status).map_or_else(|code| fail(state, receive.comm(), code), ok)
+}
+
+/// Returns whether MPI has received a message that is too long. After other errors the buffer may
+/// be invalid.
+fn code_is_truncated(state: &MessageLayer, code: c_int) -> bool {
+    state.0.mpi().kind(code) == Some(TransportErrorKind::Truncated)
 }
 
 const fn ok((): ()) -> c_int {
@@ -148,7 +169,10 @@ fn fail(state: &MessageLayer, comm: MpiHandle, code: c_int) -> c_int {
 }
 
 /// `MPI_Recv`.
-pub fn recv<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn recv<A: Abi>(
     state: State,
     buffer: Buffer<A>,
     comm: A::Handle,
@@ -165,7 +189,10 @@ pub fn recv<A: Abi>(
 }
 
 /// `MPI_Irecv` and `MPI_Recv_init`.
-pub fn irecv<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn irecv<A: Abi>(
     state: State,
     buffer: Buffer<A>,
     comm: A::Handle,
@@ -184,7 +211,10 @@ pub fn irecv<A: Abi>(
 }
 
 /// `MPI_Sendrecv`.
-pub fn sendrecv<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn sendrecv<A: Abi>(
     state: State,
     [send, recv]: [Buffer<A>; 2],
     (to, comm): (c_int, A::Handle),
@@ -192,14 +222,17 @@ pub fn sendrecv<A: Abi>(
     next: impl FnOnce(Buffer<A>, StatusPtr) -> c_int,
 ) -> c_int {
     let Some(state) = state else { return next(send, status) };
-    let envelope = sealed::<A>(state, send, (to, comm));
+    let compressed = sealed::<A>(state, send, (to, comm));
     let status = StatusPlace::of(state, status, 1);
-    let code = next(sent::<A>(state, send, envelope.as_ref()), status.place);
+    let code = next(sent::<A>(state, send, compressed.as_ref()), status.place);
     received::<A>(state, recv, comm, (code, status.place))
 }
 
 /// `MPI_Sendrecv_replace`. `exchange` is `MPI_Sendrecv` with another send buffer.
-pub fn replace<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn replace<A: Abi>(
     state: State,
     buffer: Buffer<A>,
     (to, comm): (c_int, A::Handle),
@@ -208,9 +241,9 @@ pub fn replace<A: Abi>(
     exchange: impl FnOnce(Buffer<A>, StatusPtr) -> c_int,
 ) -> c_int {
     let Some(state) = state else { return next(status) };
-    let envelope = sealed::<A>(state, buffer, (to, comm));
+    let compressed = sealed::<A>(state, buffer, (to, comm));
     let status = StatusPlace::of(state, status, 1);
-    let code = match &envelope {
+    let code = match &compressed {
         None => next(status.place),
         some => exchange(sent::<A>(state, buffer, some.as_ref()), status.place),
     };
@@ -244,10 +277,10 @@ fn put_back(state: &MessageLayer, rows: Rows) {
 fn put_back_after_error<A: Abi>(state: &MessageLayer, requests: Requests<A>, rows: Rows) {
     let null = state.0.mpi().handles().request_null;
     for (handle, row) in handles::<A>(requests).into_iter().zip(rows) {
-        if let Some((request, pending)) = row
-            && handle != null
-        {
-            state.0.add(request, pending);
+        match row {
+            Some(row) if handle == null => state.0.complete_failed(row),
+            Some((request, pending)) => state.0.add(request, pending),
+            None => {}
         }
     }
 }
@@ -271,18 +304,25 @@ fn comm_of(state: &MessageLayer, pending: &PendingMessage) -> MpiHandle {
 }
 
 /// `MPI_Wait`.
-pub fn wait<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn wait<A: Abi>(
     state: State,
     request: *mut A::Handle,
     status: StatusPtr,
     next: impl FnOnce(StatusPtr) -> c_int,
 ) -> c_int {
     let mut flag = 1;
-    test::<A>(state, request, &raw mut flag, status, next)
+    // SAFETY: the caller guarantees it, and the flag is a local.
+    unsafe { test::<A>(state, request, &raw mut flag, status, next) }
 }
 
 /// `MPI_Test`.
-pub fn test<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn test<A: Abi>(
     state: State,
     request: *mut A::Handle,
     flag: *mut c_int,
@@ -305,7 +345,10 @@ pub fn test<A: Abi>(
 }
 
 /// `MPI_Waitany` and `MPI_Testany`, which has a flag.
-pub fn any<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn any<A: Abi>(
     state: State,
     requests: Requests<A>,
     (index, flag): (*mut c_int, Option<*mut c_int>),
@@ -328,7 +371,10 @@ pub fn any<A: Abi>(
 }
 
 /// `MPI_Waitall` and `MPI_Testall`, which has a flag.
-pub fn all<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn all<A: Abi>(
     state: State,
     requests: Requests<A>,
     flag: Option<*mut c_int>,
@@ -368,7 +414,10 @@ pub fn all<A: Abi>(
 }
 
 /// `MPI_Waitsome` and `MPI_Testsome`.
-pub fn some<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn some<A: Abi>(
     state: State,
     requests: Requests<A>,
     (n_done, indices): (*mut c_int, *mut c_int),
@@ -385,8 +434,11 @@ pub fn some<A: Abi>(
     // SAFETY: MPI has written the number of complete requests, which is negative if none is active,
     // and as many indices.
     let n = usize::try_from(unsafe { n_done.read() }).unwrap_or(0);
-    let index = |at: usize| unsafe { indices.add(at).read() };
-    let row = |at: usize| Some((at, rows.get_mut(index(at) as usize)?.take()?));
+    let row = |at: usize| {
+        // SAFETY: as above.
+        let index = usize::try_from(unsafe { indices.add(at).read() }).ok()?;
+        Some((at, rows.get_mut(index)?.take()?))
+    };
     let done = (0..n).filter_map(row).collect();
     put_back(state, rows);
     complete_many(state, done, (statuses.place, n), code)
@@ -407,11 +459,7 @@ fn complete_many(
         let status = mpi.status_at(statuses, at);
         // MPI writes errors to statuses only if it returns that they are there.
         if code == in_status && mpi.status_error(status) != SUCCESS {
-            if let PendingMessage::Receive(receive) = &row.1
-                && receive.is_persistent()
-            {
-                state.0.add(row.0, row.1);
-            }
+            state.0.complete_failed(row);
             continue;
         }
         let comm = comm_of(state, &row.1);
@@ -430,7 +478,14 @@ fn complete_many(
 }
 
 /// `MPI_Request_free`.
-pub fn free<A: Abi>(state: State, request: *mut A::Handle, next: impl FnOnce() -> c_int) -> c_int {
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn free<A: Abi>(
+    state: State,
+    request: *mut A::Handle,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
     let Some((state, mut rows)) = taken::<A>(state, (1, request)) else { return next() };
     let Some((handle, mut pending)) = rows.pop().flatten() else { return next() };
     let mpi = state.0.mpi();
@@ -454,7 +509,10 @@ pub fn free<A: Abi>(state: State, request: *mut A::Handle, next: impl FnOnce() -
 }
 
 /// `MPI_Request_get_status`.
-pub fn get_status<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn get_status<A: Abi>(
     state: State,
     request: A::Handle,
     flag: *mut c_int,
@@ -466,11 +524,9 @@ pub fn get_status<A: Abi>(
     let Some((state, mut rows)) = taken else { return next(status) };
     let status = StatusPlace::of(state, status, 1);
     let mut code = next(status.place);
-    // SAFETY: MPI has written the flag.
-    if code == SUCCESS
-        && unsafe { flag.read() } != 0
-        && let Some(Some((_, PendingMessage::Receive(receive)))) = rows.first_mut()
-    {
+    // SAFETY: MPI has written the flag if it returns success.
+    let is_done = code == SUCCESS && unsafe { flag.read() } != 0;
+    if is_done && let Some(Some((_, PendingMessage::Receive(receive)))) = rows.first_mut() {
         // The program may use the buffer from now on, before the request is freed.
         let opened = state.0.open(receive, status.place);
         code = opened.map_or_else(|code| fail(state, receive.comm(), code), ok);
@@ -481,7 +537,10 @@ pub fn get_status<A: Abi>(
 
 /// The four probes. They are never called unless a file with them has been loaded after
 /// `MPI_Init`. `found` returns whether a message was found.
-pub fn probe<A: Abi>(
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn probe<A: Abi>(
     state: State,
     comm: A::Handle,
     status: StatusPtr,
@@ -496,8 +555,8 @@ pub fn probe<A: Abi>(
     }
     let mpi = state.0.mpi();
     match mpi.received_bytes(status.place) {
-        // The message may be an envelope, whose size is not that of the message.
-        Some(n_bytes) if state.0.may_be_envelope(n_bytes) => {
+        // The message may be compressed, and its size not that of the program's message.
+        Some(n_bytes) if state.0.may_be_compressed(n_bytes) => {
             eprintln!(
                 "foldwire: error: a probe in a file that was loaded after MPI_Init; set \
                  FOLDWIRE_MESSAGES=off"

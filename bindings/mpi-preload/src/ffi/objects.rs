@@ -6,6 +6,22 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 
+/// Beginnings of the names of MPI libraries' files, and of Foldwire's.
+const IS_MPI: [&str; 12] = [
+    "libmpi.so",
+    "libmpi_abi",
+    "libmpi_cxx",
+    "libmpi_mpifh",
+    "libmpi_usempi",
+    "libmpich",
+    "libmpicxx",
+    "libmpifort",
+    "libopen-",
+    "libopen_",
+    "mca_",
+    "libfoldwire_preload_",
+];
+
 /// Tags of the dynamic section.
 const DT_NULL: usize = 0;
 const DT_STRTAB: usize = 5;
@@ -25,7 +41,7 @@ pub(crate) fn each_name(each: &mut dyn FnMut(&[u8])) {
 fn is_of_mpi(path: &[u8]) -> bool {
     let path = String::from_utf8_lossy(path).into_owned();
     let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ["libmpi", "libopen-", "mca_", "libfoldwire_preload_"].iter().any(|it| name.starts_with(it))
+    IS_MPI.iter().any(|it| name.starts_with(it))
 }
 
 unsafe extern "C" fn visit(
@@ -34,14 +50,14 @@ unsafe extern "C" fn visit(
     data: *mut c_void,
 ) -> c_int {
     // SAFETY: the linker passes a valid structure, and `data` is that of `each_name`.
-    let (info, each) = unsafe { (&*info, &mut *data.cast::<&mut dyn FnMut(&[u8])>()) };
+    let (info, each) = unsafe { (&*info, &mut **data.cast::<&mut dyn FnMut(&[u8])>()) };
     // SAFETY: a name that ends with a zero, if there is one.
     let is_mpi = !info.dlpi_name.is_null()
         && is_of_mpi(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
     if !is_mpi && let Some(names) = names_of(info) {
         // A panic must not leave a function that C calls.
         let seen = catch_unwind(AssertUnwindSafe(|| {
-            names.split(|&byte| byte == 0).for_each(|name| each(name));
+            names.split(|&byte| byte == 0).for_each(each);
         }));
         std::mem::forget(seen.err());
     }

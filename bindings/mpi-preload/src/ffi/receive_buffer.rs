@@ -1,7 +1,7 @@
-//! The program's buffer of a receive, and how the values of an envelope get there.
+//! The program's buffer of a receive, and how the values of a compressed message get there.
 //!
-//! The MPI library receives an envelope into the program's buffer, as it would receive the message.
-//! This costs a look at the first bytes of other messages, and no copy of them.
+//! The MPI library receives a compressed message into the program's buffer, as it would receive the
+//! message. This costs a look at the first bytes of other messages, and no copy of them.
 
 use std::ffi::c_void;
 use std::slice;
@@ -11,7 +11,7 @@ use foldwire::DType;
 use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 use super::memory::{ArrayRegion, KeptType, Plain};
-use crate::envelope::{Damaged, HEADER_BYTES, Header, Mark, MarkedBytes};
+use crate::compressed_message::{Damaged, HEADER_BYTES, Header, Mark, MarkedBytes};
 use crate::signature::Signature;
 
 /// Buffer of a receive.
@@ -26,7 +26,7 @@ pub(crate) struct ReceiveBuffer {
 // SAFETY: MPI allows any thread to use the buffer until the receive is complete.
 unsafe impl Send for ReceiveBuffer {}
 
-/// Reason why an envelope could not be opened.
+/// Reason why a compressed message could not be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpenError {
     /// The message is longer than the buffer, which holds its beginning.
@@ -89,8 +89,8 @@ impl ReceiveBuffer {
         Ok(self)
     }
 
-    /// Decompresses the received message in the buffer if it is an envelope, and returns the bytes
-    /// of its values. The message has `n_bytes` bytes.
+    /// Decompresses the received message in the buffer if it is a compressed message, and returns
+    /// the bytes of its values. The message has `n_bytes` bytes.
     pub(crate) fn open(
         &mut self,
         mpi: &dyn MpiApi,
@@ -110,11 +110,20 @@ impl ReceiveBuffer {
             Ok(n_bytes) if n_bytes > self.capacity => Err(OpenError::Truncated),
             Ok(n_bytes) => Ok(Some(n_bytes)),
             Err(error) => {
-                // The program may read the buffer, and must not send the mark to other ranks.
-                self.overwrite(mpi, &[0; HEADER_BYTES])?;
+                self.erase(mpi, mark)?;
                 Err(error)
             }
         }
+    }
+
+    /// Erases the mark after a receive that has failed: the program may read the buffer, and must
+    /// not send the mark to other ranks.
+    pub(crate) fn erase(&mut self, mpi: &dyn MpiApi, mark: Mark) -> Result<(), MpiErrorCode> {
+        let n_bytes = mark.0.len().min(self.capacity);
+        if self.received(mpi, n_bytes)?.as_ref().starts_with(&mark.0) {
+            self.overwrite(mpi, &[0; HEADER_BYTES])?;
+        }
+        Ok(())
     }
 
     fn received(&self, mpi: &dyn MpiApi, n_bytes: usize) -> Result<Received<'_>, MpiErrorCode> {

@@ -3,10 +3,11 @@
 //! for them.
 
 mod agree;
+mod compressed_message;
 mod decide;
-mod envelope;
 mod filter;
 mod guard;
+mod obstacle;
 mod report;
 mod rules;
 mod settings;

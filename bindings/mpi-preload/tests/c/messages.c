@@ -201,7 +201,7 @@ static void started(int how) {
     for (int k = 0; k < K; k++) free(out[k]), free(in[k]);
 }
 
-/* Messages keep their order, with and without envelopes. */
+/* Messages keep their order, with and without compressed messages. */
 static void order(void) {
     int lengths[] = {N, 3, N + 1, 0, 40, N + 2};
     enum { M = sizeof lengths / sizeof *lengths };

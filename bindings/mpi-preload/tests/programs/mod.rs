@@ -467,7 +467,7 @@ pub(crate) fn variables(library: &MpiUnderTest) {
     assert!(said.contains("\"taken\":{\"Allreduce\":12,"), "{said}");
 }
 
-/// Settings under which the programs' short messages travel as envelopes.
+/// Settings under which the programs' short messages travel as compressed messages.
 const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
 
 /// Messages of all kinds, exactly and within a bound, and passed on where the user has not set a

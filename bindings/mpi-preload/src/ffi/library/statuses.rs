@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::{MpiErrorCode, MpiLibrary, checked};
+use super::{MessageApi, MpiErrorCode, MpiLibrary, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 
 /// Address of a status of the program, or of [`StatusBuffer`].
@@ -17,11 +17,11 @@ impl StatusBuffer {
     }
 }
 
-/// Statuses and requests.
+/// Messages with the program's statuses and requests.
 ///
 /// Statuses that are passed must be statuses of the program or of a [`StatusBuffer`], which MPI has
 /// written.
-pub(crate) trait StatusApi {
+pub(crate) trait StatusApi: MessageApi {
     /// Memory for `n` statuses.
     fn status_buffer(&self, n: usize) -> StatusBuffer;
     /// Returns whether the address is `MPI_STATUS_IGNORE` or `MPI_STATUSES_IGNORE`.

@@ -1,15 +1,17 @@
-//! Envelopes of messages.
+//! CompressedMessages of messages.
 
 use foldwire::{Bound, Float, Spacing};
-use foldwire_preload::envelope::{Damaged, Envelope, HEADER_BYTES, Header, Mark, UNIT};
+use foldwire_preload::compressed_message::{
+    CompressedMessage, Damaged, HEADER_BYTES, Header, Mark, UNIT,
+};
 use foldwire_preload::settings::TransferMode;
 use proptest::prelude::*;
 
 const MARK: Mark = Mark(*b"a mark of 16 byt");
 const LOSSY: TransferMode = TransferMode::Lossy(Bound::Relative(1e-3));
 
-fn envelope<T: Float>(values: &[T], mode: TransferMode) -> Option<Envelope> {
-    Envelope::of(values, mode, Spacing::PowerOfTwo, (MARK, 64))
+fn compressed<T: Float>(values: &[T], mode: TransferMode) -> Option<CompressedMessage> {
+    CompressedMessage::of(values, mode, Spacing::PowerOfTwo, (MARK, 64))
 }
 
 fn opened<T: Float>(bytes: &[u8]) -> Option<Result<Vec<T>, Damaged>> {
@@ -35,16 +37,16 @@ fn smooth(n: usize) -> Vec<f32> {
 }
 
 #[test]
-fn an_envelope_is_shorter_than_its_message_and_gives_the_values_back() {
+fn an_message_is_shorter_than_its_message_and_gives_the_values_back() {
     for n in [300, 1000, 4096, 10_001] {
         let values = smooth(n);
-        let sealed = envelope(&values, TransferMode::Lossless).unwrap();
+        let sealed = compressed(&values, TransferMode::Lossless).unwrap();
         let bytes = sealed.bytes.as_ref();
         assert!(bytes.len() <= n * 4 * 9 / 10 && bytes.len().is_multiple_of(UNIT), "{n}");
         let all = opened::<f32>(bytes).unwrap().unwrap();
         let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&all), bits(&values), "{n}");
-        let lossy = envelope(&values, LOSSY).unwrap();
+        let lossy = compressed(&values, LOSSY).unwrap();
         let all = opened::<f32>(lossy.bytes.as_ref()).unwrap().unwrap();
         assert!(lossy.error > 0.0 && lossy.error <= 2e-3);
         for (x, y) in values.iter().zip(&all) {
@@ -64,17 +66,18 @@ fn what_gains_nothing_stays_as_it_is() {
         f64::from_bits(state)
     };
     let bits: Vec<f64> = (0..5000).map(|_| next()).collect();
-    assert!(envelope(&bits, TransferMode::Lossless).is_none());
-    assert!(envelope(&[1.0f32; 12], TransferMode::Lossless).is_none());
-    assert!(envelope(&smooth(5000), TransferMode::Off).is_none());
-    // The smallest envelope would be longer than the message.
-    let least = Envelope::of(&smooth(100), TransferMode::Lossless, Spacing::Widest, (MARK, 512));
+    assert!(compressed(&bits, TransferMode::Lossless).is_none());
+    assert!(compressed(&[1.0f32; 12], TransferMode::Lossless).is_none());
+    assert!(compressed(&smooth(5000), TransferMode::Off).is_none());
+    // The smallest compressed message would be longer than the message.
+    let least =
+        CompressedMessage::of(&smooth(100), TransferMode::Lossless, Spacing::Widest, (MARK, 512));
     assert!(least.is_none());
 }
 
 #[test]
-fn messages_without_the_mark_are_no_envelopes() {
-    let sealed = envelope(&smooth(5000), TransferMode::Lossless).unwrap();
+fn messages_without_the_mark_are_no_messages() {
+    let sealed = compressed(&smooth(5000), TransferMode::Lossless).unwrap();
     let bytes = sealed.bytes.as_ref();
     assert_eq!(Header::read(bytes, Mark([7; 16])), None);
     assert_eq!(Header::read(&bytes[..15], MARK), None);
@@ -85,11 +88,11 @@ fn messages_without_the_mark_are_no_envelopes() {
 proptest! {
     /// Bytes after a mark never panic, and never make room for more values than they hold.
     #[test]
-    fn damaged_envelopes_are_errors_or_values(
+    fn damaged_messages_are_errors_or_values(
         at in 16usize..2000, flip in 1u8.., cut in 0usize..4000,
     ) {
         for mode in [TransferMode::Lossless, LOSSY] {
-            let sealed = envelope(&smooth(5000), mode).unwrap();
+            let sealed = compressed(&smooth(5000), mode).unwrap();
             let mut bytes = sealed.bytes.as_ref().to_vec();
             let n = bytes.len();
             bytes.truncate(n - cut % n);

@@ -1,19 +1,19 @@
-//! Envelope: one MPI message with a header and the compressed values of a message of the program.
-//! Pure.
+//! Compressed message: one MPI message with a header and the compressed values of a message of the
+//! program. Pure.
 //!
 //! ```text
 //! header (32 bytes): mark (16), bytes of the message (8), bytes of the payload (4), codec, type, 0
 //! payload of the codec, zeros
 //! ```
 //!
-//! *Mark.* An envelope travels with the communicator and the tag of the message that it replaces,
-//! and a receiver may not know whether it gets an envelope. It looks for the mark: 128 bits that
-//! rank 0 draws from the operating system at start. The program never sees the mark, so a message
-//! of the program begins with it with probability 2⁻¹²⁸. [`MarkedBytes`] erases it when an envelope
-//! is dropped, so that memory which the program gets later does not have it either.
+//! *Mark.* A compressed message has the communicator and the tag of the program's message, and a
+//! receiver may not know which of both it gets. It looks for the mark: 128 bits that rank 0 draws
+//! from the operating system at start. The program never sees the mark, so a message of the program
+//! begins with it with probability 2⁻¹²⁸. [`MarkedBytes`] erases it when a compressed message is
+//! dropped, so that memory which the program gets later does not have it either.
 //!
-//! *Size.* An envelope is shorter than its message. So it fits into every buffer that the message
-//! fits into, and the MPI library reports a message as too long only if it is.
+//! *Size.* A compressed message is shorter than the program's. So it fits into every buffer that the
+//! program's message fits into, and the MPI library reports a message as too long only if it is.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecExt, CodecId, CodecParams, DecodeError};
@@ -23,12 +23,12 @@ use crate::settings::TransferMode;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 32;
-/// The size of an envelope is a multiple of this, so that no value of a receiver's datatype is
-/// received in part.
+/// The size of a compressed message is a multiple of this, so that no value of a receiver's
+/// datatype is received in part.
 pub const UNIT: usize = 16;
 const MARK_BYTES: usize = 16;
 
-/// Mark of all envelopes of a job.
+/// Mark of all compressed messages of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub [u8; MARK_BYTES]);
 
@@ -36,16 +36,16 @@ pub struct Mark(pub [u8; MARK_BYTES]);
 #[derive(Debug, Default)]
 pub struct MarkedBytes(Vec<u8>);
 
-/// Message as an envelope, to send.
+/// Message of the program, compressed.
 #[derive(Debug)]
-pub struct Envelope {
+pub struct CompressedMessage {
     /// Bytes to send.
     pub bytes: MarkedBytes,
     /// Largest possible error of a value.
     pub error: f64,
 }
 
-/// Contents of an envelope's header.
+/// Contents of a compressed message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the message.
@@ -57,7 +57,7 @@ pub struct Header {
     codec: CodecId,
 }
 
-/// The bytes after a mark are no envelope.
+/// The bytes after a mark are no compressed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -96,10 +96,10 @@ impl Drop for MarkedBytes {
     }
 }
 
-impl Envelope {
+impl CompressedMessage {
     /// Compresses the values of a message, each within the bound of `mode`. A relative bound refers
-    /// to the range of these values. `least_bytes` is the size of the smallest envelope. Returns
-    /// `None` if the envelope would not be shorter than the message by a tenth.
+    /// to the range of these values. `least_bytes` is the size of the smallest compressed message.
+    /// Returns `None` if the compressed message would not be shorter than the message by a tenth.
     #[must_use]
     pub fn of<T: Float>(
         values: &[T],
@@ -139,7 +139,8 @@ impl Envelope {
 }
 
 impl Header {
-    /// Reads the header of a received message. Returns `None` if the message is no envelope.
+    /// Reads the header of a received message. Returns `None` if the message is no compressed
+    /// message.
     ///
     /// # Errors
     /// The header contradicts itself or the message.
