@@ -262,23 +262,21 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
                     put(folder, target, &name, &input)?;
                 }
             }
-            // Each codec within a bound and each exact one has its arrays.
-            let quantum = setting.quantum::<T>();
-            let plan = match quantum.is_lossless() {
-                true => Plan::raw(),
-                false => Plan::raw().with_bound(Bound::Absolute(quantum.bound())),
-            };
-            let (plan, layout) = (plan.with_codec(id), Layout::line(n_values));
-            let array = compress_with(&values, &layout, &plan).expect("it is for the type");
-            // Bits 0 and 2 are the element type. Bit 1: the target corrects the checksum.
-            let nth_type = T::DTYPE as u8 - 1;
-            let choice = 2 | nth_type & 1 | nth_type >> 1 << 2;
-            put(
-                folder,
-                "decompress",
-                &format!("{}-{}-{name}-{n_values}", id.name(), T::DTYPE),
-                &[&[choice], &array[..]].concat(),
-            )?;
+            // Arrays refuse codecs that are not for the type.
+            if id.is_for(T::DTYPE) {
+                let quantum = setting.quantum::<T>();
+                let plan = match quantum.is_lossless() {
+                    true => Plan::raw(),
+                    false => Plan::raw().with_bound(Bound::Absolute(quantum.bound())),
+                };
+                let (plan, layout) = (plan.with_codec(id), Layout::line(n_values));
+                let array = compress_with(&values, &layout, &plan).expect("a good plan");
+                // Bits 0 and 2 are the element type. Bit 1: the target corrects the checksums.
+                let nth_type = T::DTYPE as u8 - 1;
+                let choice = 2 | nth_type & 1 | nth_type >> 1 << 2;
+                let name = format!("{}-{}-{name}-{n_values}", id.name(), T::DTYPE);
+                put(folder, "decompress", &name, &[&[choice], &array[..]].concat())?;
+            }
             let pair = [&one[..], &two].concat();
             let input = FuzzSetting { bytes: &pair, number: one.len(), ..setting }.to_bytes();
             put(
