@@ -19,9 +19,10 @@
 
 mod decoder;
 mod encoder;
+mod fill;
 mod head;
 
-use crate::bound::{Bound, ValueRange};
+use crate::bound::Bound;
 use crate::codec::{CodecId, DecodeError};
 use crate::element::{DType, Element, Float};
 use crate::plan::Plan;
@@ -67,6 +68,12 @@ pub enum CompressError {
     /// The plan rounds without bias, or bounds a result.
     #[error("compressed arrays have a bound on each value, and are rounded to nearest")]
     Unsupported,
+    /// The codec, whose loss is its setting, does not keep the marks of fill values.
+    #[error("codec {} keeps no fill values; choose a codec within a bound", codec.name())]
+    Fill {
+        /// The requested codec.
+        codec: CodecId,
+    },
     /// The number of values is not that of the shape.
     #[error("there are {found} values, but the shape has {expected}")]
     Count {
@@ -175,7 +182,7 @@ pub fn compress_with<T: Element>(
     plan: &Plan,
 ) -> Result<Vec<u8>, CompressError> {
     let mut bytes = Vec::new();
-    let scan = || ValueRange::of_bytes(T::DTYPE, bytemuck::cast_slice(values));
+    let scan = || layout.value_range(T::DTYPE, bytemuck::cast_slice(values));
     let value_range = if plan.needs_value_range() { scan() } else { None };
     let mut encoder = Encoder::new(T::DTYPE, layout, plan, value_range, &mut bytes)?;
     encoder.encode(values, &mut bytes);
@@ -184,7 +191,8 @@ pub fn compress_with<T: Element>(
 }
 
 /// Returns the largest number of bytes that [`compress`] can return for `n_values` values of this
-/// type; `None` if it overflows `usize`. Each dimension of a [`Layout`] but the first adds 8 bytes.
+/// type; `None` if it overflows `usize`. Each dimension of a [`Layout`] but the first adds 8 bytes,
+/// and so does a fill value.
 ///
 /// # Examples
 /// ```
@@ -196,7 +204,7 @@ pub fn compress_with<T: Element>(
 /// ```
 #[must_use]
 pub fn max_compressed_len(n_values: usize, dtype: DType) -> Option<usize> {
-    let heads = SEGMENT_HEAD * (n_values.div_ceil(SEGMENT) + 1) + head::n_bytes(1);
+    let heads = SEGMENT_HEAD * (n_values.div_ceil(SEGMENT) + 1) + head::n_bytes(1, false);
     n_values.checked_mul(dtype.n_bytes())?.checked_add(heads)
 }
 

@@ -27,7 +27,8 @@ pub fn check(input: &[u8]) {
 
 /// Corrects the checksums of the head and of all segments that are there.
 pub fn correct(bytes: &mut [u8]) {
-    let Some(head) = bytes.get(7).map(|&n_dims| 24 + 8 * usize::from(n_dims)) else { return };
+    let Some(&[flags, n_dims]) = bytes.get(6..8) else { return };
+    let head = 24 + 8 * (usize::from(n_dims) + usize::from(flags & 8 != 0));
     let mut rest = bytes;
     let mut checksum = rest.get(..head).map_or(0, xxh3_64);
     let put = |at: usize, checksum: u64, rest: &mut [u8]| {

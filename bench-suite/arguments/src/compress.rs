@@ -14,6 +14,8 @@ Examples:
       Writes temperature.npy.fwz: type, shape, and every value within 1/1000 of the value range.
   foldwire compress P_4x14x48x48.f32 --bound abs:0.5 --output p.fwz
       Raw little-endian values. Their shape is in the name; --dims 4x14x48x48 gives it otherwise.
+  foldwire compress ocean.npy --bound rel:1e-3 --fill=-9999
+      The value of missing data is kept, and does not widen the value range.
   foldwire compress counts.npy --lossless
       Every bit, of floats or integers.
   simulate | foldwire compress f32:- --bound abs:0.1 > run.fwz
@@ -58,6 +60,11 @@ pub struct CompressArgs {
     /// piece the one that makes it shortest]
     #[arg(long, value_name = "NAME[:N]")]
     pub codec: Option<CodecArg>,
+
+    /// Value that stands for missing data, such as 1e20: it keeps its bits, and does not count in
+    /// the value range
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub fill: Option<f64>,
 
     /// Dimensions of raw values, slowest first [default: those in the file's name]
     #[arg(long, value_name = "DIMS")]

@@ -8,7 +8,7 @@ use foldwire::bound::ValueRange;
 use foldwire::codec::Loss;
 use foldwire::compress::Encoder;
 use foldwire::pipeline::FUSED;
-use foldwire::{DType, Plan};
+use foldwire::{DType, Plan, SuspectedFill};
 use foldwire_arguments::CompressArgs;
 use foldwire_fields::field::split_type;
 use foldwire_fields::usage::UsageError;
@@ -23,6 +23,7 @@ use crate::files::{ArrayFile, EXTENSION, Output, Piece, is_pipe};
 pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
+    file.layout.fill_value = args.fill;
     let (dtype, plan) = (file.dtype, plan(args, file.dtype)?);
     let value_range = match plan.needs_value_range() && dtype.is_float() {
         true => value_range(args, &file)?,
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
         compressed.clear();
         bar.inc(values.len() as u64);
     }
+    let suspected_fill = encoder.suspected_fill();
     encoder.finish(&mut compressed)?;
     output.write(&compressed)?;
     n_written += compressed.len() as u64;
@@ -57,6 +59,9 @@ pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
     streams::remark(format_args!(
         "{place}: {n_bytes} → {n_written} bytes, ratio {ratio:.2}, {rate}"
     ));
+    if let Some(fill) = suspected_fill {
+        streams::remark(format_args!("warning: {}; or give --fill", SuspectedFill(fill)));
+    }
     Ok(())
 }
 
@@ -98,15 +103,17 @@ fn value_range(args: &CompressArgs, file: &ArrayFile) -> anyhow::Result<Option<V
                        once; write the values to a file, or give --bound abs:X";
         return Err(fault(&args.file, message).into());
     }
+    let layout = &file.layout;
     let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
     let bar = progress::bytes("value range", file.n_bytes);
-    let (mut piece, mut found) = (Piece::new(file.dtype), None::<ValueRange>);
+    let dtype = file.dtype;
+    let (mut piece, mut found) = (Piece::new(dtype), None::<ValueRange>);
     loop {
         let values = file.next(&mut piece)?;
         if values.is_empty() {
             break;
         }
-        let more = ValueRange::of_bytes(file.dtype, values);
+        let more = layout.value_range(dtype, values);
         found = match (found, more) {
             (Some(found), Some(more)) => Some(found.union(more)),
             (found, more) => found.or(more),

@@ -96,6 +96,28 @@ fn raw_files_longer_than_a_segment_come_back_within_the_bound() {
 }
 
 #[test]
+fn a_fill_value_is_warned_of_or_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut values = wave(SEGMENT + 5000);
+    let [least, most] = [f32::min, f32::max].map(|of| values.iter().copied().reduce(of).unwrap());
+    values[1000..90_000].fill(-9999.0);
+    fs::write(folder.path().join("x.f32"), bytes(&values)).unwrap();
+    let args = "compress x.f32 --bound rel:1e-3 --output x.fwz --force";
+    for (fill, is_warned_of, least) in [("", true, -9999.0), ("--fill=-9999", false, least)] {
+        let bound = 1e-3 * (most - least);
+        let output = foldwire(folder.path(), &format!("{args} {fill}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("warning: the value -9999.0 sets"), is_warned_of, "{said}");
+        succeeds(folder.path(), "decompress x.fwz --output y.f32 --force");
+        let back = floats(&fs::read(folder.path().join("y.f32")).unwrap());
+        assert!(is_within(bound, &values, &back), "{fill}");
+        let n_fills = back.iter().filter(|&&x| x == -9999.0).count();
+        assert!(is_warned_of || n_fills == 89_000, "{n_fills}");
+    }
+}
+
+#[test]
 fn npy_files_come_back_with_type_shape_and_orders() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -10,9 +10,10 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::failure::raise;
 use crate::ffi::{self, lent};
+use crate::report::warn_of_fill;
 
-/// Shape; order is Fortran; most significant byte first; truth values.
-type LayoutTuple = (Vec<u64>, bool, bool, bool);
+/// Shape; order is Fortran; most significant byte first; truth values; fill value.
+type LayoutTuple = (Vec<u64>, bool, bool, bool, Option<f64>);
 
 /// Compresses an array by a plan. Its values are contiguous in memory and in native byte order; the
 /// layout describes the original array.
@@ -26,11 +27,13 @@ pub(crate) fn compress<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let dtype = ffi::dtype(py, dtype)?;
     let values = ffi::array(Some(values), dtype, false)?;
-    let (shape, is_fortran, is_big_endian, is_bool) = layout;
+    let (shape, is_fortran, is_big_endian, is_bool, fill_value) = layout;
     let order = if is_fortran { Order::Fortran } else { Order::C };
-    let layout = Layout { shape, order, is_big_endian, is_bool };
-    let bytes = py.detach(|| ffi::compress(values, dtype, &layout, &ParsedPlan::parse(plan)?));
-    Ok(PyBytes::new(py, &bytes.map_err(|fault| raise(py, &fault))?))
+    let layout = Layout { shape, order, is_big_endian, is_bool, fill_value };
+    let done = py.detach(|| ffi::compress(values, dtype, &layout, &ParsedPlan::parse(plan)?));
+    let (bytes, suspected_fill) = done.map_err(|fault| raise(py, &fault))?;
+    suspected_fill.map_or(Ok(()), |fill| warn_of_fill(py, fill))?;
+    Ok(PyBytes::new(py, &bytes))
 }
 
 /// Reads the head of compressed bytes: code of the type, layout, bound (0: exact; infinite: by the
@@ -46,8 +49,8 @@ pub(crate) fn info(
     });
     let Info { dtype, layout, bound, .. } = info.map_err(|fault| raise(py, &fault))?;
     let is_fortran = layout.order == Order::Fortran;
-    let layout = (layout.shape, is_fortran, layout.is_big_endian, layout.is_bool);
-    Ok((dtype as u8, layout, bound))
+    let Layout { shape, is_big_endian, is_bool, fill_value, .. } = layout;
+    Ok((dtype as u8, (shape, is_fortran, is_big_endian, is_bool, fill_value), bound))
 }
 
 /// Decompresses to the bytes of the values, in native byte order.

@@ -98,7 +98,7 @@ pub(crate) fn compress(
     dtype: DType,
     layout: &Layout,
     plan: &ParsedPlan,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     // SAFETY: see the top of this file.
     unsafe { rust::compress(values, dtype, layout, plan) }
 }

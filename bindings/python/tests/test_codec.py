@@ -31,6 +31,26 @@ class Codec(unittest.TestCase):
             np.testing.assert_array_equal(back.view(np.uint64), odd.view(np.uint64))
         self.assertEqual(foldwire.info(foldwire.compress(odd)).bound, 0.0)
 
+    def test_a_fill_value_keeps_its_bits_and_does_not_widen_the_range(self):
+        for dtype, fill in (("f4", 1e20), (">f8", -9999.0), ("f2", -9999.0)):
+            field = self.field.astype(dtype)
+            span = float(field.max()) - float(field.min())
+            field[3:20, 10:, :] = fill
+            is_fill = field == field[3, 10, 0]
+            for given in (field, np.asfortranarray(field)):
+                data = foldwire.compress(given, "rel:1e-2", fill_value=fill)
+                self.assertEqual(foldwire.info(data).fill_value, fill)
+                back = foldwire.decompress(data)
+                np.testing.assert_array_equal(back == field[3, 10, 0], is_fill)
+                off = np.abs(back[~is_fill].astype("f8") - field[~is_fill].astype("f8")).max()
+                self.assertLessEqual(off, span * 1.001e-2, dtype)
+            with self.assertWarnsRegex(UserWarning, "sets the value range"):
+                foldwire.compress(field, "rel:1e-2")
+        data = foldwire.compress(np.arange(9), "abs:1", fill_value=-1)
+        self.assertIsNone(foldwire.info(data).fill_value)
+        with self.assertRaisesRegex(foldwire.Error, "fill values"):
+            foldwire.compress(self.field, codec="truncate:16", fill_value=1e20)
+
     def test_arrays_of_any_layout_are_accepted(self):
         view = self.field[::2, ::-1, 1]
         back = foldwire.decompress(foldwire.compress(view), view.shape)

@@ -149,6 +149,16 @@ class Numcodecs(unittest.TestCase):
             self.refused(lambda d=dtype: self.codec(None, d))
         self.refused(lambda: self.codec("abs:1", "f2", "dense"), "not for f16")
 
+    def test_fill_values_are_kept(self):
+        field = self.field.copy()
+        field[5:30, 20:] = -9999
+        codec = self.codec("rel:1e-3", fill_value=-9999)
+        self.assertEqual(numcodecs.get_codec(codec.get_config()), codec)
+        back = codec.decode(codec.encode(field))
+        np.testing.assert_array_equal(back == -9999, field == -9999)
+        span = np.ptp(self.field)
+        np.testing.assert_allclose(back, field, rtol=0, atol=1.001e-3 * span)
+
     def test_views_with_gaps_keep_their_shape(self):
         for view in (self.field[::2, ::-3], self.field[:, 1:5],
                      np.array(self.field.reshape(4, 16, 100).transpose(1, 0, 2))):

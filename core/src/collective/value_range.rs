@@ -84,11 +84,7 @@ pub(crate) fn suspect_fill<T: Element>(
     bound: f64,
 ) -> Option<f64> {
     let value_range = value_range.filter(|_| bound > 0.0)?;
-    let bytes: &[u8] = bytemuck::cast_slice(values);
-    with_float!(
-        T::DTYPE, F => value_range.suspected_fill::<F>(bytemuck::cast_slice(bytes), bound),
-        else None
-    )
+    value_range.suspected_fill_of_bytes(T::DTYPE, bytemuck::cast_slice(values), bound)
 }
 
 /// Estimates the bits b that each lossy codec needs for a value of this rank's input, given the

@@ -2,7 +2,7 @@
 
 use super::encoder::{checksum, coded_as, with_narrow};
 use super::head::{self, Info};
-use super::{DecompressError, SEGMENT, SEGMENT_HEAD};
+use super::{DecompressError, SEGMENT, SEGMENT_HEAD, fill};
 use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
 use crate::element::{DType, Element, with_type};
@@ -116,12 +116,14 @@ impl Decoder {
                 }
             }
             &Part::Payload { ref head, codec } => {
-                let n_values = word(head);
+                let (n_values, is_marked) = (word(head), head[9] != 0);
                 self.checksum = verified(head, part, self.checksum)?;
                 self.n_values += n_values as u64;
                 self.next = Part::Segment;
-                let dtype = self.info.as_ref().map_or(DType::U8, |info| info.dtype);
-                return Ok(Some(Payload { dtype, codec, n_values, bytes: part }));
+                let info = self.info.as_ref();
+                let dtype = info.map_or(DType::U8, |info| info.dtype);
+                let fill = info.and_then(|info| info.layout.fill_value).filter(|_| is_marked);
+                return Ok(Some(Payload { dtype, codec, fill, n_values, bytes: part }));
             }
             Part::Nothing => {}
         }
@@ -138,7 +140,10 @@ impl Decoder {
             _ => codec.is_for(coded_as(info.dtype)) && (1..n_raw).contains(&n_bytes),
         };
         let left = info.n_values() - self.n_values;
-        if head[9..16] != [0; 7] || n_values > SEGMENT || n_values as u64 > left || !has_size {
+        let is_marked = head[9] != 0;
+        let may_be_marked = info.layout.fill_value.is_some() && codec != CodecId::Raw;
+        let has_flags = head[9] <= 1 && (may_be_marked || !is_marked) && head[10..16] == [0; 6];
+        if !has_flags || n_values > SEGMENT || n_values as u64 > left || !has_size {
             return Err(DecodeError::Damaged.into());
         }
         Ok(codec)
@@ -174,6 +179,8 @@ fn verified(
 pub struct Payload<'a> {
     dtype: DType,
     codec: CodecId,
+    /// The fill value, if marks stand for it.
+    fill: Option<f64>,
     n_values: usize,
     bytes: &'a [u8],
 }
@@ -230,7 +237,13 @@ impl Payload<'_> {
                 *value = extended.try_into().map_err(|_| DecodeError::Damaged)?;
             }
             Ok(())
-        }, else self.decode_floats(values))
+        }, else {
+            self.decode_floats(values)?;
+            if let Some(fill) = self.fill {
+                fill::restore(self.dtype, fill, values);
+            }
+            Ok(())
+        })
     }
 
     fn decode_floats(&self, values: &mut [u8]) -> Result<(), DecodeError> {

@@ -1,5 +1,6 @@
 //! Writes a compressed array segment by segment, each with the codec that makes it shortest.
 
+use super::fill::{self, Prepared};
 use super::{CompressError, Info, Layout, SEGMENT, SEGMENT_HEAD};
 use crate::bound::{Quantum, Scope, ValueRange};
 use crate::codec::{CodecExt, CodecId, CodecParams, Loss, strides};
@@ -74,6 +75,10 @@ pub struct Encoder {
     dtype: DType,
     codecs: Codecs,
     params: CodecParams,
+    fill: Option<f64>,
+    /// Value range that determines the bound. Fill values are searched for in its parts.
+    searched: Option<ValueRange>,
+    suspected_fill: Option<f64>,
     checksum: u64,
     n_values: u64,
     expected: Option<u64>,
@@ -147,11 +152,20 @@ impl Encoder {
             .with_strides(strides)
             .with_setting(plan.setting)
             .with_prediction(plan.prediction);
+        // Integers are exact: no value needs a mark.
+        let fill = layout.fill_value.filter(|_| dtype.is_float());
+        if fill.is_some() && codecs.loss() == Loss::Setting {
+            return Err(CompressError::Fill { codec: plan.codec });
+        }
+        let layout = &Layout { fill_value: fill, ..layout.clone() };
         let info = Info { dtype, layout: layout.clone(), step: quantum.step(), bound };
         Ok(Self {
             dtype,
             codecs,
             params,
+            fill,
+            searched: value_range.filter(|_| fill.is_none() && bound > 0.0),
+            suspected_fill: None,
             checksum: info.emit(out),
             n_values: 0,
             expected: layout.n_values(),
@@ -180,6 +194,14 @@ impl Encoder {
         }
     }
 
+    /// Returns a value that sets the range of a relative bound and seems to be a fill value, if
+    /// there is one among the values so far and the layout names none
+    /// ([`ValueRange::suspected_fill`]).
+    #[must_use]
+    pub const fn suspected_fill(&self) -> Option<f64> {
+        self.suspected_fill
+    }
+
     /// Ends the array.
     ///
     /// # Errors
@@ -190,7 +212,7 @@ impl Encoder {
                 Err(CompressError::Count { found: self.n_values, expected })
             }
             _ => {
-                self.append(0, CodecId::Raw, &[], out);
+                self.append(0, (CodecId::Raw, false), &[], out);
                 Ok(())
             }
         }
@@ -199,10 +221,24 @@ impl Encoder {
     /// Appends a segment of these values. The function is compiled once, in this crate.
     fn segment(&mut self, values: &[u8], out: &mut Vec<u8>) {
         let n_values = values.len() / self.dtype.n_bytes();
+        self.n_values += n_values as u64;
+        if let Some(range) = self.searched {
+            let bound = self.params.quantum.bound();
+            self.suspected_fill = range.suspected_fill_of_bytes(self.dtype, values, bound);
+            self.searched = self.searched.filter(|_| self.suspected_fill.is_none());
+        }
         let (mut codec, mut shortest) = (CodecId::Raw, values.len());
         let extended = extended(self.dtype, values);
-        let input = extended.as_deref().map_or(values, bytemuck::cast_slice);
-        let codecs = self.codecs;
+        let prepared = self.fill.map(|fill| fill::prepare(self.dtype, fill, values));
+        let input = match (&prepared, &extended) {
+            (Some(Prepared::Marked(marked)), _) => marked,
+            (_, Some(extended)) => bytemuck::cast_slice(extended),
+            _ => values,
+        };
+        let codecs = match prepared {
+            Some(Prepared::Ambiguous) => Codecs::Only(CodecId::Raw),
+            _ => self.codecs,
+        };
         for &candidate in codecs.as_slice() {
             let is_last_resort = candidate.is_exact() && !self.params.quantum.is_lossless();
             if is_last_resort && 2 * shortest < values.len() {
@@ -216,9 +252,9 @@ impl Encoder {
         }
         let best = core::mem::take(&mut self.best);
         let payload = if codec == CodecId::Raw { values } else { &best[..shortest] };
-        self.append(n_values, codec, payload, out);
+        let is_marked = codec != CodecId::Raw && matches!(prepared, Some(Prepared::Marked(_)));
+        self.append(n_values, (codec, is_marked), payload, out);
         self.best = best;
-        self.n_values += n_values as u64;
     }
 
     /// Encodes values with this codec. Returns the number of bytes; `None` if the codec does not
@@ -235,12 +271,18 @@ impl Encoder {
         })
     }
 
-    fn append(&mut self, n_values: usize, codec: CodecId, payload: &[u8], out: &mut Vec<u8>) {
+    fn append(
+        &mut self,
+        n_values: usize,
+        (codec, is_marked): (CodecId, bool),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
         out.reserve(SEGMENT_HEAD + payload.len());
         out.extend_from_slice(&(n_values as u32).to_le_bytes());
         out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        out.extend_from_slice(&u64::from(codec as u8).to_le_bytes());
+        out.extend_from_slice(&[codec as u8, u8::from(is_marked), 0, 0, 0, 0, 0, 0]);
         self.checksum = checksum(&out[start..], payload, self.checksum);
         out.extend_from_slice(&self.checksum.to_le_bytes());
         out.extend_from_slice(payload);

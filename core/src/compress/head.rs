@@ -1,6 +1,7 @@
 //! The head of a compressed array: what the values are, and how they lay in memory.
 
-use super::{CompressError, Decoder, DecompressError, VERSION};
+use super::{CompressError, Decoder, DecompressError, VERSION, fill};
+use crate::bound::ValueRange;
 use crate::codec::DecodeError;
 use crate::element::DType;
 use alloc::vec::Vec;
@@ -24,8 +25,9 @@ pub enum Order {
     Fortran,
 }
 
-/// How an array lay in memory. Only the shape and the order affect the compressed bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How an array lay in memory, and which of its values are missing. Of the first, only the shape
+/// and the order affect the compressed segments.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     /// Dimensions. A number has none.
     pub shape: Vec<u64>,
@@ -36,6 +38,9 @@ pub struct Layout {
     pub is_big_endian: bool,
     /// True if bytes (`u8`) are truth values.
     pub is_bool: bool,
+    /// Value that stands for missing data among floats, as in NetCDF's attribute `_FillValue`. It
+    /// does not count in the range of a relative bound, and keeps its bits.
+    pub fill_value: Option<f64>,
 }
 
 impl Layout {
@@ -69,6 +74,25 @@ impl Layout {
         n_values.filter(|&n_values| n_values != UNKNOWN)
     }
 
+    /// The same layout with this fill value.
+    #[must_use]
+    pub fn with_fill(self, fill_value: f64) -> Self {
+        Self { fill_value: Some(fill_value), ..self }
+    }
+
+    /// Returns the value range of a part of the array, without fill values: the memory of values of
+    /// any type. `None` for integers, and if no value is finite.
+    ///
+    /// # Panics
+    /// If the bytes are not aligned for the type, or not a whole number of values.
+    #[must_use]
+    pub fn value_range(&self, dtype: DType, values: &[u8]) -> Option<ValueRange> {
+        match self.fill_value {
+            Some(fill) => fill::value_range(dtype, fill, values),
+            None => ValueRange::of_bytes(dtype, values),
+        }
+    }
+
     pub(super) fn is_stream(&self) -> bool {
         self.shape == [UNKNOWN]
     }
@@ -96,6 +120,7 @@ impl Layout {
         u8::from(self.order == Order::Fortran)
             | u8::from(self.is_big_endian) << 1
             | u8::from(self.is_bool) << 2
+            | u8::from(self.fill_value.is_some()) << 3
     }
 }
 
@@ -113,9 +138,9 @@ pub struct Info {
     pub bound: f64,
 }
 
-/// Returns the bytes of a head with this many dimensions.
-pub(super) const fn n_bytes(n_dims: usize) -> usize {
-    START + 8 * n_dims + 8
+/// Returns the bytes of a head with this many dimensions, and with or without a fill value.
+pub(super) const fn n_bytes(n_dims: usize, has_fill: bool) -> usize {
+    START + 8 * (n_dims + has_fill as usize) + 8
 }
 
 impl Info {
@@ -154,6 +179,9 @@ impl Info {
         for size in &self.layout.shape {
             out.extend_from_slice(&size.to_le_bytes());
         }
+        if let Some(fill) = self.layout.fill_value {
+            out.extend_from_slice(&fill.to_le_bytes());
+        }
         let checksum = xxh3_64(&out[start..]);
         out.extend_from_slice(&checksum.to_le_bytes());
         checksum
@@ -170,10 +198,12 @@ impl Info {
             Some(&version) if version != VERSION => Err(DecodeError::Version { version })?,
             _ => {}
         }
-        match bytes.get(7) {
-            Some(&n_dims) if usize::from(n_dims) <= MAX_DIMS => Ok(n_bytes(n_dims.into())),
+        match bytes.get(6..8) {
+            Some(&[flags, n_dims]) if usize::from(n_dims) <= MAX_DIMS => {
+                Ok(n_bytes(n_dims.into(), flags & 8 != 0))
+            }
             Some(_) => Err(DecodeError::Damaged)?,
-            None => Err(DecodeError::Truncated { need: n_bytes(0), have })?,
+            None => Err(DecodeError::Truncated { need: n_bytes(0, false), have })?,
         }
     }
 
@@ -194,9 +224,13 @@ impl Info {
         let (step, bound) = (float(), float());
         let order = if flags & 1 != 0 { Order::Fortran } else { Order::C };
         let (is_big_endian, is_bool) = (flags & 2 != 0, flags & 4 != 0);
-        let layout = Layout { shape: words.collect(), order, is_big_endian, is_bool };
-        let is_sound = step >= 0.0 && step.is_finite() && bound >= 0.0 && flags < 8;
-        if !is_sound || is_bool && dtype != DType::U8 || layout.check().is_err() {
+        let mut shape: Vec<u64> = words.collect();
+        let fill_value = if flags & 8 != 0 { shape.pop().map(f64::from_bits) } else { None };
+        let layout = Layout { shape, order, is_big_endian, is_bool, fill_value };
+        let is_sound = step >= 0.0 && step.is_finite() && bound >= 0.0 && flags < 16;
+        let is_typed =
+            (!is_bool || dtype == DType::U8) && (fill_value.is_none() || dtype.is_float());
+        if !is_sound || !is_typed || layout.check().is_err() {
             return Err(DecodeError::Damaged.into());
         }
         Ok((Self { dtype, layout, step, bound }, checksum))

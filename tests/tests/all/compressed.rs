@@ -317,6 +317,81 @@ fn neighbours_are_known_in_both_orders() {
 }
 
 /// An array of unknown length, in pieces.
+/// A wave with a coast: the fill value stands in a tenth of it, in runs and alone.
+fn with_fills<T: Float>(fill: f64) -> Vec<T> {
+    let mut values: Vec<T> = data::smooth(3, 50_000);
+    let fill = T::from_f64(fill);
+    values[20_000..24_000].fill(fill);
+    values[30_000..31_000].iter_mut().step_by(3).for_each(|x| *x = fill);
+    (values[0], values[49_999]) = (fill, fill);
+    values
+}
+
+fn fills<T: Float>() {
+    let is_fill = |x: &T, fill| data::bytes(&[*x]) == data::bytes(&[T::from_f64(fill)]);
+    for fill in [1e20, -9999.0, 0.0, f64::INFINITY] {
+        let values = with_fills::<T>(fill);
+        let others: Vec<T> = values.iter().filter(|x| !is_fill(x, fill)).copied().collect();
+        let layout = Layout::line(values.len()).with_fill(fill);
+        for plan in [
+            Plan::auto(Bound::Relative(1e-3)),
+            Plan::foldwire(Bound::Psnr(60.0)),
+            Plan::foldwire(Bound::Absolute(1e-2)),
+            Plan::lossless(),
+        ] {
+            let bytes = compress_with(&values, &layout, &plan).expect("a good plan");
+            let bound = plan.bound.map_or(0.0, |bound| {
+                bound.absolute(ValueRange::of(&others)).expect("a good bound")
+            });
+            let info = Info::read(&bytes).expect("a head");
+            assert!(info.layout == layout && info.bound <= bound, "{info:?}, {bound}");
+            let restored: Vec<T> = decompress(&bytes).expect("undamaged");
+            for (x, y) in values.iter().zip(&restored) {
+                assert!(is_fill(x, fill) == is_fill(y, fill), "{fill}, {plan:?}: {x:?}, {y:?}");
+            }
+            assert!(is_within(bound, &values, &restored), "{fill}, {plan:?}");
+            if plan.bound.is_some() && T::BYTES >= 4 {
+                assert!(3 * bytes.len() < T::BYTES * values.len(), "{fill}, {plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fill_values_keep_their_bits_and_leave_the_range_to_the_others() {
+    fills::<f32>();
+    fills::<f64>();
+    fills::<f16>();
+    fills::<bf16>();
+}
+
+/// Among the values is the NaN by which the encoder marks a fill value.
+#[test]
+fn values_that_look_like_marks_are_kept() {
+    let mut values = with_fills::<f32>(-9999.0);
+    values[7] = f32::from_bits(0x7fc0_003a);
+    let layout = Layout::line(values.len()).with_fill(-9999.0);
+    for values in [&values[..], &values[1..10_000]] {
+        let layout = Layout { shape: vec![values.len() as u64], ..layout.clone() };
+        let plan = Plan::foldwire(Bound::Absolute(1e-2));
+        let bytes = compress_with(values, &layout, &plan).expect("a good plan");
+        let restored: Vec<f32> = decompress(&bytes).expect("undamaged");
+        assert!(is_within(1e-2, values, &restored));
+    }
+}
+
+#[test]
+fn fill_values_of_integers_change_nothing_and_truncating_codecs_refuse_them() {
+    let values = [3_i32, -9999, 5];
+    let layout = Layout::line(3).with_fill(-9999.0);
+    let bytes = compress_with(&values, &layout, &Plan::lossless()).expect("a good plan");
+    assert_eq!(Info::read(&bytes).expect("a head").layout.fill_value, None);
+    assert_eq!(decompress::<i32>(&bytes), Ok(values.to_vec()));
+    let truncating = Plan::raw().with_codec(CodecId::Truncate);
+    let refused = compress_with(&[1.0_f32; 3], &layout, &truncating);
+    assert_eq!(refused, Err(CompressError::Fill { codec: CodecId::Truncate }));
+}
+
 #[test]
 fn a_stream_is_read_and_written_in_pieces() {
     let pieces = [vec![1.5f64; SEGMENT], data::smooth(6, SEGMENT), data::rough(7, 1000)];

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use foldwire::codec::CodecId;
-use foldwire::compress::{self, CompressError, Info, Layout};
-use foldwire::{Element, Plan};
+use foldwire::compress::{self, CompressError, Encoder, Info, Layout};
+use foldwire::{DType, Element, Plan};
 
 use super::call::dtype;
 use super::memory::{LentArray, lent_bytes, out_value, out_values, read};
@@ -75,7 +75,8 @@ fn array_plan(plan: &fwPlan) -> Result<Plan, ApiError> {
     Ok(core)
 }
 
-/// Compresses an array of the caller.
+/// Compresses an array of the caller. Also returns a value that seems to be a fill value
+/// ([`Encoder::suspected_fill`]).
 ///
 /// # Safety
 /// The array must exist, and nobody may write it during the call.
@@ -85,13 +86,30 @@ pub(super) unsafe fn compress_array(
     data_type: fwDataType,
     layout: &Layout,
     plan: &fwPlan,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     let plan = array_plan(plan)?;
     with_type!(data_type, T => {
         // SAFETY: guaranteed by the caller.
         let values = unsafe { LentArray::<T>::lend(values, count) }?;
-        compress::compress_with(values.as_ref(), layout, &plan).map_err(refused)
+        compress_values(T::DTYPE, bytemuck::cast_slice(values.as_ref()), layout, &plan)
+            .map_err(refused)
     })
+}
+
+fn compress_values(
+    dtype: DType,
+    values: &[u8],
+    layout: &Layout,
+    plan: &Plan,
+) -> Result<(Vec<u8>, Option<f64>), CompressError> {
+    let mut bytes = Vec::new();
+    let scan = || layout.value_range(dtype, values);
+    let value_range = if plan.needs_value_range() { scan() } else { None };
+    let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
+    encoder.encode_bytes(values, &mut bytes);
+    let suspected_fill = encoder.suspected_fill();
+    encoder.finish(&mut bytes)?;
+    Ok((bytes, suspected_fill))
 }
 
 /// Decompresses an array of any type, and returns the bytes of its values.
@@ -175,7 +193,7 @@ pub unsafe extern "C" fn fwCompress(
         };
         let layout = Layout::line(count);
         // SAFETY: guaranteed by the caller.
-        let bytes = unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
+        let (bytes, _) = unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
         *n_bytes = bytes.len();
         // SAFETY: guaranteed by the caller.
         let room = unsafe { out_values(compressed.cast::<u8>(), capacity) }?;

@@ -163,7 +163,7 @@ pub unsafe fn compress(
     dtype: DType,
     layout: &Layout,
     plan: &ParsedPlan,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     let dtype = dtype as fwDataType;
     // SAFETY: guaranteed by the caller.
     unsafe { codec::compress_array(array.start(), array.n_values, dtype, layout, &plan.0) }

@@ -637,7 +637,14 @@ pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
     let handles = LIBRARY_HANDLES.iter().chain(TYPES.iter().map(|(known, _)| known));
     let handles = handles.filter_map(|known| A::handle(known, &|_| None));
     let handles = handles.map(|handle| handle.number() as i64);
-    constants.into_iter().chain(status).chain(ignored).chain(codes).chain(sizes).chain(handles).collect()
+    constants
+        .into_iter()
+        .chain(status)
+        .chain(ignored)
+        .chain(codes)
+        .chain(sizes)
+        .chain(handles)
+        .collect()
 }
 
 /// This crate's constants of the ABI must equal those of the library's header.

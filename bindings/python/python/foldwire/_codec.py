@@ -25,6 +25,8 @@ class Info(NamedTuple):
     bound: float
     """Largest absolute error of a finite value; 0 if every bit is kept. Infinite if the setting of
     a codec determines the error."""
+    fill_value: Optional[float] = None
+    """Value that stands for missing data; None if the array has none."""
 
     @property
     def n_values(self) -> int:
@@ -33,7 +35,8 @@ class Info(NamedTuple):
 
 
 def compress(array, bound: Optional[str] = None, codec: str = "auto",
-             shape: Optional[Tuple[int, ...]] = None) -> bytes:
+             shape: Optional[Tuple[int, ...]] = None,
+             fill_value: Optional[float] = None) -> bytes:
     """Compresses an array to bytes that :func:`decompress` turns back into it, with its type,
     shape, memory order and byte order.
 
@@ -44,6 +47,10 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one, if
     necessary with a setting as ``"truncate:16"``. ``shape`` says which values are neighbours, if
     the array is flat.
+
+    ``fill_value`` is the value that stands for missing data among floats, such as 1e20. It keeps
+    its bits, and does not count in the range of a relative bound. Without it, a value that seems to
+    be one and sets the range causes a warning.
 
     Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, and codecs that
     are not for the type, and ``"argument"`` for an invalid bound or shape.
@@ -61,7 +68,12 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     elif not (memory.flags.c_contiguous and memory.flags.aligned):
         # Not ascontiguousarray, which changes the shape of a scalar.
         memory = np.array(memory, order="C", copy=True)
-    layout = (list(array.shape), is_fortran, is_swapped, array.dtype == bool)
+    try:
+        fill_value = None if fill_value is None else float(fill_value)
+    except (TypeError, ValueError):
+        message = f"fill_value is {fill_value!r}; it must be a number"
+        raise Error(message, field="fill_value") from None
+    layout = (list(array.shape), is_fortran, is_swapped, array.dtype == bool, fill_value)
     try:
         return _native.compress(memory, code, layout, plan + hint)
     except Error as failure:
@@ -96,10 +108,11 @@ def info(data) -> Info:
 
     Raises :class:`Error` of kind ``"damaged"`` if the bytes are damaged or have another format.
     """
-    code, (shape, is_fortran, is_swapped, is_bool), bound = _native.info(_bytes(data))
+    code, layout, bound = _native.info(_bytes(data))
+    shape, is_fortran, is_swapped, is_bool, fill_value = layout
     dtype = np.dtype(bool) if is_bool else dtype_of(code)
     dtype = dtype.newbyteorder("S") if is_swapped else dtype
-    return Info(dtype, tuple(shape), "F" if is_fortran else "C", bound)
+    return Info(dtype, tuple(shape), "F" if is_fortran else "C", bound, fill_value)
 
 
 def decompress(data, shape: Optional[Tuple[int, ...]] = None) -> np.ndarray:

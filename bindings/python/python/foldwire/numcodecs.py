@@ -47,6 +47,7 @@ class Foldwire(Codec):
     :param dtype: type of the values, for example ``">f4"``. Needed if chunks are bytes (after other
         filters). Chunks are decoded to this type.
     :param codec: ``"auto"``, or the name of a codec, as for :func:`foldwire.compress`.
+    :param fill_value: value that stands for missing data, as for :func:`foldwire.compress`.
 
     Values are stored and restored in memory order, C or Fortran, and in their byte order. Raises
     :class:`foldwire.Error` if an argument is invalid, or if a chunk has another type or is damaged.
@@ -54,12 +55,13 @@ class Foldwire(Codec):
 
     codec_id = "foldwire"
 
-    def __init__(self, bound=None, dtype=None, codec="auto"):
+    def __init__(self, bound=None, dtype=None, codec="auto", fill_value=None):
         self.bound = bound
         self.dtype = None if dtype is None else _dtype(dtype)
         self.codec = codec
+        self.fill_value = fill_value
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
-        compress(np.zeros(1, _numpys(self.dtype or "f8")), bound, codec)
+        self._compress(np.zeros(1, _numpys(self.dtype or "f8")))
 
     def encode(self, buf):
         refuse_masks(buf, "chunk")
@@ -71,11 +73,14 @@ class Foldwire(Codec):
                 message = ('chunks are bytes; create the codec with the type of their values, for '
                            'example dtype="<f4"')
                 raise Error(message, kind="unsupported", field="dtype")
-            return compress(values, self.bound, self.codec)
+            return self._compress(values)
         dtype = _numpys(self.dtype)
         if values.dtype != dtype:
             values = self._viewed(values, dtype)
-        return compress(values, self.bound, self.codec)
+        return self._compress(values)
+
+    def _compress(self, values):
+        return compress(values, self.bound, self.codec, fill_value=self.fill_value)
 
     def _viewed(self, values, dtype):
         """Returns a chunk of bytes, or of integers that hold the bits of floats, as values."""
@@ -118,10 +123,11 @@ class Foldwire(Codec):
 
     def get_config(self):
         return {"id": self.codec_id, "bound": self.bound, "dtype": self.dtype,
-                "codec": self.codec}
+                "codec": self.codec, "fill_value": self.fill_value}
 
     def __repr__(self):
-        return f"Foldwire(bound={self.bound!r}, dtype={self.dtype!r}, codec={self.codec!r})"
+        return (f"Foldwire(bound={self.bound!r}, dtype={self.dtype!r}, codec={self.codec!r}, "
+                f"fill_value={self.fill_value!r})")
 
 
 register_codec(Foldwire)

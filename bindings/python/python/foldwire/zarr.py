@@ -30,32 +30,39 @@ __all__ = ["Foldwire"]
 class Foldwire(ArrayBytesCodec):
     """Codec that compresses each chunk within ``bound``, or exactly without one.
 
-    ``bound`` and ``codec`` are those of :func:`foldwire.compress`. A relative bound refers to the
-    value range of each chunk; for the same error in all chunks, use an absolute bound. Integers and
-    bool are exact with any bound.
+    ``bound``, ``codec`` and ``fill_value`` are those of :func:`foldwire.compress`. A relative bound
+    refers to the value range of each chunk; for the same error in all chunks, use an absolute
+    bound. Integers and bool are exact with any bound.
     """
 
     bound: Optional[str] = None
     codec: str = "auto"
+    fill_value: Optional[float] = None
 
     is_fixed_size = False
 
     def __post_init__(self):
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
-        compress(np.zeros(1), self.bound, self.codec)
+        self._compress(np.zeros(1))
+
+    def _compress(self, values):
+        return compress(values, self.bound, self.codec, fill_value=self.fill_value)
 
     @classmethod
     def from_dict(cls, data):
         return cls(**data.get("configuration", {}))
 
     def to_dict(self):
-        return {"name": "foldwire", "configuration": {"bound": self.bound, "codec": self.codec}}
+        configuration = {"bound": self.bound, "codec": self.codec}
+        if self.fill_value is not None:
+            configuration["fill_value"] = self.fill_value
+        return {"name": "foldwire", "configuration": configuration}
 
     def validate(self, *, shape, dtype, chunk_grid):
-        compress(np.zeros(1, _numpys(dtype)), self.bound, self.codec)
+        self._compress(np.zeros(1, _numpys(dtype)))
 
     def _encode_sync(self, chunk_array, chunk_spec):
-        data = compress(chunk_array.as_numpy_array(), self.bound, self.codec)
+        data = self._compress(chunk_array.as_numpy_array())
         return chunk_spec.prototype.buffer.from_bytes(data)
 
     async def _encode_single(self, chunk_array, chunk_spec):

@@ -1,0 +1,77 @@
+//! Fill values, which stand for missing data.
+//!
+//! In a segment with fill values, the encoder replaces each by a NaN of its own, the *mark*. Codecs
+//! within a bound store a NaN as an exception, at the price of a mask of bits, and ranges leave it
+//! out. The decoder replaces marks by the fill value. A segment that holds the mark itself among
+//! its values is stored unchanged.
+
+use super::SEGMENT;
+use crate::bound::ValueRange;
+use crate::element::sealed::Word;
+use crate::element::{DType, Float, with_float};
+use alloc::vec::Vec;
+
+/// Bits that make the quiet NaN of a type the mark. They fit the fraction of all types.
+const MARK: u64 = 0x3a;
+
+/// Returns the bits of the fill value and of the mark.
+fn patterns<T: Float>(fill: f64) -> [T::Bits; 2] {
+    [T::from_f64(fill).bits(), T::QUIET_NAN.bits() | T::Bits::from_u64(MARK)]
+}
+
+/// Values of a segment, prepared for codecs.
+pub(super) enum Prepared {
+    /// No value is the fill value.
+    Unchanged,
+    /// A copy in which marks replace fill values.
+    Marked(Vec<u8>),
+    /// A value is the mark.
+    Ambiguous,
+}
+
+/// Prepares values of this float type.
+pub(super) fn prepare(dtype: DType, fill: f64, values: &[u8]) -> Prepared {
+    with_float!(dtype, T => prepare_as::<T>(fill, values), else Prepared::Unchanged)
+}
+
+fn prepare_as<T: Float>(fill: f64, values: &[u8]) -> Prepared {
+    let [fill, mark] = patterns::<T>(fill);
+    let bits: &[T::Bits] = bytemuck::cast_slice(values);
+    if !bits.contains(&fill) {
+        return Prepared::Unchanged;
+    }
+    if bits.contains(&mark) {
+        return Prepared::Ambiguous;
+    }
+    let mut marked = Vec::from(values);
+    replace(bytemuck::cast_slice_mut(&mut marked), fill, mark);
+    Prepared::Marked(marked)
+}
+
+/// Replaces marks by the fill value.
+pub(super) fn restore(dtype: DType, fill: f64, values: &mut [u8]) {
+    with_float!(
+        dtype, T => {
+            let [fill, mark] = patterns::<T>(fill);
+            replace(bytemuck::cast_slice_mut(values), mark, fill);
+        },
+        else ()
+    );
+}
+
+fn replace<W: Word>(bits: &mut [W], from: W, to: W) {
+    for bits in bits {
+        *bits = if *bits == from { to } else { *bits };
+    }
+}
+
+/// Returns the range of the values that are not the fill value.
+pub(super) fn value_range(dtype: DType, fill: f64, values: &[u8]) -> Option<ValueRange> {
+    let ranges = values.chunks(SEGMENT * dtype.n_bytes()).filter_map(|values| {
+        match prepare(dtype, fill, values) {
+            Prepared::Marked(values) => ValueRange::of_bytes(dtype, &values),
+            Prepared::Unchanged | Prepared::Ambiguous => ValueRange::of_bytes(dtype, values),
+        }
+    });
+    ranges.reduce(ValueRange::union)
+}
