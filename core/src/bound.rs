@@ -88,8 +88,8 @@ impl ValueRange {
         with_float!(dtype, T => Self::of::<T>(bytemuck::cast_slice(values)), else None)
     }
 
-    /// Same as [`suspected_fill`](Self::suspected_fill) for the memory of values of any type. `None`
-    /// for integers.
+    /// Same as [`suspected_fill`](Self::suspected_fill) for the memory of values of any type.
+    /// `None` for integers.
     ///
     /// # Panics
     /// If the bytes are not aligned for the type, or not a whole number of values.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::DType;
 use foldwire::codec::DecodeError;
 use foldwire::compress::{Decoder, DecompressError, Info};
 use foldwire_arguments::DecompressArgs;

@@ -87,8 +87,8 @@ impl<'a, T: Pod> Memcpy<'a, T> {
     }
 }
 
-/// STREAM's copy and triad (McCalpin) on arrays of `f64`. Unlike other rates of this module, STREAM's
-/// count every byte that is read or written.
+/// STREAM's copy and triad (McCalpin) on arrays of `f64`. Unlike other rates of this module,
+/// STREAM's count every byte that is read or written.
 #[derive(Debug)]
 pub struct Stream {
     arrays: [Vec<f64>; 3],

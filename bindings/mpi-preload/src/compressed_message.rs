@@ -12,8 +12,9 @@
 //! begins with it with probability 2⁻¹²⁸. [`MarkedBytes`] erases it when a compressed message is
 //! dropped, so that memory which the program gets later does not have it either.
 //!
-//! *Size.* A compressed message is shorter than the program's. So it fits into every buffer that the
-//! program's message fits into, and the MPI library reports a message as too long only if it is.
+//! *Size.* A compressed message is shorter than the program's. So it fits into every buffer that
+//! the program's message fits into, and the MPI library reports a message as too long only if it
+//! is.
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecExt, CodecId, CodecParams, DecodeError};

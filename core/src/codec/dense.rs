@@ -78,11 +78,14 @@ pub struct Dense<T: Float> {
 /// `Dense`.
 pub type FzNd<T> = Dense<T>;
 
-/// Makes the codes and exceptions of the chunk with this index from the chunks of the inputs and
-/// from the chunk's values. The second number is the chunk's place in the readers' run.
+/// A chunk's index, and its place in the readers' run.
+type ChunkPlace = (usize, usize);
+
+/// Makes the codes and exceptions of a chunk from the chunks of the inputs and from the chunk's
+/// values.
 type CodeSource<'a, T, B, const N: usize> = dyn Fn(
         &[Reader<'_, T>; N],
-        (usize, usize),
+        ChunkPlace,
         Values<'_, T>,
         &mut [B],
         &mut Exceptions<T>,
@@ -94,9 +97,8 @@ type CodeSource<'a, T, B, const N: usize> = dyn Fn(
 type ChunkTaker<'a, T, B> = dyn Fn((&[B], &Exceptions<T>), &mut [T]) + Sync + 'a;
 
 /// Same as [`CodeSource`], but makes partial results from local values.
-type ValueSource<'a, T, const N: usize> = dyn Fn(&[Reader<'_, T>; N], (usize, usize), &[T], &mut [T]) -> Result<(), DecodeError>
-    + Sync
-    + 'a;
+type ValueSource<'a, T, const N: usize> =
+    dyn Fn(&[Reader<'_, T>; N], ChunkPlace, &[T], &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
 
 impl<T: Float> Dense<T> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {

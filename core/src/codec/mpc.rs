@@ -162,8 +162,8 @@ impl MpcCoder {
     }
 }
 
-/// Returns up to `n_samples` samples of a chunk: the values in front of each, as many as the largest
-/// `dim`, and then as many as a word has bits. None if the chunk is too short.
+/// Returns up to `n_samples` samples of a chunk: the values in front of each, as many as the
+/// largest `dim`, and then as many as a word has bits. None if the chunk is too short.
 #[inline(always)]
 pub(super) fn samples<T: Float>(
     values: &[T],

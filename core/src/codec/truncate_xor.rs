@@ -2,10 +2,10 @@
 //!
 //! It joins CAM's lossy and intra-step lossless compression (Kumar et al., Parallel Computing 2008)
 //! within a message. CAM's own combination takes the XOR with the previous time step instead, which
-//! needs the caller ([`InterStep::dropping`](crate::InterStep::dropping)). N is the setting, as for [`truncate`](super::truncate), which
-//! describes the loss. The rest is [`xor_lz`](super::xor_lz) with words of 8·B − N bits, where B is
-//! the number of bytes of a value. A value takes at most half a byte more than a truncated one, and
-//! much less in smooth fields.
+//! needs the caller ([`InterStep::dropping`](crate::InterStep::dropping)). N is the setting, as for
+//! [`truncate`](super::truncate), which describes the loss. The rest is [`xor_lz`](super::xor_lz)
+//! with words of 8·B − N bits, where B is the number of bytes of a value. A value takes at most
+//! half a byte more than a truncated one, and much less in smooth fields.
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};

@@ -191,7 +191,7 @@ impl<T: Float> BlockBatch<T> {
 
     /// Computes the blocks, of up to as many bits as a word has, from `digits` and `exponents`.
     #[inline(always)]
-    pub(super) fn to_words<W: Word>(&self, words: &mut [W; BATCH], block_bits: u32) {
+    pub(super) fn write_words<W: Word>(&self, words: &mut [W; BATCH], block_bits: u32) {
         let header_bits = 1 + exponent_bits::<T>();
         for (i, word) in words.iter_mut().enumerate() {
             let exponent = self.exponents[i];
@@ -206,10 +206,10 @@ impl<T: Float> BlockBatch<T> {
         }
     }
 
-    /// Inverse of [`to_words`](Self::to_words). `None` if a block's first bit says that it has an
-    /// exponent, but the exponent is 0.
+    /// Inverse of [`write_words`](Self::write_words). `None` if a block's first bit says that it
+    /// has an exponent, but the exponent is 0.
     #[inline(always)]
-    pub(super) fn take_words<W: Word>(
+    pub(super) fn read_words<W: Word>(
         &mut self,
         words: &[W; BATCH],
         block_bits: u32,

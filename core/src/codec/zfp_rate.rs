@@ -96,7 +96,7 @@ fn encode_short<T: Float, W: Word>(values: &[T], dst: &mut [u8], block_bits: u32
             if !batch.are_finite() {
                 return None;
             }
-            batch.to_words(&mut words, block_bits);
+            batch.write_words(&mut words, block_bits);
             for word in &words[..values.len().div_ceil(BLOCK)] {
                 writer.put_long(word.to_u64(), block_bits)?;
             }
@@ -108,7 +108,7 @@ fn encode_short<T: Float, W: Word>(values: &[T], dst: &mut [u8], block_bits: u32
         if !batch.are_finite() {
             return None;
         }
-        batch.to_words(&mut words, block_bits);
+        batch.write_words(&mut words, block_bits);
         match block_bits {
             16 => store::<W, 2>(&words, dst),
             32 => store::<W, 4>(&words, dst),
@@ -130,7 +130,7 @@ fn decode_short<T: Float, W: Word>(src: &[u8], values: &mut [T], block_bits: u32
             let n_blocks = values.len().div_ceil(BLOCK);
             words.fill_with(|| W::ZERO);
             words[..n_blocks].fill_with(|| W::from_u64(reader.take_long(block_bits)));
-            batch.take_words(&words, block_bits)?;
+            batch.read_words(&words, block_bits)?;
             batch.transform_back(values);
         }
         return Some(());
@@ -144,7 +144,7 @@ fn decode_short<T: Float, W: Word>(src: &[u8], values: &mut [T], block_bits: u32
             32 => load::<W, 4>(src, &mut words),
             _ => load::<W, 8>(src, &mut words),
         }
-        batch.take_words(&words, block_bits)?;
+        batch.read_words(&words, block_bits)?;
         batch.transform_back(values);
     }
     Some(())

@@ -8,7 +8,7 @@ use foldwire::error::Field;
 use foldwire::frame::{HEADER_BYTES, Header};
 use foldwire::pipeline::{COMPRESS_ONCE, PER_HOP};
 use foldwire::{
-    Bound, Collective, Communicator, Config, DType, Error, Plan, Preset, Rank, Report,
+    Bound, Collective, Communicator, Config, DType, Error, Overlap, Plan, Preset, Rank, Report,
     layout::share,
 };
 use foldwire_tests::data;
@@ -125,7 +125,7 @@ fn published_systems_pack_parts_of_any_length() {
                 let of_root = if kind == Scatter { ceil_log2(size) } else { 0 };
                 assert_eq!(alone[root].1.n_messages, of_root, "{case:?}");
                 let mut overlapping = plan;
-                overlapping.overlaps = true;
+                overlapping.overlap = Overlap::Segments;
                 let apart = RunCase { plan: overlapping, frame_bytes: 20_000, ..case }.run();
                 for ((x, _), (y, _)) in alone.iter().zip(&apart) {
                     assert_eq!(data::bytes(x), data::bytes(y), "{case:?}");

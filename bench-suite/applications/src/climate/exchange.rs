@@ -84,7 +84,8 @@ pub(super) struct Traffic {
     pub(super) elapsed: Duration,
     /// Time of the computation of differences.
     differencing: Duration,
-    /// Values of the longest message, in a gather of the longest share, which may travel with others.
+    /// Values of the longest message, in a gather of the longest share, which may travel with
+    /// others.
     pub(super) longest: usize,
 }
 

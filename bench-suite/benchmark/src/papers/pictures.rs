@@ -1,4 +1,5 @@
-//! `foldwire papers pictures`: a field as each codec returns it at the same ratio (ZCCL's figure 8).
+//! `foldwire papers pictures`: a field as each codec returns it at the same ratio (ZCCL's figure
+//! 8).
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};

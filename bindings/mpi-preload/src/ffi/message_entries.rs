@@ -185,8 +185,8 @@ macro_rules! message_entries {
                 $abi, $name concat!("P", stringify!($name), "\0"), ($($arg => $type),*) -> Int
             );
             let $state = INTERCEPTOR.messages();
-            // SAFETY: the program passes arguments as MPI requires. MPI has written a flag before it
-            // is read.
+            // SAFETY: the program passes arguments as MPI requires. MPI has written a flag before
+            // it is read.
             unsafe { $body }
         }
     };

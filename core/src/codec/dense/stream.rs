@@ -1,7 +1,7 @@
 //! Writer of a payload's chunks; `reader.rs` is its inverse. They predict the codes of a chunk from
 //! earlier codes, which may lie in earlier chunks. `dense` packs the residuals with a Huffman code
-//! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from earlier
-//! chunks.
+//! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from
+//! earlier chunks.
 //!
 //! One thread takes chunk after chunk. Of several threads, each takes runs of chunks, and a chain
 //! connects the runs (`chain.rs`).
