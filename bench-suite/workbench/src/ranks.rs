@@ -37,7 +37,7 @@ pub fn frame_bytes(n_threads: usize, dtype: DType) -> usize {
 /// belong to a world of their own, since other plans are faster with shorter ones.
 ///
 /// A message carries one part of the array, or all of it: to and from a root, and where the length
-/// decides about the schedule. Scatters and gathers pack all parts.
+/// decides about the schedule, or a piece of a part. Scatters and gathers pack all parts.
 pub fn whole_message_bytes(
     plan: &Plan,
     call: ProgramSpec,
@@ -54,7 +54,7 @@ pub fn whole_message_bytes(
     let n_values = count.div_ceil(n_parts.max(n_packed).max(1));
     // Segments of more than a chunk have whole chunks, so the last one needs room to be whole.
     let n_values = if n_values > CHUNK { n_values.next_multiple_of(CHUNK) } else { n_values };
-    let payload = plan.max_payload_bytes(dtype, n_values)?;
+    let payload = plan.max_payload_bytes(dtype, plan.max_piece(dtype, n_values))?;
     let n_bytes = bundle::room(n_packed, payload)?.checked_add(HEADER_BYTES)?;
     Some(n_bytes.max(MIN_FRAME_BYTES))
 }

@@ -73,7 +73,8 @@ fn pieces_cut_the_parts_of_a_call_but_not_the_arrays_of_a_group() {
             let mut data = [1.0, 2.0].map(|x: f32| vec![x; 100]);
             let mut arrays: Vec<_> =
                 data.iter_mut().map(|x| (&mut x[..], Bound::Absolute(1.0))).collect();
-            let plan = plan.with_pieces(n_bytes);
+            // It moves arrays whole, so that they share frames.
+            let plan = plan.with_schedule(&RecursiveDoubling).with_pieces(n_bytes);
             let reports = comm.all_reduce_group(&mut arrays, Op::Sum, &plan).expect("a group");
             (data, reports[0].n_messages)
         })
