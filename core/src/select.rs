@@ -202,7 +202,9 @@ pub fn with_runs(
 ) -> ProgramSpec {
     let max_run = max_run(call, plan, codec, capacity, layout);
     let recodes = plan.pipeline.recodes(codec.id(), OpCode::None);
-    let encodes_first = !plan.overlaps() && !codec.id().is_free() && !recodes;
+    // A broadcast that begins with a scatter does so in frames that need not hold all parts.
+    let is_scatter = matches!(call.collective, Collective::Scatter);
+    let encodes_first = is_scatter && !plan.overlaps() && !codec.id().is_free() && !recodes;
     // The schedule may need more parts in a message than `max_run`.
     let call = call.with_runs(max_run).with_runs_of(schedule);
     if encodes_first { call.encoding_first() } else { call }
