@@ -554,7 +554,7 @@ pub unsafe fn probe<A: Abi>(
         return code;
     }
     let mpi = state.0.mpi();
-    match mpi.received_bytes(status.place) {
+    match mpi.probed_bytes(status.place) {
         // The message may be compressed, and its size not that of the program's message.
         Some(n_bytes) if state.0.may_be_compressed(n_bytes) => {
             eprintln!(

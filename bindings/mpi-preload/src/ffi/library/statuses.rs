@@ -30,6 +30,8 @@ pub(crate) trait StatusApi: MessageApi {
     fn status_at(&self, statuses: StatusPtr, at: usize) -> StatusPtr;
     /// Bytes of a received message; `None` if it was cancelled.
     fn received_bytes(&self, status: StatusPtr) -> Option<usize>;
+    /// Bytes of a message that a probe found. A probe need not write whether it was cancelled.
+    fn probed_bytes(&self, status: StatusPtr) -> Option<usize>;
     fn set_received_bytes(&self, status: StatusPtr, n_bytes: usize);
     fn status_error(&self, status: StatusPtr) -> MpiErrorCode;
     fn set_status_error(&self, status: StatusPtr, code: MpiErrorCode);
@@ -64,14 +66,18 @@ impl<A: Abi> StatusApi for MpiLibrary<A> {
     }
 
     fn received_bytes(&self, status: StatusPtr) -> Option<usize> {
-        let (mut cancelled, mut n_bytes) = (0, 0);
+        let mut cancelled = 0;
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.test_cancelled)(status, &raw mut cancelled) }).ok()?;
+        self.probed_bytes(status).filter(|_| cancelled == 0)
+    }
+
+    fn probed_bytes(&self, status: StatusPtr) -> Option<usize> {
+        let mut n_bytes = 0;
         let byte = A::restore(self.handles.byte);
         // SAFETY: see above.
-        unsafe {
-            checked((self.functions.test_cancelled)(status, &raw mut cancelled)).ok()?;
-            checked(self.functions.elements?(status, byte, &raw mut n_bytes)).ok()?;
-        }
-        usize::try_from(n_bytes).ok().filter(|_| cancelled == 0)
+        checked(unsafe { self.functions.elements?(status, byte, &raw mut n_bytes) }).ok()?;
+        usize::try_from(n_bytes).ok()
     }
 
     fn set_received_bytes(&self, status: StatusPtr, n_bytes: usize) {
