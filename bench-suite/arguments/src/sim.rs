@@ -186,7 +186,7 @@ impl SimArgs {
     /// Parses arguments as on the command line.
     ///
     /// # Errors
-    /// What clap says about them.
+    /// Errors of clap.
     pub fn parse(text: &str) -> Result<Self, clap::Error> {
         let words = ["foldwire", "sim"].into_iter().chain(text.split_whitespace());
         match crate::Cli::try_parse_from(words)?.command {

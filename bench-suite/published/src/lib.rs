@@ -47,7 +47,7 @@ pub struct Figure {
     pub system: &'static str,
     /// Data set.
     pub set: &'static str,
-    /// What was measured.
+    /// Name of the measured quantity.
     pub metric: &'static str,
     /// Value at each of [`BOUNDS`].
     pub values: [Option<f64>; 4],

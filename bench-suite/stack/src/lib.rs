@@ -79,11 +79,11 @@ struct StackRow {
 /// Shares of a run's time, mean over ranks, as ZCCL and hZCCL divide it. They add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Shares {
-    /// Encoding and decoding, as separate steps. Of raw values, copying.
+    /// Encoding and decoding, as separate steps; copying of raw values.
     compress: f64,
     /// Waiting for frames and for links.
     communicate: f64,
-    /// Adding. Where one pass decompresses, adds and compresses, all of it.
+    /// Adding, and all of a pass that decompresses, adds and compresses.
     compute: f64,
     /// The rest: ranks start and end at different times.
     other: f64,

@@ -30,7 +30,7 @@ use crate::report::MessageTally;
 use crate::settings::TransferMode;
 use crate::signature::BaseType;
 
-/// What the ranks have agreed on, and facts about this rank.
+/// Agreement of the ranks, and facts about this rank.
 pub(crate) struct MessagePlan {
     pub(crate) mode: TransferMode,
     pub(crate) spacing: Spacing,
@@ -64,7 +64,7 @@ pub(crate) struct Messages {
 /// For each rank of a communicator, whether messages to it may be compressed.
 type Receivers = Vec<bool>;
 
-/// What is to be done when a request completes.
+/// Work to do when a request completes.
 pub(crate) enum PendingMessage {
     /// Free the compressed message.
     Send { _message: CompressedMessage },

@@ -18,8 +18,8 @@ const NARROW: f64 = 1.0 / 16.0;
 const FEW_BOUNDS: f64 = 4.0;
 
 impl ValueRange {
-    /// Returns the value that seems to be a fill value, for data of this range of which `values`
-    /// are a part, and an absolute bound of `bound`.
+    /// Returns the value that seems to be a fill value. `values` are a part of the data that have
+    /// this range, and `bound` is absolute.
     ///
     /// It is the smallest or the largest value and occurs in `values`. The other values are at the
     /// other end of the range, within 1/16 of it. If it occurs only once, they also span at most

@@ -257,7 +257,7 @@ pub(crate) fn for_each_run<P: Pieces + Send, E: Send>(
     done
 }
 
-/// Calls `chunk` for each chunk of a run, of which `first` is the first, and reports it.
+/// Calls `chunk` for each chunk of a run, and reports it. `first` is the first index.
 pub(super) fn for_each_chunk<T, E>(
     first: usize,
     values: &mut [T],

@@ -1,5 +1,5 @@
-//! What the zfp codecs share: blocks of four values, and their transform to coefficients whose high
-//! bits are 0 if the values are smooth.
+//! Common parts of the zfp codecs: blocks of four values, and their transform to coefficients whose
+//! high bits are 0 if the values are smooth.
 //!
 //! Source: Lindstrom, "Fixed-rate compressed floating-point arrays", TVCG 2014. The steps for each
 //! block are:

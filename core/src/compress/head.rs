@@ -25,8 +25,8 @@ pub enum Order {
     Fortran,
 }
 
-/// How an array lay in memory, and which of its values are missing. Of the first, only the shape
-/// and the order affect the compressed segments.
+/// How an array lay in memory, and which of its values are missing. The byte order and truth values
+/// do not affect the compressed segments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     /// Dimensions. A number has none.
@@ -187,7 +187,7 @@ impl Info {
         checksum
     }
 
-    /// Checks the first bytes, of which there may be fewer than [`START`]. Returns the number of
+    /// Checks the first bytes. There may be fewer than [`START`]. Returns the number of
     /// bytes of the whole head.
     pub(super) fn check_start(bytes: &[u8]) -> Result<usize, DecompressError> {
         let have = bytes.len();

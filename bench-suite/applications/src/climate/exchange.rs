@@ -133,7 +133,7 @@ impl<'c, X: Transport> MeteredExchange<'c, X> {
     /// values, and elsewhere nothing.
     ///
     /// # Errors
-    /// Those of the communicator.
+    /// Errors of the communicator.
     pub(super) fn gather(
         &mut self,
         values: &[f64],
@@ -311,7 +311,7 @@ mod tests {
         (0..n_values).map(|at| value(rank, at, step)).collect()
     }
 
-    /// What arrives of a value by this method.
+    /// Returns the value that arrives by this method.
     fn arrived(name: &str, x: f64) -> f64 {
         let without = |n_bits: u32| f64::from_bits(x.to_bits() >> n_bits << n_bits);
         match name {

@@ -115,7 +115,7 @@ fn curve(
 }
 
 fn is_grown(rms_m: f64, variability_m: f64) -> bool {
-    // A run with NaN is infinitely wrong. Where nothing changes, no error is like a change.
+    // A run with NaN is infinitely wrong. If nothing changes, no error is as large as a change.
     rms_m.is_nan() || (variability_m > 0.0 && rms_m >= GROWN_PART * variability_m)
 }
 

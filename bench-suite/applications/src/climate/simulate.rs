@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 
 use super::exchange::{CompressionMethod, MeteredExchange, Traffic};
 
-/// What to run, the same for all methods.
+/// Settings of a run, the same for all methods.
 #[derive(Clone, Copy)]
 pub(super) struct Experiment<'s> {
     pub(super) sphere: &'s Sphere,
@@ -41,7 +41,7 @@ pub(super) struct ClimateRun {
     pub(super) gathered: Vec<f64>,
 }
 
-/// What one rank brings home.
+/// Results of one rank.
 struct RankRun {
     steps: Vec<Duration>,
     gathers: Vec<Duration>,

@@ -43,7 +43,7 @@ struct Figure {
     program: Option<ProgramModel>,
     /// Reason why there is no prediction.
     why: Option<String>,
-    /// What the prediction assumes.
+    /// Assumptions of the prediction.
     note: Option<String>,
     measured: Option<MeasuredFigure>,
 }
@@ -72,7 +72,7 @@ struct FigureModel {
     frame: Option<String>,
 }
 
-/// What a figure says about two times.
+/// Statement of a figure about two times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Shows {

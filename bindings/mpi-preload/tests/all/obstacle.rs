@@ -1,4 +1,4 @@
-//! Functions because of which messages are passed on.
+//! Functions that make the library pass all messages on.
 
 use foldwire_preload::obstacle::Obstacle;
 

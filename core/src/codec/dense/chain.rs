@@ -12,7 +12,7 @@
 use super::huffman::PairCounts;
 use core::ops::Range;
 
-/// What the chunks of a payload hand on to later chunks.
+/// State that the chunks of a payload hand on to later chunks.
 pub(super) trait Chain<B>: Sync {
     /// Waits until all chunks before `run` had their turn. Calls `turn` with the codes before the
     /// run, which it replaces by the codes before the next run. `None` if an earlier chunk has

@@ -77,8 +77,8 @@ pub(super) struct Reader<'a, T: Float> {
 enum Form {
     /// The numbers are codes.
     Plain,
-    /// The numbers are residuals. Those to the previous place are added up, from 0 on if they are
-    /// `relative`, and without this many low bits that are 0.
+    /// The numbers are residuals, without this many low bits that are 0. Residuals to the previous
+    /// place are added up, from 0 on if they are `relative`.
     Residuals { predictor: Predictor, is_relative: bool, zeros: u32 },
 }
 

@@ -3,8 +3,8 @@
 //! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from
 //! earlier chunks.
 //!
-//! One thread takes chunk after chunk. Of several threads, each takes runs of chunks, and a chain
-//! connects the runs (`chain.rs`).
+//! A single thread takes chunk after chunk. Each of several threads takes runs of chunks, and a
+//! chain connects the runs (`chain.rs`).
 
 use super::chain::Chain;
 use super::chunk;
@@ -136,8 +136,7 @@ impl<'a, T: Float> Writer<'a, T> {
         }
     }
 
-    /// Returns space for the codes of the run's chunk `nth`, and for its exceptions, of which there
-    /// are none yet.
+    /// Returns space for the codes of the run's chunk `nth`, and an empty list for its exceptions.
     pub(super) fn next(&mut self, nth: usize) -> (&mut [T::Bits], &mut Exceptions<T>) {
         self.window.select(nth);
         let exceptions = &mut self.exceptions[nth];
@@ -145,8 +144,8 @@ impl<'a, T: Float> Writer<'a, T> {
         (self.window.chunk_mut(), exceptions)
     }
 
-    /// Completes the codes of a run of which `chunks` are the indices: those before the first chunk
-    /// of a payload, and those at exceptions. `None` if the chain has failed.
+    /// Completes the codes of the run with the chunks of these indices: the codes before the first
+    /// chunk of a payload, and at exceptions. `None` if the chain has failed.
     pub(super) fn settle(&mut self, chunks: Range<usize>) -> Option<()> {
         let Some(chain) = self.chain else {
             self.settle_codes(chunks);

@@ -1,6 +1,6 @@
 //! The published tables: which systems and columns they have, and what is measured for each.
 
-/// What is measured of a field. Published figures have the same names, except for threads.
+/// Measurements of a field. Published figures have the same names, except for threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Metric {
     EncodeAlone,
