@@ -129,8 +129,10 @@ class Processes(unittest.TestCase):
             self.assertEqual(second, "2 [2.]")
 
     def test_ctrl_c_ends_a_call(self):
+        # Programs that a shell runs in the background ignore Ctrl-C, and so do their children.
         program = """
-            import foldwire
+            import foldwire, signal
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             comm = foldwire.init()
             comm.barrier()
             print("now", flush=True)
