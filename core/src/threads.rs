@@ -5,7 +5,7 @@
 //! frames of more than one piece (32 768 values) gain. The codec fz-light finishes a piece sooner
 //! than threads wake up; it gains from 48 chunks on. The backends' default frames hold 16 chunks of
 //! `f32`: with fz-light, give them longer frames. The chunks of `dense` and `fz-nd` depend on each
-//! other, so threads take single chunks and wait for each other's results.
+//! other, so threads take four chunks at a time and wait for each other's results.
 //!
 //! Threads divide the work of one codec call, or of the rounding pass before a call. They do not
 //! run the lanes of a call side by side.

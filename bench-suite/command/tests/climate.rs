@@ -45,9 +45,9 @@ fn exact_methods_keep_all_bits_and_lossy_ones_cost_fewer_bytes_and_some_accuracy
     let names: Vec<&str> = rows.iter().map(|row| row["exchange"].as_str().unwrap()).collect();
     assert_eq!(names, NAMES);
     let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
-    // Halos of the flow, heights both ways, and two winds and three tracers both ways, at four
-    // borders; and two transpositions, in which each rank keeps its own block. 15 times, four ranks
-    // send their heights to rank 0, and those of rank 3 go by way of rank 2.
+    // There are four borders. Across each go halos of the flow, heights both ways, and two winds
+    // and three tracers both ways. In two transpositions, each rank keeps its own block. 15 times,
+    // four ranks send their heights to rank 0. The heights of rank 3 pass through rank 2.
     let line = 48 * 2 * 8;
     let (rows_of, waves_of) = ([5, 5, 5, 5, 4], [10, 10, 10, 9, 9]);
     let kept: u64 = rows_of.iter().zip(waves_of).map(|(rows, waves)| rows * waves * 16).sum();

@@ -1,9 +1,9 @@
 //! Agreement of all ranks, in `MPI_Init`, whether the program's messages are compressed.
 //!
-//! A receiver must open every compressed message. So the ranks refuse if any of them has a function
-//! that could receive one unopened: a probe, which would tell the size of the compressed message,
-//! another function that Foldwire does not export, or a function that is called past Foldwire. The
-//! program's files have the names of the functions that they call.
+//! A receiver must open every compressed message. So the ranks refuse if a function of any of them
+//! could receive one unopened. Such functions are probes, which would tell the size of the
+//! compressed message, functions that Foldwire does not export, and functions that are called past
+//! Foldwire. The program's files have the names of the functions that they call.
 
 use std::ffi::CStr;
 

@@ -54,7 +54,7 @@ impl Experiment<'_> {
     /// Runs the flow.
     ///
     /// # Errors
-    /// Those of the ranks.
+    /// Errors of the ranks.
     pub(super) fn run(&self, method: &CompressionMethod) -> anyhow::Result<ClimateRun> {
         let world = ranks::world(self.n_ranks, self.link_rate);
         let ranks = world.run(|mut comm| {

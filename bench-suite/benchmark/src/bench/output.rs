@@ -181,7 +181,7 @@ impl BenchHead {
         }
         let mut how = String::new();
         if self.collective.ends_with("-v") {
-            // The array has 1 + 2 + … + (n − 1) equal parts, of which rank r gets r.
+            // The array has 1 + 2 + … + (n − 1) equal parts. Rank r gets r of them.
             how +=
                 "# shares grow with the rank: that of rank r is r parts of 1 + 2 + ... + (n - 1)\n";
         }

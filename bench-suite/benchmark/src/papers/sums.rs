@@ -1,8 +1,8 @@
 //! `foldwire papers sums`: hZCCL's experiments on a field x and the field y = x rotated by half.
 //!
 //! - *Paths* (table V): shares of the four paths of the homomorphic add, and its speed. Sums with a
-//!   constant array c show single paths: x + c copies blocks of the left operand, c + x of the
-//!   right one, c + c does nothing.
+//!   constant array c show single paths. The sum x + c copies blocks of the left operand, c + x
+//!   blocks of the right one. The sum c + c copies none.
 //! - *Quality* (table VI): ratio and error of sums made by floats and homomorphic.
 //! - *STREAM* (table IV): memory traffic of encode and decode as a share of STREAM's rate.
 

@@ -6,8 +6,8 @@
 //! When a thread has done what it can, it waits for its run's turn. It takes over the codes before
 //! the run, finds the run's codes, and hands over the codes before the next run.
 //!
-//! Cost: a reader adds up the residuals of one run after the other, which is a tenth of its work.
-//! The codes that are handed over cross from core to core, so a run has several chunks.
+//! Cost: a reader adds up the residuals of one run after the other. The codes that are handed over
+//! cross from core to core, so a run has several chunks.
 
 use super::huffman::PairCounts;
 use core::ops::Range;

@@ -226,7 +226,8 @@ fn zfp_abs() {
          00000050 80162d00 00000000 00000000 00000000 00000000 00000000",
         &decoded,
     );
-    // What zfp would lose is stored unchanged, behind an exponent of 0. Four blocks of 0 follow.
+    // Blocks in which zfp would lose a value are stored unchanged, behind an exponent of 0. Four
+    // blocks of 0 follow.
     let mut values = [0.0; 20];
     values[..4].copy_from_slice(&[f32::from_bits(0x7fc0_0001), 1.0, -0.0, f32::INFINITY]);
     let hex = "01020080 ff000000 7f000000 00010000 ff00";

@@ -11,7 +11,7 @@
 //! itself, because the fourth coefficient's bit is its own test.
 //!
 //! Words hold a plane, or a coefficient's bits, with the highest plane in bit 0. There are no
-//! branches: a block that skips a stage computes it in vain.
+//! branches: a block computes also the stages that it skips.
 
 use crate::element::sealed::Word;
 
