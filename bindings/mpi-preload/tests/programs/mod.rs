@@ -4,164 +4,17 @@
 //!
 //! Tests whose tools are missing are skipped with a message.
 
+mod library;
+pub(crate) mod messages;
+
 use std::env;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use foldwire_preload::ffi::abi::{Abi, LIBRARY_HANDLES, TYPES};
 
-/// An MPI library under test. Compilers and launchers have different names on different systems, so
-/// the lists hold candidates.
-pub(crate) struct MpiUnderTest {
-    pub(crate) name: &'static str,
-    pub(crate) compilers: &'static [&'static str],
-    pub(crate) fortran: &'static [&'static str],
-    pub(crate) launchers: &'static [&'static str],
-    /// Text in the launcher's output for `--version`.
-    pub(crate) launcher_version_text: &'static str,
-    /// File name of the library to preload.
-    pub(crate) file: &'static str,
-    /// True if the launcher is Hydra, which belongs to MPICH. Its options differ from Open MPI's.
-    pub(crate) launcher_is_hydra: bool,
-    /// First version (major, minor) that supports progress callbacks, without which non-blocking
-    /// calls are passed on.
-    pub(crate) progress_callbacks_since: Option<[u32; 2]>,
-    /// Returns the constants that this crate defines for the library's ABI.
-    pub(crate) constants: fn() -> Vec<i64>,
-}
-
-/// Path of a program that `cargo xtask packages --current-mpi` installs.
-macro_rules! current {
-    ($program:literal) => {
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/current-mpi/", $program)
-    };
-}
-pub(crate) use current;
-
-/// Ranks that start in the same way: number of ranks, program arguments and environment variables.
-type RankGroup<'r> = (usize, &'r [&'r str], &'r [(&'r str, &'r str)]);
-
-fn output(command: &mut Command) -> Output {
-    command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
-}
-
-fn text(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
-}
-
-impl MpiUnderTest {
-    /// Returns the launcher and its version text.
-    fn launcher_and_version(&self) -> Option<(&'static str, String)> {
-        self.launchers.iter().find_map(|&program| {
-            let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-            let version = text(&version.ok()?);
-            version.contains(self.launcher_version_text).then_some((program, version))
-        })
-    }
-
-    fn launcher(&self) -> Option<&'static str> {
-        self.launcher_and_version().map(|(program, _)| program)
-    }
-
-    /// Returns whether the library supports progress callbacks.
-    fn has_progress_callbacks(&self) -> bool {
-        let (Some(since), Some((_, said))) =
-            (self.progress_callbacks_since, self.launcher_and_version())
-        else {
-            return false;
-        };
-        let numbers = |word: &str| {
-            let mut numbers = word.split('.').map(str::parse);
-            Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
-        };
-        said.split_whitespace().find_map(numbers).is_some_and(|version| version >= since)
-    }
-
-    /// Compiles a program of `tests/c`. Each test has its own folder, since tests that run at the
-    /// same time may compile the same program. Prints a message and returns `None` if something is
-    /// missing.
-    fn compiled(&self, source: &str, test: &str) -> Option<PathBuf> {
-        self.compiled_with(&[], source, test)
-    }
-
-    /// Does the same as [`compiled`](Self::compiled), with compiler options.
-    fn compiled_with(&self, options: &[&str], source: &str, test: &str) -> Option<PathBuf> {
-        let compilers = if source.ends_with(".c") { self.compilers } else { self.fortran };
-        let works = |program: &&&str| {
-            Command::new(program)
-                .arg("--version")
-                .stdin(Stdio::null())
-                .output()
-                .is_ok_and(|output| output.status.success())
-        };
-        let (Some(compiler), Some(_)) = (compilers.iter().find(works), self.launcher()) else {
-            // `cargo xtask test` collects lines of this form.
-            println!("skipped: {} under {}: not installed", source, self.name);
-            return None;
-        };
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/c").join(source);
-        // A space separates names in LD_PRELOAD.
-        let folder = self.name.replace(' ', "-");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder).join(test);
-        std::fs::create_dir_all(&folder).unwrap();
-        let program = folder.join(source.file_stem().unwrap());
-        let mut compile = Command::new(compiler);
-        compile.args(["-O1", "-pthread"]).args(options).arg(&source);
-        compile.arg("-o").arg(&program).arg("-lm");
-        // Compilers write module files into the current folder.
-        let compiled = output(compile.current_dir(&folder));
-        assert!(compiled.status.success(), "{compile:?}: {}", text(&compiled));
-        Some(program)
-    }
-
-    /// Path of the library for `LD_PRELOAD`, next to the test program.
-    fn preloaded(&self) -> PathBuf {
-        let preloaded = env::current_exe().unwrap().with_file_name(self.file);
-        assert!(preloaded.is_file(), "{}", preloaded.display());
-        preloaded
-    }
-
-    /// Runs ranks with the library preloaded, unless their variables set `LD_PRELOAD`.
-    fn run(&self, program: &Path, ranks: &[RankGroup<'_>]) -> Output {
-        output(&mut self.command(program, ranks))
-    }
-
-    fn command(&self, program: &Path, ranks: &[RankGroup<'_>]) -> Command {
-        let preloaded = self.preloaded();
-        let mut run = Command::new(self.launcher().unwrap());
-        if !self.launcher_is_hydra {
-            run.args(["--allow-run-as-root", "--oversubscribe"]);
-        }
-        for (at, (n, words, variables)) in ranks.iter().enumerate() {
-            if at > 0 {
-                run.arg(":");
-            }
-            run.args(["-n", &n.to_string()]);
-            let preload = [("LD_PRELOAD", preloaded.to_str().unwrap())];
-            let is_set = variables.iter().any(|(name, _)| *name == "LD_PRELOAD");
-            let preload = preload.iter().filter(|_| !is_set);
-            for (name, value) in preload.chain(*variables) {
-                if self.launcher_is_hydra {
-                    run.args(["-env", name, value]);
-                } else {
-                    run.arg("-x").arg(format!("{name}={value}"));
-                }
-            }
-            run.arg(program).args(*words);
-        }
-        run
-    }
-
-    /// Runs a program that checks its own results. Returns the line that reports all calls.
-    fn checks(&self, program: &Path, n: usize, words: &[&str], bound: &str) -> String {
-        let said = self.run(program, &[(n, words, &[LOW, ("FOLDWIRE_BOUND", bound)])]);
-        let (is_good, said) = (said.status.success(), text(&said));
-        assert!(is_good && said.contains("0 failed"), "{n} ranks, {bound}: {said}");
-        let line = said.lines().find(|line| line.contains("foldwire: calls of")).unwrap();
-        assert!(!line.contains("FAILED"), "{n} ranks, {bound}: {line}");
-        line.to_owned()
-    }
-}
+pub(crate) use library::{MpiUnderTest, current};
+use library::{output, text};
 
 /// Tests of calls. Versions that `cargo xtask packages --current-mpi` installs run only these.
 macro_rules! tests_of_calls {
@@ -188,7 +41,7 @@ macro_rules! tests_of_calls {
 
         #[test]
         fn messages_of_all_kinds_are_right() {
-            $crate::programs::messages(&$library);
+            $crate::programs::messages::all_kinds(&$library);
         }
 
         #[test]
@@ -236,12 +89,12 @@ macro_rules! tests {
 
         #[test]
         fn messages_of_programs_with_probes_are_passed_on() {
-            $crate::programs::probes(&$library);
+            $crate::programs::messages::probes(&$library);
         }
 
         #[test]
         fn probes_that_are_loaded_late_fail() {
-            $crate::programs::late_probes(&$library);
+            $crate::programs::messages::late_probes(&$library);
         }
 
         #[test]
@@ -465,52 +318,6 @@ pub(crate) fn variables(library: &MpiUnderTest) {
     let json = [LOW, ("FOLDWIRE_REPORT", "json")];
     let said = text(&library.run(&program, &[(2, &[], &json)]));
     assert!(said.contains("\"taken\":{\"Allreduce\":12,"), "{said}");
-}
-
-/// Settings under which the programs' short messages travel as compressed messages.
-const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
-
-/// Messages of all kinds, exactly and within a bound, and passed on where the user has not set a
-/// minimum, since all ranks are on one node.
-pub(crate) fn messages(library: &MpiUnderTest) {
-    let Some(program) = library.compiled("messages.c", "messages") else { return };
-    for (n, tolerance, mode, minimum, expected) in [
-        (2, "0", "off", LOW_MESSAGES, "foldwire: off: "),
-        (2, "0", "lossless", LOW_MESSAGES, "; messages: 163 taken; "),
-        (3, "0", "lossless", LOW_MESSAGES, "), exactly"),
-        (4, "1e-3", "abs:1e-3", LOW_MESSAGES, "error at most 9.766e-4"),
-        (3, "0.2", "rel:1e-3", ("FOLDWIRE_DEBUG", "0"), "0 taken, 0 passed on"),
-    ] {
-        let variables = [("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MESSAGES", mode), minimum];
-        let said = library.run(&program, &[(n, &[tolerance], &variables)]);
-        let (is_good, said) = (said.status.success(), text(&said));
-        assert!(is_good && said.contains("0 failed"), "{n} ranks, {mode}: {said}");
-        assert!(said.contains(expected), "{n} ranks, {mode}: {said}");
-    }
-}
-
-/// A program with probes: they must report the size of the message.
-pub(crate) fn probes(library: &MpiUnderTest) {
-    let Some(program) = library.compiled("probes.c", "probes") else { return };
-    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
-    let said = library.run(&program, &[(2, &[], &variables)]);
-    let (is_good, said) = (said.status.success(), text(&said));
-    assert!(is_good && said.contains("0 failed") && !said.contains("messages: "), "{said}");
-    let words = "all messages go to the MPI library: the program has probes";
-    assert_eq!(said.matches(words).count(), 1, "{said}");
-}
-
-/// A program that loads a file with probes after `MPI_Init` gets an error, and no wrong size.
-pub(crate) fn late_probes(library: &MpiUnderTest) {
-    let Some(program) = library.compiled_with(&["-DLATE", "-ldl"], "probes.c", "late") else {
-        return;
-    };
-    let shared = library.compiled_with(&["-shared", "-fPIC"], "probes.c", "late_file").unwrap();
-    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
-    let words = [shared.to_str().unwrap()];
-    let said = text(&library.run(&program, &[(2, &words, &variables)]));
-    assert!(said.contains("a probe in a file that was loaded after MPI_Init"), "{said}");
-    assert!(said.contains("refused") && !said.contains("wrong size"), "{said}");
 }
 
 /// If a rank lacks the library, the job waits forever, but prints a message.

@@ -1,0 +1,49 @@
+//! Tests of messages between two ranks, and of programs whose messages are passed on.
+
+use super::{MpiUnderTest, text};
+
+/// Settings under which the programs' short messages travel as compressed messages.
+const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
+
+/// Messages of all kinds, exactly and within a bound, and passed on where the user has not set a
+/// minimum, since all ranks are on one node.
+pub(crate) fn all_kinds(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("messages.c", "messages") else { return };
+    for (n, tolerance, mode, minimum, expected) in [
+        (2, "0", "off", LOW_MESSAGES, "foldwire: off: "),
+        (2, "0", "lossless", LOW_MESSAGES, "; messages: 163 taken; "),
+        (3, "0", "lossless", LOW_MESSAGES, "), exactly"),
+        (4, "1e-3", "abs:1e-3", LOW_MESSAGES, "error at most 9.766e-4"),
+        (3, "0.2", "rel:1e-3", ("FOLDWIRE_DEBUG", "0"), "0 taken, 0 passed on"),
+    ] {
+        let variables = [("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MESSAGES", mode), minimum];
+        let said = library.run(&program, &[(n, &[tolerance], &variables)]);
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{n} ranks, {mode}: {said}");
+        assert!(said.contains(expected), "{n} ranks, {mode}: {said}");
+    }
+}
+
+/// A program with probes: they must report the size of the message.
+pub(crate) fn probes(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("probes.c", "probes") else { return };
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
+    let said = library.run(&program, &[(2, &[], &variables)]);
+    let (is_good, said) = (said.status.success(), text(&said));
+    assert!(is_good && said.contains("0 failed") && !said.contains("messages: "), "{said}");
+    let words = "all messages go to the MPI library: the program has probes";
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+}
+
+/// A program that loads a file with probes after `MPI_Init` gets an error, and no wrong size.
+pub(crate) fn late_probes(library: &MpiUnderTest) {
+    let Some(program) = library.compiled_with(&["-DLATE", "-ldl"], "probes.c", "late") else {
+        return;
+    };
+    let shared = library.compiled_with(&["-shared", "-fPIC"], "probes.c", "late_file").unwrap();
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
+    let words = [shared.to_str().unwrap()];
+    let said = text(&library.run(&program, &[(2, &words, &variables)]));
+    assert!(said.contains("a probe in a file that was loaded after MPI_Init"), "{said}");
+    assert!(said.contains("refused") && !said.contains("wrong size"), "{said}");
+}
