@@ -132,7 +132,8 @@ pub enum DecompressError {
 /// Compresses values, each within the error bound, as [`Plan::auto`] does for [`compress_with`].
 ///
 /// Relative bounds and PSNR refer to the range of these values. Values that are not finite keep
-/// their bits (docs/guarantees.md, section 1).
+/// their bits (docs/guarantees.md, section 1). A fill value such as 1e20 counts in the range unless
+/// the layout names it; [`compress_bytes`] tells of one.
 ///
 /// # Errors
 /// - [`BoundError::NotPositive`] if the bound is zero, negative, NaN or infinite.
@@ -181,13 +182,31 @@ pub fn compress_with<T: Element>(
     layout: &Layout,
     plan: &Plan,
 ) -> Result<Vec<u8>, CompressError> {
+    Ok(compress_bytes(T::DTYPE, bytemuck::cast_slice(values), layout, plan)?.0)
+}
+
+/// Same as [`compress_with`], for the memory of values of any type. Also returns a value that seems
+/// to be a fill value ([`Encoder::suspected_fill`]).
+///
+/// # Errors
+/// As [`compress_with`].
+///
+/// # Panics
+/// If the bytes are not aligned for the type, or not a whole number of values.
+pub fn compress_bytes(
+    dtype: DType,
+    values: &[u8],
+    layout: &Layout,
+    plan: &Plan,
+) -> Result<(Vec<u8>, Option<f64>), CompressError> {
     let mut bytes = Vec::new();
-    let scan = || layout.value_range(T::DTYPE, bytemuck::cast_slice(values));
+    let scan = || layout.value_range(dtype, values);
     let value_range = if plan.needs_value_range() { scan() } else { None };
-    let mut encoder = Encoder::new(T::DTYPE, layout, plan, value_range, &mut bytes)?;
-    encoder.encode(values, &mut bytes);
+    let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
+    encoder.encode_bytes(values, &mut bytes);
+    let suspected_fill = encoder.suspected_fill();
     encoder.finish(&mut bytes)?;
-    Ok(bytes)
+    Ok((bytes, suspected_fill))
 }
 
 /// Returns the largest number of bytes that [`compress`] can return for `n_values` values of this

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use foldwire::codec::CodecId;
-use foldwire::compress::{self, CompressError, Encoder, Info, Layout};
-use foldwire::{DType, Element, Plan};
+use foldwire::compress::{self, CompressError, Info, Layout};
+use foldwire::{Element, Plan};
 
 use super::call::dtype;
 use super::memory::{LentArray, lent_bytes, out_value, out_values, read};
@@ -76,7 +76,7 @@ fn array_plan(plan: &fwPlan) -> Result<Plan, ApiError> {
 }
 
 /// Compresses an array of the caller. Also returns a value that seems to be a fill value
-/// ([`Encoder::suspected_fill`]).
+/// ([`compress::compress_bytes`]).
 ///
 /// # Safety
 /// The array must exist, and nobody may write it during the call.
@@ -91,25 +91,9 @@ pub(super) unsafe fn compress_array(
     with_type!(data_type, T => {
         // SAFETY: guaranteed by the caller.
         let values = unsafe { LentArray::<T>::lend(values, count) }?;
-        compress_values(T::DTYPE, bytemuck::cast_slice(values.as_ref()), layout, &plan)
-            .map_err(refused)
+        let values = bytemuck::cast_slice(values.as_ref());
+        compress::compress_bytes(T::DTYPE, values, layout, &plan).map_err(refused)
     })
-}
-
-fn compress_values(
-    dtype: DType,
-    values: &[u8],
-    layout: &Layout,
-    plan: &Plan,
-) -> Result<(Vec<u8>, Option<f64>), CompressError> {
-    let mut bytes = Vec::new();
-    let scan = || layout.value_range(dtype, values);
-    let value_range = if plan.needs_value_range() { scan() } else { None };
-    let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
-    encoder.encode_bytes(values, &mut bytes);
-    let suspected_fill = encoder.suspected_fill();
-    encoder.finish(&mut bytes)?;
-    Ok((bytes, suspected_fill))
 }
 
 /// Decompresses an array of any type, and returns the bytes of its values.
@@ -162,7 +146,8 @@ pub unsafe extern "C" fn fwCompressMaxSize(
 
 /// Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
 /// within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
-/// exact. A relative bound refers to the value range of these values. The plan's codec is used; a
+/// exact. A relative bound refers to the value range of these values, fill values such as 1e20
+/// included, and no result says that there are any: replace them by NaN. The plan's codec is used; a
 /// plan without one takes the codec that makes the output shortest. The plan's shape says which
 /// values are neighbours. The output stores its type, count and bound, and fwDecompress needs
 /// nothing else.
