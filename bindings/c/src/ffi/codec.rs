@@ -147,8 +147,8 @@ pub unsafe extern "C" fn fwCompressMaxSize(
 /// Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
 /// within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
 /// exact. A relative bound refers to the value range of these values, fill values such as 1e20
-/// included, and no result says that there are any: replace them by NaN. The plan's codec is used; a
-/// plan without one takes the codec that makes the output shortest. The plan's shape says which
+/// included, and no result says that there are any: replace them by NaN. The plan's codec is used;
+/// a plan without one takes the codec that makes the output shortest. The plan's shape says which
 /// values are neighbours. The output stores its type, count and bound, and fwDecompress needs
 /// nothing else.
 ///
