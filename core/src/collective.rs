@@ -7,6 +7,10 @@
 mod call;
 mod call_state;
 mod config;
+#[cfg(feature = "alloc")]
+mod device_operands;
+#[cfg(feature = "alloc")]
+mod device_operation;
 mod driver;
 mod exchange;
 mod full_call;
@@ -24,10 +28,14 @@ mod tuning;
 pub(crate) mod value_range;
 
 pub use crate::call_spec::RANGE_SCHEDULE;
-pub use call::{Call, NoValues};
+pub use call::{Buffer, Call, Input, NoValues};
 #[cfg(feature = "alloc")]
 pub(crate) use call_state::CallState;
 pub use config::Config;
+#[cfg(feature = "alloc")]
+pub use device_operation::DeviceOperation;
+#[cfg(feature = "alloc")]
+pub(crate) use device_operation::RunningDeviceCall;
 pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
@@ -41,6 +49,8 @@ pub(crate) use request::Request;
 pub use value_range::N_VALUES as N_RANGE_VALUES;
 
 use crate::call_spec::{self, CallSpec};
+#[cfg(feature = "alloc")]
+use crate::device::{Device, Region};
 use crate::element::Element;
 use crate::engine::Notices;
 use crate::error::Error;
@@ -230,6 +240,50 @@ impl<X: Transport> Communicator<X> {
     {
         let (request, work) = call.parts(self.rank());
         RunningCall::start(self, request, work, plan)?.wait()
+    }
+
+    /// Runs a call on a device's memory and returns when the device has enqueued, or finished, all
+    /// of it ([`Device::end`]).
+    ///
+    /// The buffers are [`DeviceSlice`](crate::device::DeviceSlice)s. The other ranks may hold their
+    /// values in host memory or on other devices. An automatic plan compresses with fz-light.
+    ///
+    /// # Errors
+    /// Any [`Error`]. [`Error::NotOnDevice`] if the device lacks the codec, type or operation. The
+    /// communicator stays usable after a [usage error](Error::is_usage).
+    #[cfg(feature = "alloc")]
+    pub fn run_on<T, S, R>(
+        &mut self,
+        device: &mut dyn Device,
+        call: Call<'_, T, S, R>,
+        plan: &Plan,
+    ) -> Result<Report, Error>
+    where
+        T: Element,
+        S: Into<Region>,
+        R: Into<Region>,
+    {
+        self.start_on(device, call, plan)?.wait()
+    }
+
+    /// Starts a call on a device's memory. It advances whenever the operation is polled or waited
+    /// for.
+    ///
+    /// # Errors
+    /// As [`run_on`](Self::run_on).
+    #[cfg(feature = "alloc")]
+    pub fn start_on<'a, T, S, R>(
+        &'a mut self,
+        device: &'a mut dyn Device,
+        call: Call<'a, T, S, R>,
+        plan: &Plan,
+    ) -> Result<DeviceOperation<'a, X>, Error>
+    where
+        T: Element,
+        S: Into<Region>,
+        R: Into<Region>,
+    {
+        RunningDeviceCall::start(self, device, call, plan)
     }
 
     /// Starts a call. It advances whenever the operation is polled or waited for.

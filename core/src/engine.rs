@@ -25,6 +25,8 @@ mod work;
 
 #[cfg(feature = "alloc")]
 pub(crate) use compiled::Compiled;
+#[cfg(feature = "alloc")]
+pub(crate) use compute::Payloads;
 pub(crate) use compute::{Compute, Computing};
 #[cfg(test)]
 pub(crate) use notices::MemoryTransport;

@@ -3,14 +3,17 @@
 use crate::bound::BoundError;
 use crate::codec::{CodecError, CodecId, DecodeError};
 use crate::element::DType;
+use crate::op::OpCode;
 use crate::schedule::Collective;
 use crate::transport::{Rank, TransportErrorKind};
 use core::fmt;
 
+mod device;
 mod disagreement;
 mod frame;
 mod reason;
 
+pub use device::DeviceErrorKind;
 pub use disagreement::{Field, Value};
 pub use frame::FrameError;
 pub use reason::AbortReason;
@@ -144,6 +147,20 @@ pub enum Error {
          reduce-scatter in place or to the front have one, prepared calls and messages do not"
     )]
     NoRoomToRound,
+    /// The device cannot compute this call.
+    #[error(
+        "the device has no {} of {dtype} values with codec {}; choose another codec, or copy the \
+         values to the host",
+        op.name(), codec.name()
+    )]
+    NotOnDevice {
+        /// The call's codec.
+        codec: CodecId,
+        /// Type of the values.
+        dtype: DType,
+        /// Operation of a reduction.
+        op: OpCode,
+    },
     /// Error feedback was requested together with a bound on the result. Feedback carries errors
     /// from call to call, so the result of a single call has no bound.
     #[error("with error feedback a call's result has no bound; bound the operands")]
@@ -202,6 +219,12 @@ pub enum Error {
         kind: TransportErrorKind,
         /// The peer concerned, if any.
         peer: Option<Rank>,
+    },
+    /// A device failed while it computed for a call.
+    #[error("the device failed: {kind}")]
+    Device {
+        /// Kind of failure.
+        kind: DeviceErrorKind,
     },
     /// The library contradicts itself. This is a defect of Foldwire, or of a custom schedule or
     /// codec. Please report it.
@@ -322,6 +345,7 @@ impl Error {
                 | Self::NoIntegerAverage { .. }
                 | Self::NoLattice { .. }
                 | Self::NoRoomToRound
+                | Self::NotOnDevice { .. }
                 | Self::FeedbackOnResult
                 | Self::FrameTooSmall { .. }
                 | Self::TooFewFrames { .. }

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 15] = [
     &["pipeline", "bundle"],
     &["schedule"],
     &["error", "plan"],
-    &["frame", "group", "handle", "heap_frame", "preset", "primitive"],
+    &["device", "frame", "group", "handle", "heap_frame", "preset", "primitive"],
     &["layout"],
     &["rounding", "select"],
     &["report", "call_spec"],

@@ -76,6 +76,8 @@ pub mod codec;
 pub mod collective;
 #[cfg(feature = "alloc")]
 pub mod compress;
+#[cfg(feature = "alloc")]
+pub mod device;
 pub mod element;
 mod engine;
 pub mod error;
@@ -113,8 +115,11 @@ pub mod variables;
 mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};
+#[cfg(feature = "alloc")]
+pub use collective::DeviceOperation;
 pub use collective::{
-    Call, Communicator, Config, Exchange, Incoming, NoValues, Operation, Outgoing, Prepared, Rows,
+    Buffer, Call, Communicator, Config, Exchange, Incoming, Input, NoValues, Operation, Outgoing,
+    Prepared, Rows,
 };
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};

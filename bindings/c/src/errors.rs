@@ -72,6 +72,7 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
         | Error::NoIntegerAverage { .. }
         | Error::NoLattice { .. }
         | Error::NoRoomToRound
+        | Error::NotOnDevice { .. }
         | Error::FeedbackOnResult => FW_UNSUPPORTED,
         Error::FrameTooSmall { .. }
         | Error::TooFewFrames { .. }

@@ -99,6 +99,36 @@ impl CodecParams {
         Self { prediction, ..self }
     }
 
+    /// The codec.
+    #[must_use]
+    pub const fn codec(&self) -> CodecId {
+        self.codec
+    }
+
+    /// The lattice.
+    #[must_use]
+    pub const fn quantum(&self) -> Quantum {
+        self.quantum
+    }
+
+    /// The largest number of operands of a sum.
+    #[must_use]
+    pub const fn max_operands(&self) -> u32 {
+        self.max_operands
+    }
+
+    /// Returns whether sums are averaged at the end.
+    #[must_use]
+    pub const fn averages(&self) -> bool {
+        self.averages
+    }
+
+    /// The codec's setting; 0 for its default.
+    #[must_use]
+    pub const fn setting(&self) -> u16 {
+        self.setting
+    }
+
     pub(crate) const fn with_strides(self, strides: [u32; 2]) -> Self {
         Self { strides, ..self }
     }

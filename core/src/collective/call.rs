@@ -8,8 +8,12 @@
 //! to be gathered and scattered, as messages do (`exchange/rows.rs`).
 
 use super::request::Request;
+#[cfg(feature = "alloc")]
+use crate::device::{DeviceSlice, Region};
 use crate::element::Element;
 use crate::engine::{Buffers, Work};
+#[cfg(feature = "alloc")]
+use crate::error::Error;
 use crate::layout::{Shares, Window};
 use crate::op::{Op, OpCode};
 use crate::schedule::Collective;
@@ -49,13 +53,51 @@ pub struct Call<'s, T: Element, S, R> {
     residues: Option<&'s mut [T::Residue]>,
 }
 
+/// A buffer that a call reads: slices and their owners, or memory of a device.
+pub trait Input<T> {
+    /// Number of values.
+    fn n_values(&self) -> usize;
+}
+
+impl<T, S: AsRef<[T]>> Input<T> for S {
+    fn n_values(&self) -> usize {
+        self.as_ref().len()
+    }
+}
+
+/// A buffer that a call writes: slices and their owners, or memory of a device.
+pub trait Buffer<T> {
+    /// Number of values.
+    fn n_values(&mut self) -> usize;
+}
+
+impl<T, R: AsMut<[T]>> Buffer<T> for R {
+    fn n_values(&mut self) -> usize {
+        self.as_mut().len()
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<T> Input<T> for DeviceSlice<T> {
+    fn n_values(&self) -> usize {
+        self.region().n_values
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<T> Buffer<T> for DeviceSlice<T> {
+    fn n_values(&mut self) -> usize {
+        self.region().n_values
+    }
+}
+
 /// An empty buffer, for a call that does not use it.
 pub type NoValues<'s, T> = &'s [T; 0];
 
 /// Calls in place: one buffer holds the input and then the result.
-impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
+impl<'s, T: Element, R: Buffer<T>> Call<'s, T, NoValues<'s, T>, R> {
     fn in_place(collective: Collective, mut recv: R) -> Self {
-        let shares = Shares::Even(recv.as_mut().len());
+        let shares = Shares::Even(recv.n_values());
         Self::of(collective, shares, Window::Whole, &[], recv)
     }
 
@@ -143,7 +185,7 @@ impl<'s, T: Element, R: AsMut<[T]>> Call<'s, T, NoValues<'s, T>, R> {
 }
 
 /// Calls from one buffer into another.
-impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
+impl<'s, T: Element, S: Input<T>, R: Buffer<T>> Call<'s, T, S, R> {
     fn out_of_place(collective: Collective, shares: Shares<'s>, send: S, recv: R) -> Self {
         Self::of(collective, shares, Window::Own, send, recv)
     }
@@ -151,13 +193,13 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     /// Same as [`all_reduce`](Self::all_reduce), from `send` into `recv`, which has the same
     /// length.
     pub fn all_reduce_into(send: S, recv: R, op: Op<'s, T>) -> Self {
-        let shares = Shares::Even(send.as_ref().len());
+        let shares = Shares::Even(send.n_values());
         Self::out_of_place(Collective::AllReduce, shares, send, recv).by(op)
     }
 
     /// `recv` becomes this rank's share of the reduction of all ranks' `send`.
     pub fn reduce_scatter(send: S, recv: R, op: Op<'s, T>) -> Self {
-        let shares = Shares::Even(send.as_ref().len());
+        let shares = Shares::Even(send.n_values());
         Self::out_of_place(Collective::ReduceScatter, shares, send, recv).by(op)
     }
 
@@ -171,7 +213,7 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     /// The `send` of a rank is its share of `recv.len()` values. The shares are equally long if
     /// `recv.len()` is a multiple of the communicator's size.
     pub fn all_gather(send: S, mut recv: R) -> Self {
-        let shares = Shares::Even(recv.as_mut().len());
+        let shares = Shares::Even(recv.n_values());
         Self::out_of_place(Collective::AllGather, shares, send, recv)
     }
 
@@ -208,20 +250,20 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     /// The root's `recv` becomes the reduction of all ranks' `send`. On other ranks `recv` is
     /// ignored and may be empty.
     pub fn reduce(send: S, recv: R, op: Op<'s, T>, root: Rank) -> Self {
-        let shares = Shares::Even(send.as_ref().len());
+        let shares = Shares::Even(send.n_values());
         Self::out_of_place(Collective::Reduce, shares, send, recv).by(op).at(root)
     }
 
     /// Same as [`scan`](Self::scan), from `send` into `recv`, which has the same length.
     pub fn scan_into(send: S, recv: R, op: Op<'s, T>) -> Self {
-        let shares = Shares::Even(send.as_ref().len());
+        let shares = Shares::Even(send.n_values());
         Self::out_of_place(Collective::Scan, shares, send, recv).by(op)
     }
 
     /// Same as [`exclusive_scan`](Self::exclusive_scan), from `send` into `recv`, which has the
     /// same length. On rank 0 `recv` is ignored and may be empty.
     pub fn exclusive_scan_into(send: S, recv: R, op: Op<'s, T>) -> Self {
-        let shares = Shares::Even(send.as_ref().len());
+        let shares = Shares::Even(send.n_values());
         Self::out_of_place(Collective::ExclusiveScan, shares, send, recv).by(op)
     }
 
@@ -232,7 +274,7 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
     /// `send` has the same length on every rank. `recv` has space for this rank's share from each
     /// rank.
     pub fn all_to_all(send: S, recv: R) -> Self {
-        let shares = Shares::Even(send.as_ref().len());
+        let shares = Shares::Even(send.n_values());
         Self::out_of_place(Collective::AllToAll, shares, send, recv)
     }
 
@@ -251,14 +293,14 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
 }
 
 /// Calls without a result on this rank.
-impl<'s, T: Element, S: AsRef<[T]>> Call<'s, T, S, &'s mut [T; 0]> {
+impl<'s, T: Element, S: Input<T>> Call<'s, T, S, &'s mut [T; 0]> {
     /// Broadcast from this rank, which only reads `data`. The other ranks call
     /// [`broadcast`](Self::broadcast) with this rank as the root.
     ///
     /// Unlike with `broadcast`, the root keeps its exact values. The other ranks' values differ
     /// from them by at most the bound, unless the codec is lossless.
     pub fn broadcast_from(data: S) -> Self {
-        let shares = Shares::Even(data.as_ref().len());
+        let shares = Shares::Even(data.n_values());
         Self::of(Collective::Broadcast, shares, Window::Input, data, &mut []).here()
     }
 }
@@ -404,6 +446,19 @@ where
         let buffers = buffers(self.request.window, self.send.as_ref(), self.recv.as_mut());
         let request = Request { lengths: buffers.lengths(), ..self.request.on(rank) };
         (request, Work { residues: self.residues, ..Work::new(self.op, buffers) })
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<'s, T: Element, S: Into<Region>, R: Into<Region>> Call<'s, T, S, R> {
+    /// Returns the request that this rank makes, and its buffers in a device's memory. Fails if the
+    /// call has feedback, or an operation that is not the device's.
+    pub(crate) fn into_regions(self, rank: Rank) -> Result<(Request<'s>, [Region; 2]), Error> {
+        let request = self.request.on(rank);
+        match self.residues {
+            Some(_) => Err(Error::NoRoomToRound),
+            None => Ok((request, [self.send.into(), self.recv.into()])),
+        }
     }
 }
 

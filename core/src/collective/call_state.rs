@@ -79,10 +79,13 @@ impl<'s> CallState<'s> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         #[cfg(feature = "alloc")]
-        if let Some(recent) = comm.take_recent(&request, plan) {
+        if work.may_replay()
+            && let Some(recent) = comm.take_recent(&request, plan)
+        {
             return Ok(Self::start_again(comm, recent));
         }
         let spec = comm.spec(&request, plan)?;
+        work.check(&spec)?;
         let mut call = FullCall::new(request, spec);
         call.begin(comm, work, plan)?;
         Ok(Self::full(comm, call))
@@ -196,7 +199,7 @@ impl<'s> CallState<'s> {
         let replayed = if self.limits.deadline.is_some() {
             Ok(ReplayOutcome::NeedsEngine)
         } else {
-            replay.poll(on, transport, &mut state.lanes, &mut Computing { work, coding }, notices)
+            replay.poll(on, transport, &mut state.lanes, &mut Computing::new(work, coding), notices)
         };
         match replayed {
             Ok(ReplayOutcome::Moved) => Ok(Some(Progress::Moved)),
@@ -206,7 +209,7 @@ impl<'s> CallState<'s> {
                 Ok(None)
             }
             Ok(ReplayOutcome::Finished) => {
-                request.end(comm.size(), comm.rank(), work);
+                request.end(comm.size(), comm.rank(), work)?;
                 Ok(Some(Progress::Finished))
             }
             Err(error) => {

@@ -12,6 +12,7 @@ use super::value_range;
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::budget::{Budget, required_bound, resolve};
+use crate::codec::CodecParams;
 use crate::element::DType;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
@@ -206,7 +207,7 @@ impl<'s> FullCall<'s> {
     fn start_data_scan<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        work: &dyn Operands,
+        work: &mut dyn Operands,
         sampled: bool,
     ) -> Result<(), Error> {
         let own = self.request.own(comm.size(), comm.rank());
@@ -216,7 +217,7 @@ impl<'s> FullCall<'s> {
         let (value_ranges, bits) = values.split_at_mut(value_range::N_VALUES);
         let mut value_range = None;
         if needs_value_range {
-            let seen = work.scan_values(own.clone(), comm.config.level, sampled);
+            let seen = work.scan_values(own.clone(), comm.config.level, sampled)?;
             value_ranges.copy_from_slice(&seen);
             // This rank's own value range is enough to estimate how short its values become.
             value_range = value_range::read_extremes(seen, false).flatten();
@@ -224,7 +225,7 @@ impl<'s> FullCall<'s> {
         if let Some(undecided) = &mut self.undecided {
             let search_level = comm.may_search_strides(own.len(), spec.dtype);
             let search_level = search_level.then_some(comm.config.level);
-            let (estimates, strides) = work.estimate_bits(own, &spec, value_range, search_level);
+            let (estimates, strides) = work.estimate_bits(own, &spec, value_range, search_level)?;
             bits.copy_from_slice(&estimates);
             undecided.strides = strides;
         }
@@ -253,6 +254,7 @@ impl<'s> FullCall<'s> {
         if self.spec.finds_shape_in(own.len()) {
             params = work.find_shape(own, params);
         }
+        work.learn(&CodecParams { codec: self.spec.plan.codec, ..params });
         let codec = self.spec.codec(&params);
         let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first);
         self.start(comm, (&resolved, &coding));
@@ -353,7 +355,7 @@ impl<'s> FullCall<'s> {
                 exchange(engine, (transport, lanes), notices, limits, &mut values[..n_scan_values])?
             }
             Phase::Call => {
-                let compute = &mut Computing { work, coding: &self.coding };
+                let compute = &mut Computing::new(work, &self.coding);
                 engine.poll(transport, lanes, compute, limits, notices)?
             }
         };
@@ -377,7 +379,7 @@ impl<'s> FullCall<'s> {
             return Ok(Progress::Moved);
         }
         let Phase::DataScan { values, sampled } = self.phase else {
-            self.request.end(size, rank, work);
+            self.request.end(size, rank, work)?;
             #[cfg(feature = "alloc")]
             {
                 comm.end_trial();
@@ -409,7 +411,7 @@ impl<'s> FullCall<'s> {
         let budget = resolve(&self.spec, value_range)?;
         if let Some(report) = &mut self.setup_report {
             let own = self.request.own(size, rank);
-            report.suspected_fill = work.suspect_fill(own, value_range, budget.bound);
+            report.suspected_fill = work.suspect_fill(own, value_range, budget.bound)?;
         }
         self.start_call(comm, &budget, work)?;
         Ok(Progress::Moved)
@@ -448,8 +450,8 @@ fn exchange<X: Transport>(
     values: &mut [f64],
 ) -> Result<Progress, Error> {
     let mut work = Work::new(Op::Max, Buffers::InPlace(values));
-    let compute = &mut Computing { work: &mut work, coding: &Coding::raw(DType::F64) };
-    engine.poll(transport, lanes, compute, limits, notices)
+    let coding = Coding::raw(DType::F64);
+    engine.poll(transport, lanes, &mut Computing::new(&mut work, &coding), limits, notices)
 }
 
 /// Returns a digest of the ends and quanta of a group's arrays, on which all ranks must agree. The

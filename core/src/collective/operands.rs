@@ -7,6 +7,7 @@ use crate::bound::ValueRange;
 use crate::codec::CodecParams;
 use crate::element::Element;
 use crate::engine::{Buffers, Compute, Work};
+use crate::error::Error;
 use crate::kernel::Level;
 use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
@@ -18,31 +19,45 @@ use core::ops::Range;
 /// All other code of a call is therefore compiled once for each transport, and not for each element
 /// type. `own` is the range of this rank's input in the send buffer.
 pub(crate) trait Operands: Compute {
+    /// Fails if this call cannot be computed where the buffers are.
+    fn check(&self, _spec: &CallSpec<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns whether the call may be replayed from steps that were compiled in an earlier call.
+    #[cfg(feature = "alloc")]
+    fn may_replay(&self) -> bool {
+        true
+    }
+
+    /// Learns the parameters of the call's codec, before the call itself begins.
+    fn learn(&mut self, _params: &CodecParams) {}
+
     /// Scans this rank's input or a sample of it ([`value_range::scan_values`]).
     fn scan_values(
-        &self,
+        &mut self,
         own: Range<usize>,
         level: Level,
         sampled: bool,
-    ) -> [f64; value_range::N_VALUES];
+    ) -> Result<[f64; value_range::N_VALUES], Error>;
 
     /// Estimates the bits that each lossy codec needs for a value of this rank's input
     /// ([`value_range::estimate_bits`]). Also returns the strides of rows and planes.
     fn estimate_bits(
-        &self,
+        &mut self,
         own: Range<usize>,
         spec: &CallSpec<'_>,
         value_range: Option<ValueRange>,
         search_level: Option<Level>,
-    ) -> ([f64; N_LOSSY], [u32; 2]);
+    ) -> Result<([f64; N_LOSSY], [u32; 2]), Error>;
 
     /// Searches this rank's input for a fill value ([`value_range::suspect_fill`]).
     fn suspect_fill(
-        &self,
+        &mut self,
         own: Range<usize>,
         value_range: Option<ValueRange>,
         bound: f64,
-    ) -> Option<f64>;
+    ) -> Result<Option<f64>, Error>;
 
     /// Adds the array shape that is found in this rank's input to a codec's parameters.
     fn find_shape(&self, own: Range<usize>, params: CodecParams) -> CodecParams;
@@ -52,7 +67,7 @@ pub(crate) trait Operands: Compute {
     fn round(&mut self, own: Range<usize>, pass: &RoundingPass, level: Level);
 
     /// Moves the result of an in-place call to the front of its buffer.
-    fn move_to_front(&mut self, result: Range<usize>);
+    fn move_to_front(&mut self, result: Range<usize>) -> Result<(), Error>;
 }
 
 /// Returns the values in a range, or an empty slice if the range exceeds `values`.
@@ -63,33 +78,34 @@ fn at<T>(values: &[T], range: Range<usize>) -> &[T] {
 impl<T: Element> Operands for Work<'_, '_, T> {
     #[inline(never)]
     fn scan_values(
-        &self,
+        &mut self,
         own: Range<usize>,
         level: Level,
         sampled: bool,
-    ) -> [f64; value_range::N_VALUES] {
-        value_range::scan_values(at(self.buffers.all_own(), own), level, sampled)
+    ) -> Result<[f64; value_range::N_VALUES], Error> {
+        Ok(value_range::scan_values(at(self.buffers.all_own(), own), level, sampled))
     }
 
     #[inline(never)]
     fn estimate_bits(
-        &self,
+        &mut self,
         own: Range<usize>,
         spec: &CallSpec<'_>,
         value_range: Option<ValueRange>,
         search_level: Option<Level>,
-    ) -> ([f64; N_LOSSY], [u32; 2]) {
-        value_range::estimate_bits(spec, at(self.buffers.all_own(), own), value_range, search_level)
+    ) -> Result<([f64; N_LOSSY], [u32; 2]), Error> {
+        let own = at(self.buffers.all_own(), own);
+        Ok(value_range::estimate_bits(spec, own, value_range, search_level))
     }
 
     #[inline(never)]
     fn suspect_fill(
-        &self,
+        &mut self,
         own: Range<usize>,
         value_range: Option<ValueRange>,
         bound: f64,
-    ) -> Option<f64> {
-        value_range::suspect_fill(at(self.buffers.all_own(), own), value_range, bound)
+    ) -> Result<Option<f64>, Error> {
+        Ok(value_range::suspect_fill(at(self.buffers.all_own(), own), value_range, bound))
     }
 
     #[inline(never)]
@@ -110,9 +126,10 @@ impl<T: Element> Operands for Work<'_, '_, T> {
     }
 
     #[inline(never)]
-    fn move_to_front(&mut self, result: Range<usize>) {
+    fn move_to_front(&mut self, result: Range<usize>) -> Result<(), Error> {
         if let Buffers::InPlace(data) = &mut self.buffers {
             data.copy_within(result, 0);
         }
+        Ok(())
     }
 }

@@ -93,11 +93,17 @@ impl<'s> Request<'s> {
     }
 
     /// Moves the result of a finished call to the front of its buffer, if the request asks for it.
-    pub(super) fn end(&self, size: usize, rank: Rank, work: &mut dyn Operands) {
+    pub(super) fn end(
+        &self,
+        size: usize,
+        rank: Rank,
+        work: &mut dyn Operands,
+    ) -> Result<(), Error> {
         if self.to_front {
             let result = self.call(size).output(rank);
-            work.move_to_front(self.shares.within_whole(result, size, rank));
+            work.move_to_front(self.shares.within_whole(result, size, rank))?;
         }
+        Ok(())
     }
 
     /// Returns whether the collective supports the request's shares. No request has arrays as

@@ -24,9 +24,10 @@ pub(crate) trait Compute {
     ///
     /// `Pending` means that it is not done yet; the lane calls again with the same arguments. After
     /// an error the target slot may contain anything. While the primitive runs, it reports progress
-    /// to the [`Pace`].
+    /// to the [`Pace`]. `lane` is the lane's number.
     fn compute(
         &mut self,
+        lane: usize,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
@@ -38,6 +39,14 @@ pub(crate) trait Compute {
 pub(crate) struct Computing<'c> {
     pub(crate) work: &'c mut dyn Compute,
     pub(crate) coding: &'c Coding,
+    /// Number of the lane whose turn it is.
+    pub(crate) lane: usize,
+}
+
+impl<'c> Computing<'c> {
+    pub(crate) fn new(work: &'c mut dyn Compute, coding: &'c Coding) -> Self {
+        Self { work, coding, lane: 0 }
+    }
 }
 
 /// Payloads of a lane's frames, and the buffers that hold them, without the space for headers.
@@ -69,7 +78,8 @@ impl<'f> Payloads<'f> {
         report: &mut Report,
         pace: &dyn Pace,
     ) -> Poll<Result<(), Error>> {
-        let done = compute.work.compute(primitive, self, segment, (compute.coding, pace));
+        let Computing { work, coding, lane } = compute;
+        let done = work.compute(*lane, primitive, self, segment, (*coding, pace));
         let written = core::task::ready!(done)?;
         report.blocks += written.blocks;
         if let Some(to) = primitive.target() {
@@ -79,35 +89,35 @@ impl<'f> Payloads<'f> {
     }
 
     /// Returns the payload in a slot.
-    pub(super) fn of(&self, slot: Slot) -> Result<&[u8], Error> {
+    pub(crate) fn of(&self, slot: Slot) -> Result<&[u8], Error> {
         self.buffers[slot.index()].get(..self.n_bytes[slot.index()]).ok_or(misuse())
     }
 
-    pub(super) fn of_mut(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
+    pub(crate) fn of_mut(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
         self.buffers[slot.index()].get_mut(..self.n_bytes[slot.index()]).ok_or(misuse())
     }
 
     /// Returns the whole buffer of a slot.
-    pub(super) fn buffer(&mut self, slot: Slot) -> &mut [u8] {
+    pub(crate) fn buffer(&mut self, slot: Slot) -> &mut [u8] {
         self.buffers[slot.index()]
     }
 
     /// Returns the payload in one slot, and the whole buffer of another.
-    pub(super) fn to(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
+    pub(crate) fn to(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
         let n_bytes = self.n_bytes[from.index()];
         let [src, dst] = self.disjoint([from, to])?;
         Ok((src.get(..n_bytes).ok_or(misuse())?, dst))
     }
 
     /// Returns the payloads in two slots, the second one mutable.
-    pub(super) fn into(&mut self, from: Slot, into: Slot) -> Result<(&[u8], &mut [u8]), Error> {
+    pub(crate) fn into(&mut self, from: Slot, into: Slot) -> Result<(&[u8], &mut [u8]), Error> {
         let n_bytes = self.n_bytes[into.index()];
         let (src, dst) = self.to(from, into)?;
         Ok((src, dst.get_mut(..n_bytes).ok_or(misuse())?))
     }
 
     /// Returns the payloads in two slots, and the whole buffer of a third.
-    pub(super) fn both_to(
+    pub(crate) fn both_to(
         &mut self,
         [a, b]: [Slot; 2],
         to: Slot,

@@ -185,6 +185,7 @@ impl<F: FrameBuffer> Lane<F> {
             }
         }
         let polled = (&mut *transport, program.rules.values_per_poll());
+        compute.lane = self.tag.0.into();
         if self.compute(&step, &run, polled, compute, report)?.is_pending() {
             return Ok(LaneTurn::Waiting);
         }

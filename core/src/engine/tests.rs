@@ -35,6 +35,7 @@ struct SlowCompute {
 impl Compute for SlowCompute {
     fn compute(
         &mut self,
+        _: usize,
         primitive: Primitive,
         _: &mut Payloads<'_>,
         segment: &Segment,
@@ -56,7 +57,7 @@ impl Compute for SlowCompute {
 impl SlowCompute {
     fn raw(&mut self) -> Computing<'_> {
         static RAW: Coding = Coding::raw(DType::F32);
-        Computing { work: self, coding: &RAW }
+        Computing::new(self, &RAW)
     }
 }
 

@@ -231,6 +231,12 @@ impl Coding {
         &self.codec
     }
 
+    /// Divisor of an average when the result is stored; 1 otherwise.
+    #[cfg(feature = "alloc")]
+    pub(crate) const fn divisor(&self) -> u32 {
+        self.divisor
+    }
+
     pub(super) const fn bytes_per_value(&self) -> usize {
         self.codec.dtype().n_bytes()
     }
@@ -264,6 +270,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
     #[inline(never)]
     fn compute(
         &mut self,
+        _lane: usize,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,

@@ -31,6 +31,8 @@ pub enum AbortReason {
     Internal,
     /// A message from it to another rank did not match that rank's receive.
     Message,
+    /// Its device failed.
+    Device,
 }
 
 impl AbortReason {
@@ -49,6 +51,7 @@ impl AbortReason {
             Error::Transport { kind: TransportErrorKind::Stopped, .. } => (Self::Dropped, own),
             Error::Codec(_) => (Self::Codec, own),
             Error::Internal => (Self::Internal, own),
+            Error::Device { .. } => (Self::Device, own),
             _ => (Self::Transport, own),
         }
     }
@@ -67,6 +70,7 @@ impl AbortReason {
             Self::Left => (8, 0),
             Self::Internal => (9, 0),
             Self::Message => (10, 0),
+            Self::Device => (11, 0),
         }
     }
 
@@ -84,6 +88,7 @@ impl AbortReason {
             (8, 0) => Self::Left,
             (9, 0) => Self::Internal,
             (10, 0) => Self::Message,
+            (11, 0) => Self::Device,
             _ => return None,
         })
     }
@@ -120,6 +125,7 @@ impl fmt::Display for AbortDescription {
             AbortReason::Message => {
                 write!(f, "a message from rank {culprit} did not match its receive")
             }
+            AbortReason::Device => write!(f, "the device of rank {culprit} failed"),
         }
     }
 }

@@ -1,0 +1,305 @@
+//! A call's buffers in a device's memory.
+
+use super::call_spec::CallSpec;
+use super::operands::Operands;
+use super::value_range;
+use crate::bound::ValueRange;
+use crate::codec::{CodecId, CodecParams, Pace, Written};
+use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
+use crate::element::{DType, Element, Float, with_float};
+use crate::engine::{Coding, Compute, Payloads};
+use crate::error::Error;
+use crate::kernel::{Level, sample};
+use crate::layout::{Segment, Window};
+use crate::op::OpCode;
+use crate::primitive::{Primitive, Slot};
+use crate::rounding::RoundingPass;
+use crate::select::automatic::N_LOSSY;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::task::Poll;
+
+/// Number of pieces of this rank's input that the host reads as a sample.
+const N_SAMPLES: usize = 16;
+/// Values in each of these pieces.
+const SAMPLE: usize = 4096;
+
+/// A call's buffers in a device's memory, and the device.
+pub(crate) struct DeviceOperands<'d> {
+    device: &'d mut dyn Device,
+    window: Window,
+    send: Region,
+    recv: Region,
+    call: DeviceCall,
+    /// True if a computation of the last poll is pending.
+    is_computing: bool,
+}
+
+impl<'d> DeviceOperands<'d> {
+    /// Lends buffers to a call, which the device begins. A call in place has only the second one.
+    pub(crate) fn new(
+        device: &'d mut dyn Device,
+        window: Window,
+        [send, recv]: [Region; 2],
+        (dtype, op): (DType, OpCode),
+        params: CodecParams,
+    ) -> Result<Self, Error> {
+        let send = if matches!(window, Window::Whole) { recv } else { send };
+        device.begin()?;
+        let call = DeviceCall { dtype, op, params };
+        Ok(Self { device, window, send, recv, call, is_computing: false })
+    }
+
+    /// Returns the numbers of values to send and of values in the buffer for results.
+    pub(crate) const fn lengths(&self) -> [usize; 2] {
+        let n_received = if matches!(self.window, Window::Input) { 0 } else { self.recv.n_values };
+        [self.send.n_values, n_received]
+    }
+
+    /// Returns whether a computation has been pending since this was last called.
+    pub(crate) const fn take_is_computing(&mut self) -> bool {
+        core::mem::replace(&mut self.is_computing, false)
+    }
+
+    /// Ends the use of the device.
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
+        self.device.end()
+    }
+
+    /// Returns a range of a buffer. An empty range may lie outside it.
+    fn within(&self, buffer: Region, range: Range<usize>) -> Result<Region, Error> {
+        if range.is_empty() {
+            return Ok(Region { n_values: 0, ..buffer });
+        }
+        if range.end > buffer.n_values {
+            return Err(Error::Internal);
+        }
+        let address = buffer.address + (range.start * self.call.dtype.n_bytes()) as u64;
+        Ok(Region { address, n_values: range.len() })
+    }
+
+    fn own(&self, segment: &Segment) -> Result<Region, Error> {
+        // In place both positions are the same wherever a step needs both.
+        self.within(self.send, segment.in_input())
+    }
+
+    fn output(&self, segment: &Segment) -> Result<Region, Error> {
+        match self.window {
+            Window::Input if segment.len > 0 => Err(Error::Internal),
+            _ => self.within(self.recv, segment.in_output()),
+        }
+    }
+
+    /// Returns where a segment's local input and its result are.
+    fn both(&self, segment: &Segment) -> Result<[Region; 2], Error> {
+        let output = self.output(segment)?;
+        let own = match self.window {
+            Window::Whole => output,
+            _ => self.own(segment)?,
+        };
+        Ok([own, output])
+    }
+
+    /// Returns the operation that carries out a primitive.
+    fn op<'p>(
+        &self,
+        primitive: Primitive,
+        payloads: &'p mut Payloads<'_>,
+        segment: &Segment,
+        divisor: u32,
+    ) -> Result<DeviceOp<'p>, Error> {
+        Ok(match primitive {
+            Primitive::EncodeOwn { to, codec } => DeviceOp::Encode {
+                values: DeviceSource::Own(self.own(segment)?),
+                codec,
+                to: payloads.buffer(to),
+            },
+            Primitive::EncodeStored { to, codec } => DeviceOp::Encode {
+                values: DeviceSource::Partial(self.output(segment)?),
+                codec,
+                to: payloads.buffer(to),
+            },
+            Primitive::Transcode { from, to, codecs } => {
+                let (payload, to) = payloads.to(from, to)?;
+                match codecs {
+                    [CodecId::Raw, codec] => {
+                        DeviceOp::Encode { values: DeviceSource::Floats(payload), codec, to }
+                    }
+                    [codec, CodecId::Raw] => {
+                        let to = DeviceTarget::Floats(to);
+                        DeviceOp::Decode { payload, codec, divisor: 1, to }
+                    }
+                    _ => DeviceOp::Recode { payload, own: None, to },
+                }
+            }
+            Primitive::Fold => {
+                let (payload, to) = payloads.to(Slot::In, Slot::Out)?;
+                DeviceOp::Fold { payload, own: self.own(segment)?, store: None, to }
+            }
+            Primitive::FoldStore => {
+                let (payload, to) = payloads.to(Slot::In, Slot::Out)?;
+                let [own, output] = self.both(segment)?;
+                DeviceOp::Fold { payload, own, store: Some((output, divisor)), to }
+            }
+            Primitive::FoldInPlace => {
+                DeviceOp::FoldFloats { floats: payloads.of_mut(Slot::In)?, own: self.own(segment)? }
+            }
+            Primitive::Refold => {
+                let (payload, to) = payloads.to(Slot::In, Slot::Out)?;
+                DeviceOp::Recode { payload, own: Some(self.own(segment)?), to }
+            }
+            Primitive::Combine { with } => {
+                let (payloads, to) = payloads.both_to([Slot::In, with], Slot::Out)?;
+                DeviceOp::Combine { payloads, to }
+            }
+            Primitive::CombineInPlace { with } => {
+                let (payload, floats) = payloads.into(with, Slot::In)?;
+                DeviceOp::Reduce { payload, codec: CodecId::Raw, floats }
+            }
+            Primitive::Reduce { into } => {
+                let (payload, floats) = payloads.to(Slot::In, into)?;
+                let codec = self.call.params.codec;
+                DeviceOp::Reduce { payload, codec, floats }
+            }
+            Primitive::ReduceStore { codec } => {
+                let [own, to] = self.both(segment)?;
+                let payload = payloads.of(Slot::In)?;
+                DeviceOp::ReduceStore { payload, codec, own, divisor, to }
+            }
+            Primitive::Store { from, codec, .. } => {
+                let to = DeviceTarget::Values(self.output(segment)?);
+                DeviceOp::Decode { payload: payloads.of(from)?, codec, divisor, to }
+            }
+            Primitive::StoreWhole { from, codec, .. } => {
+                let to = DeviceTarget::Values(self.output(segment)?);
+                DeviceOp::Decode { payload: payloads.of(from)?, codec, divisor: 1, to }
+            }
+            Primitive::Divide => DeviceOp::Divide { values: self.output(segment)?, divisor },
+            Primitive::StoreOwn => {
+                let [from, to] = self.both(segment)?;
+                DeviceOp::Copy { from, to }
+            }
+            // The lane itself carries these out.
+            Primitive::Copy { .. }
+            | Primitive::Move { .. }
+            | Primitive::Join { .. }
+            | Primitive::Replace { .. } => return Err(Error::Internal),
+        })
+    }
+
+    /// Copies a sample of a range of this rank's input to the host.
+    fn sample<T: Element>(&mut self, own: Range<usize>) -> Result<Vec<T>, Error> {
+        let own = self.within(self.send, own)?;
+        let n = own.n_values.min(N_SAMPLES * SAMPLE);
+        let mut values = alloc::vec![T::ZERO; n];
+        let stride = own.n_values / N_SAMPLES;
+        for (i, piece) in values.chunks_mut(SAMPLE).enumerate() {
+            let start = if n < own.n_values { i * stride } else { i * SAMPLE };
+            let from = self.within(own, start..start + piece.len())?;
+            self.device.read(from, T::DTYPE, bytemuck::cast_slice_mut(piece))?;
+        }
+        Ok(values)
+    }
+
+    fn scan_floats<T: Float>(
+        &mut self,
+        own: Range<usize>,
+    ) -> Result<[f64; value_range::N_VALUES], Error> {
+        let [min, max] = self.device.value_range(self.within(self.send, own.clone())?, T::DTYPE)?;
+        let [grid, increment] = sample::grids(&self.sample::<T>(own)?);
+        Ok([-min, max, -min, max, -grid, -increment])
+    }
+}
+
+impl Compute for DeviceOperands<'_> {
+    fn compute(
+        &mut self,
+        lane: usize,
+        primitive: Primitive,
+        payloads: &mut Payloads<'_>,
+        segment: &Segment,
+        (coding, _): (&Coding, &dyn Pace),
+    ) -> Poll<Result<Written, Error>> {
+        let op = self.op(primitive, payloads, segment, coding.divisor())?;
+        let done = self.device.compute(lane, op, segment.len, &self.call);
+        self.is_computing |= done.is_pending();
+        done
+    }
+}
+
+impl Operands for DeviceOperands<'_> {
+    fn check(&self, spec: &CallSpec<'_>) -> Result<(), Error> {
+        let (codec, dtype, op) = (spec.plan.codec, spec.dtype, spec.op);
+        if self.device.supports(codec, dtype, op) && !spec.rounds_first {
+            Ok(())
+        } else {
+            Err(Error::NotOnDevice { codec, dtype, op })
+        }
+    }
+
+    fn may_replay(&self) -> bool {
+        false
+    }
+
+    fn learn(&mut self, params: &CodecParams) {
+        self.call.params = *params;
+    }
+
+    fn scan_values(
+        &mut self,
+        own: Range<usize>,
+        _: Level,
+        _: bool,
+    ) -> Result<[f64; value_range::N_VALUES], Error> {
+        // A device reads its memory so fast that a sample would save nothing.
+        with_float!(
+            self.call.dtype, T => self.scan_floats::<T>(own),
+            else Ok([value_range::UNKNOWN; value_range::N_VALUES])
+        )
+    }
+
+    fn estimate_bits(
+        &mut self,
+        own: Range<usize>,
+        spec: &CallSpec<'_>,
+        value_range: Option<ValueRange>,
+        _: Option<Level>,
+    ) -> Result<([f64; N_LOSSY], [u32; 2]), Error> {
+        with_float!(
+            self.call.dtype,
+            T => Ok(value_range::estimate_bits(spec, &self.sample::<T>(own)?, value_range, None)),
+            else Ok(([value_range::UNKNOWN; N_LOSSY], [0; 2]))
+        )
+    }
+
+    fn suspect_fill(
+        &mut self,
+        own: Range<usize>,
+        value_range: Option<ValueRange>,
+        bound: f64,
+    ) -> Result<Option<f64>, Error> {
+        with_float!(
+            self.call.dtype,
+            T => Ok(value_range::suspect_fill(&self.sample::<T>(own)?, value_range, bound)),
+            else Ok(None)
+        )
+    }
+
+    fn find_shape(&self, _: Range<usize>, params: CodecParams) -> CodecParams {
+        params
+    }
+
+    fn round(&mut self, _: Range<usize>, _: &RoundingPass, _: Level) {
+        // `check` refuses calls that begin with rounding.
+    }
+
+    fn move_to_front(&mut self, result: Range<usize>) -> Result<(), Error> {
+        let from = self.within(self.recv, result)?;
+        let to = Region { n_values: from.n_values, ..self.recv };
+        let op = || DeviceOp::Copy { from, to };
+        while self.device.compute(0, op(), from.n_values, &self.call)?.is_pending() {
+            core::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
