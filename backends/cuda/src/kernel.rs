@@ -1,0 +1,168 @@
+//! Kernels as the host sees them: where their source is, how they are launched, what they report.
+
+use foldwire::DType;
+use foldwire::codec::{BlockStats, CodecError, DecodeError, Written};
+
+use crate::DeviceError;
+
+/// Address in device memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct DevicePtr(pub u64);
+
+impl DevicePtr {
+    /// Returns the address `n_bytes` further on.
+    #[must_use]
+    pub const fn offset(self, n_bytes: usize) -> Self {
+        Self(self.0 + n_bytes as u64)
+    }
+}
+
+/// A range of device memory. Payloads and scratch memory must begin at a multiple of 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DeviceBytes {
+    /// Address of the first byte.
+    pub ptr: DevicePtr,
+    /// Number of bytes.
+    pub n_bytes: usize,
+}
+
+/// Argument of a kernel. All have 8 bytes: addresses, numbers, and the bits of an `f64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct KernelArg(pub u64);
+
+impl From<DevicePtr> for KernelArg {
+    fn from(ptr: DevicePtr) -> Self {
+        Self(ptr.0)
+    }
+}
+
+impl From<usize> for KernelArg {
+    fn from(n: usize) -> Self {
+        Self(n as u64)
+    }
+}
+
+impl From<u32> for KernelArg {
+    fn from(n: u32) -> Self {
+        Self(n.into())
+    }
+}
+
+impl From<f64> for KernelArg {
+    fn from(x: f64) -> Self {
+        Self(x.to_bits())
+    }
+}
+
+/// Source file of kernels, in `kernels/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KernelFile {
+    /// Codec `fz-light`.
+    FzLight,
+    /// Codec `raw`, and sums of values.
+    Raw,
+    /// Codec `cuszp`.
+    CuSzp,
+    /// Codec `mpc`.
+    Mpc,
+    /// Codec `zfp-rate`.
+    ZfpRate,
+}
+
+/// Kernels that are compiled together: those of one file for one element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// File of the kernels.
+    pub file: KernelFile,
+    /// Element type.
+    pub dtype: DType,
+}
+
+/// Options that NVRTC must be given. Results must not depend on the compiler: no contraction of
+/// products and sums, no flush to zero, divisions as IEEE 754 says.
+pub const NVRTC_OPTIONS: [&str; 5] =
+    ["--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17"];
+
+/// One launch of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Module that has the kernel.
+    pub module: Module,
+    /// Name of the kernel. No two modules have kernels of the same name.
+    pub kernel: &'a str,
+    /// Number of thread blocks, at least 1.
+    pub n_blocks: u32,
+    /// Number of threads in a block.
+    pub n_threads: u32,
+    /// Arguments, each passed by a pointer to its 8 bytes.
+    pub args: &'a [KernelArg],
+}
+
+/// What a device executes in order on a stream.
+pub trait Launcher {
+    /// Enqueues a launch.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device refuses it.
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError>;
+}
+
+/// What the kernels of a task report, in device memory. The host sets it to zeros before the task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Outcome {
+    /// Bytes written to the destination.
+    pub n_bytes: u64,
+    /// Error code; 0 if there is none.
+    pub error: u64,
+    /// [`BlockStats::verbatim`].
+    pub verbatim: u64,
+    /// [`BlockStats::exceptions`].
+    pub exceptions: u64,
+    /// [`BlockStats::both_constant`].
+    pub both_constant: u64,
+    /// [`BlockStats::left`].
+    pub left: u64,
+    /// [`BlockStats::right`].
+    pub right: u64,
+    /// [`BlockStats::neither_constant`].
+    pub neither_constant: u64,
+    /// Two numbers that describe the error, in the order of the fields of the core's type.
+    pub details: [u64; 2],
+    /// Zeros.
+    pub reserved: [u64; 6],
+}
+
+impl Outcome {
+    /// Returns what was written.
+    ///
+    /// # Errors
+    /// The error that the kernels report; `dtype` is the type of the task.
+    pub fn result(&self, dtype: DType) -> Result<Written, CodecError> {
+        let [a, b] = self.details;
+        Err(match self.error {
+            0 => return Ok(self.written()),
+            1 => DecodeError::Truncated { need: a as usize, have: b as usize }.into(),
+            3 => DecodeError::Version { version: a as u8 }.into(),
+            4 => DecodeError::Type { found: a as u8, expected: dtype }.into(),
+            5 => DecodeError::Count { found: a as usize, expected: b as usize }.into(),
+            6 => CodecError::Quantum { ours: f64::from_bits(a), theirs: f64::from_bits(b) },
+            7 => CodecError::HeadRoom { operands: a, limit: b as u32 },
+            _ => DecodeError::Damaged.into(),
+        })
+    }
+
+    fn written(&self) -> Written {
+        let blocks = BlockStats {
+            verbatim: self.verbatim,
+            exceptions: self.exceptions,
+            both_constant: self.both_constant,
+            left: self.left,
+            right: self.right,
+            neither_constant: self.neither_constant,
+        };
+        Written { n_bytes: self.n_bytes as usize, blocks }
+    }
+}
