@@ -204,6 +204,11 @@ impl<X: Transport> Communicator<X> {
         self.transport.into_inner()
     }
 
+    /// Number of lanes: the most segments of a call that are computed or sent at a time.
+    pub fn n_lanes(&self) -> usize {
+        self.lanes()
+    }
+
     /// Returns this rank's share of `count` values.
     pub fn share(&self, count: usize) -> core::ops::Range<usize> {
         share(count, self.size(), self.rank().index())
@@ -280,8 +285,8 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<DeviceOperation<'a, X>, Error>
     where
         T: Element,
-        S: Into<Region>,
-        R: Into<Region>,
+        S: Into<Region> + 'a,
+        R: Into<Region> + 'a,
     {
         RunningDeviceCall::start(self, device, call, plan)
     }

@@ -26,16 +26,15 @@ pub struct Region {
 
 /// Values of one type in a device's memory, which a call reads or overwrites.
 ///
-/// Use it in a [`Call`](crate::Call) where host calls use slices. It has no lifetime: the memory
-/// must stay allocated, and nothing else may write to it, until the call has returned. The package
-/// that implements [`Device`] has safe owners of memory that lend such values.
+/// Use it in a [`Call`](crate::Call) where host calls use slices. The package that implements
+/// [`Device`] has owners of memory that lend such values.
 #[derive(Debug)]
-pub struct DeviceSlice<T> {
+pub struct DeviceSlice<'m, T> {
     region: Region,
-    of: PhantomData<*mut T>,
+    of: PhantomData<&'m mut [T]>,
 }
 
-impl<T> DeviceSlice<T> {
+impl<T> DeviceSlice<'_, T> {
     /// Names `n_values` values at `address`.
     #[must_use]
     pub const fn new(address: u64, n_values: usize) -> Self {
@@ -49,8 +48,8 @@ impl<T> DeviceSlice<T> {
     }
 }
 
-impl<T> From<DeviceSlice<T>> for Region {
-    fn from(slice: DeviceSlice<T>) -> Self {
+impl<T> From<DeviceSlice<'_, T>> for Region {
+    fn from(slice: DeviceSlice<'_, T>) -> Self {
         slice.region
     }
 }

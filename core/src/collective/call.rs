@@ -78,14 +78,14 @@ impl<T, R: AsMut<[T]>> Buffer<T> for R {
 }
 
 #[cfg(feature = "alloc")]
-impl<T> Input<T> for DeviceSlice<T> {
+impl<T> Input<T> for DeviceSlice<'_, T> {
     fn n_values(&self) -> usize {
         self.region().n_values
     }
 }
 
 #[cfg(feature = "alloc")]
-impl<T> Buffer<T> for DeviceSlice<T> {
+impl<T> Buffer<T> for DeviceSlice<'_, T> {
     fn n_values(&mut self) -> usize {
         self.region().n_values
     }

@@ -1,0 +1,145 @@
+//! Values in a device's memory: allocated here, or lent by another library.
+
+use crate::driver::{Driver, OwnedMemory, Staging, StreamId};
+use crate::{DeviceError, DevicePtr};
+use bytemuck::Pod;
+use foldwire::device::DeviceSlice;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// `n` values of `T` in a device's memory.
+///
+/// A buffer owns its memory ([`new`](Self::new)), or adopts memory of another library
+/// ([`adopt`](Self::adopt)), which it never frees.
+pub struct DeviceBuffer<T> {
+    memory: Memory,
+    n_values: usize,
+    of: PhantomData<T>,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Owned(OwnedMemory),
+    Adopted(DevicePtr),
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// Allocates `n_values` values. Their content is unspecified.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    pub fn new(driver: &Arc<dyn Driver>, n_values: usize) -> Result<Self, DeviceError> {
+        let n_bytes = n_values
+            .checked_mul(size_of::<T>())
+            .ok_or(DeviceError::OutOfMemory { n_bytes: usize::MAX })?;
+        let memory = Memory::Owned(OwnedMemory::new(driver, n_bytes)?);
+        Ok(Self { memory, n_values, of: PhantomData })
+    }
+
+    /// Allocates memory and copies values there.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], or if the device fails.
+    pub fn from_values(driver: &Arc<dyn Driver>, values: &[T]) -> Result<Self, DeviceError> {
+        let buffer = Self::new(driver, values.len())?;
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let stream = driver.new_stream()?;
+        let copied = (|| {
+            let mut staging = Staging::new(driver, bytes.len())?;
+            staging.send(bytes, stream, buffer.ptr())?;
+            finish(&**driver, stream)
+        })();
+        driver.end_stream(stream);
+        copied.map(|()| buffer)
+    }
+
+    /// Adopts `n_values` values at `ptr`, which another library allocated, such as a tensor's. The
+    /// memory must outlive the buffer, and nothing else may use it while a call does.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misaligned`] if `ptr` is no multiple of the values' size.
+    pub const fn adopt(ptr: DevicePtr, n_values: usize) -> Result<Self, DeviceError> {
+        let alignment = align_of::<T>() as u64;
+        if n_values > 0 && !ptr.0.is_multiple_of(alignment) {
+            return Err(DeviceError::Misaligned { address: ptr.0, alignment });
+        }
+        Ok(Self { memory: Memory::Adopted(ptr), n_values, of: PhantomData })
+    }
+
+    /// Address of the first value.
+    #[must_use]
+    pub const fn ptr(&self) -> DevicePtr {
+        match &self.memory {
+            Memory::Owned(memory) => memory.ptr,
+            Memory::Adopted(ptr) => *ptr,
+        }
+    }
+
+    /// Number of values.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.n_values
+    }
+
+    /// Returns whether there are no values.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.n_values == 0
+    }
+
+    /// Returns the values as a call's input.
+    #[must_use]
+    pub const fn input(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice::new(self.ptr().0, self.n_values)
+    }
+
+    /// Returns the values as a buffer that a call overwrites.
+    #[must_use]
+    pub const fn output(&mut self) -> DeviceSlice<'_, T> {
+        DeviceSlice::new(self.ptr().0, self.n_values)
+    }
+
+    /// Copies the values to the host.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn to_vec(&self, driver: &Arc<dyn Driver>) -> Result<Vec<T>, DeviceError> {
+        let mut values = vec![T::zeroed(); self.n_values];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+        let stream = driver.new_stream()?;
+        let copied = (|| {
+            let mut staging = Staging::new(driver, bytes.len())?;
+            staging.receive(stream, self.ptr(), 0, bytes.len())?;
+            finish(&**driver, stream)?;
+            staging.read(bytes)
+        })();
+        driver.end_stream(stream);
+        copied.map(|()| values)
+    }
+}
+
+/// Waits until a stream has nothing left to do.
+pub(crate) fn finish(driver: &dyn Driver, stream: StreamId) -> Result<(), DeviceError> {
+    let event = driver.new_event()?;
+    let done = driver.record(stream, event).and_then(|()| wait(driver, event));
+    driver.end_event(event);
+    done
+}
+
+/// Waits for an event.
+pub(crate) fn wait(driver: &dyn Driver, event: crate::driver::EventId) -> Result<(), DeviceError> {
+    while !driver.has_happened(event)? {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+impl<T> fmt::Debug for DeviceBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBuffer")
+            .field("memory", &self.memory)
+            .field("n_values", &self.n_values)
+            .finish()
+    }
+}

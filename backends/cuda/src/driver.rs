@@ -1,0 +1,222 @@
+//! What a device offers, as the rest of this crate uses it: memory, streams, copies and launches.
+//!
+//! [`Cuda`](crate::Cuda) implements this with NVIDIA's driver. Tests implement it with the host's
+//! processor. All functions may be called from any thread.
+
+use crate::{DeviceError, DevicePtr, Launch};
+use std::fmt;
+use std::sync::Arc;
+
+/// Address of pinned memory: memory of the host which the device can copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PinnedPtr(pub u64);
+
+/// A queue of copies and kernels, which run in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId(pub u64);
+
+/// A point in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventId(pub u64);
+
+/// A device.
+///
+/// Addresses that the functions take must lie in memory of the device. Sizes are in bytes.
+pub trait Driver: Send + Sync + fmt::Debug {
+    /// Describes the device and its software in a line.
+    fn description(&self) -> String;
+
+    /// Allocates memory of the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    fn allocate(&self, n_bytes: usize) -> Result<DevicePtr, DeviceError>;
+
+    /// Frees memory from [`allocate`](Self::allocate).
+    fn free(&self, ptr: DevicePtr);
+
+    /// Allocates memory of the host which the device can copy.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    fn allocate_pinned(&self, n_bytes: usize) -> Result<PinnedPtr, DeviceError>;
+
+    /// Frees memory from [`allocate_pinned`](Self::allocate_pinned).
+    fn free_pinned(&self, ptr: PinnedPtr, n_bytes: usize);
+
+    /// Writes to pinned memory, at once. No enqueued copy uses these bytes.
+    fn write_pinned(&self, to: PinnedPtr, bytes: &[u8]);
+
+    /// Reads pinned memory, at once. No enqueued copy writes these bytes.
+    fn read_pinned(&self, from: PinnedPtr, bytes: &mut [u8]);
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn new_stream(&self) -> Result<StreamId, DeviceError>;
+
+    /// Ends a stream from [`new_stream`](Self::new_stream).
+    fn end_stream(&self, stream: StreamId);
+
+    /// Makes an event.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn new_event(&self) -> Result<EventId, DeviceError>;
+
+    /// Ends an event.
+    fn end_event(&self, event: EventId);
+
+    /// Enqueues a copy from the host's pinned memory, which nothing writes until it is done.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn copy_in(
+        &self,
+        stream: StreamId,
+        from: PinnedPtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError>;
+
+    /// Enqueues a copy to the host's pinned memory, which nothing else uses until it is done.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn copy_out(
+        &self,
+        stream: StreamId,
+        from: DevicePtr,
+        to: PinnedPtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError>;
+
+    /// Enqueues a copy within the device. The ranges do not overlap.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn copy_within(
+        &self,
+        stream: StreamId,
+        from: DevicePtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError>;
+
+    /// Enqueues setting bytes to 0.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn clear(&self, stream: StreamId, ptr: DevicePtr, n_bytes: usize) -> Result<(), DeviceError>;
+
+    /// Enqueues a kernel.
+    ///
+    /// # Errors
+    /// [`DeviceError::Launch`] if it cannot be compiled or started.
+    fn launch(&self, stream: StreamId, launch: &Launch<'_>) -> Result<(), DeviceError>;
+
+    /// Lets `event` stand for all that the stream has to do so far.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn record(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
+
+    /// Returns whether an event has happened.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if something before the event failed.
+    fn has_happened(&self, event: EventId) -> Result<bool, DeviceError>;
+
+    /// Lets a stream wait for an event.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    fn wait_for(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
+}
+
+/// Memory of a device, which is freed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnedMemory {
+    driver: Arc<dyn Driver>,
+    pub(crate) ptr: DevicePtr,
+    pub(crate) n_bytes: usize,
+}
+
+impl OwnedMemory {
+    pub(crate) fn new(driver: &Arc<dyn Driver>, n_bytes: usize) -> Result<Self, DeviceError> {
+        // A device may refuse to allocate nothing.
+        let ptr = driver.allocate(n_bytes.max(1))?;
+        Ok(Self { driver: Arc::clone(driver), ptr, n_bytes })
+    }
+}
+
+impl Drop for OwnedMemory {
+    fn drop(&mut self) {
+        self.driver.free(self.ptr);
+    }
+}
+
+/// Pinned memory of the host, through which bytes go to and from a device.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    driver: Arc<dyn Driver>,
+    ptr: PinnedPtr,
+    n_bytes: usize,
+}
+
+impl Staging {
+    pub(crate) fn new(driver: &Arc<dyn Driver>, n_bytes: usize) -> Result<Self, DeviceError> {
+        let n_bytes = n_bytes.max(1);
+        let ptr = driver.allocate_pinned(n_bytes)?;
+        Ok(Self { driver: Arc::clone(driver), ptr, n_bytes })
+    }
+
+    /// Enqueues a copy of these bytes to the device. The copy before has happened.
+    pub(crate) fn send(
+        &mut self,
+        bytes: &[u8],
+        stream: StreamId,
+        to: DevicePtr,
+    ) -> Result<(), DeviceError> {
+        self.check(bytes.len())?;
+        self.driver.write_pinned(self.ptr, bytes);
+        self.driver.copy_in(stream, self.ptr, to, bytes.len())
+    }
+
+    /// Enqueues a copy from the device to the bytes from number `start` on.
+    pub(crate) fn receive(
+        &mut self,
+        stream: StreamId,
+        from: DevicePtr,
+        start: usize,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        self.check(start + n_bytes)?;
+        self.driver.copy_out(stream, from, PinnedPtr(self.ptr.0 + start as u64), n_bytes)
+    }
+
+    /// Reads what was received. The copies have happened.
+    pub(crate) fn read(&self, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.check(to.len())?;
+        self.driver.read_pinned(self.ptr, to);
+        Ok(())
+    }
+
+    pub(crate) const fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    const fn check(&self, need: usize) -> Result<(), DeviceError> {
+        if need > self.n_bytes {
+            return Err(DeviceError::Capacity { need, have: self.n_bytes });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.driver.free_pinned(self.ptr, self.n_bytes);
+    }
+}

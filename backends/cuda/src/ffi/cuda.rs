@@ -1,0 +1,310 @@
+//! NVIDIA's driver as a [`Driver`]. It is loaded when the first device is opened.
+
+use super::nvrtc;
+use crate::driver::{Driver, EventId, PinnedPtr, StreamId};
+use crate::kernel::Module;
+use crate::{DeviceError, DevicePtr, Launch};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, mem, slice};
+
+const REMEDY: &str = "install NVIDIA's driver, and see `nvidia-smi`";
+
+/// An NVIDIA device.
+///
+/// It uses the device's primary context, like CUDA's runtime, torch and CuPy, so addresses and
+/// streams of these libraries are valid here. Kernels are compiled for the device when they are
+/// first used, which takes about a second for each codec and type.
+pub struct Cuda {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    name: String,
+    /// Compute capability.
+    capability: (i32, i32),
+    modules: Mutex<HashMap<Module, LoadedModule>>,
+}
+
+// SAFETY: The driver's handles may be used from all threads, by CUDA's rules; each function makes
+// the context current for its thread first.
+unsafe impl Send for Cuda {}
+// SAFETY: As above. The only state that changes is behind a mutex.
+unsafe impl Sync for Cuda {}
+
+/// A module in the device's memory, and its kernels so far.
+struct LoadedModule {
+    module: sys::CUmodule,
+    kernels: HashMap<String, sys::CUfunction>,
+}
+
+impl Cuda {
+    /// Opens device number `ordinal`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Missing`] if the driver or the device is missing, with what to do about it.
+    pub fn open(ordinal: usize) -> Result<Arc<dyn Driver>, DeviceError> {
+        let missing = |what: String| DeviceError::Missing { what, remedy: REMEDY };
+        // SAFETY: Loading the driver's library has no requirements.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(missing("NVIDIA's driver (libcuda) was not found".into()));
+        }
+        result::init()
+            .map_err(|error| missing(format!("the driver does not start: {}", words(error))))?;
+        let n_devices = result::device::get_count().map_err(|error| missing(words(error)))?;
+        let number = i32::try_from(ordinal).ok().filter(|number| *number < n_devices);
+        let Some(number) = number else {
+            return Err(missing(format!("there is no device {ordinal}, of {n_devices}")));
+        };
+        let opened = (|| {
+            let device = result::device::get(number)?;
+            let name = result::device::get_name(device)?;
+            // SAFETY: `get` returned the device.
+            let attribute = |which| unsafe { result::device::get_attribute(device, which) };
+            let capability = (
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            );
+            // SAFETY: `get` returned the device. The context is released when `Cuda` is dropped.
+            let context = unsafe { result::primary_ctx::retain(device) }?;
+            let modules = Mutex::default();
+            Ok(Self { device, context, name, capability, modules })
+        })();
+        let cuda: Self = opened.map_err(|error: DriverError| missing(words(error)))?;
+        Ok(Arc::new(cuda))
+    }
+
+    /// Makes the context current, and turns the driver's error into ours.
+    fn with<R>(
+        &self,
+        during: &'static str,
+        call: impl FnOnce() -> Result<R, DriverError>,
+    ) -> Result<R, DeviceError> {
+        // SAFETY: The context lives as long as `self`.
+        let current = unsafe { result::ctx::set_current(self.context) };
+        current
+            .and_then(|()| call())
+            .map_err(|error| DeviceError::Failed { during, reason: words(error) })
+    }
+
+    /// Does the same without a result, when something is freed.
+    fn free_with(&self, call: impl FnOnce() -> Result<(), DriverError>) {
+        // A device that is lost has freed everything.
+        let _ = self.with("freeing", call);
+    }
+
+    /// Returns a kernel, and compiles its module if this is the first one of it.
+    fn kernel(&self, launch: &Launch<'_>) -> Result<sys::CUfunction, DeviceError> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = match modules.entry(launch.module) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let code = nvrtc::compile(&launch.module.source(), self.capability)?;
+                // SAFETY: The compiler made the code, and the driver copies it.
+                let load = || unsafe { result::module::load_data(code.as_ptr().cast()) };
+                let module = self.with("loading kernels", load)?;
+                entry.insert(LoadedModule { module, kernels: HashMap::new() })
+            }
+        };
+        if let Some(kernel) = loaded.kernels.get(launch.kernel) {
+            return Ok(*kernel);
+        }
+        let name = CString::new(launch.kernel).unwrap_or_default();
+        // SAFETY: The module is loaded.
+        let get = || unsafe { result::module::get_function(loaded.module, name) };
+        let kernel = self.with("looking a kernel up", get)?;
+        loaded.kernels.insert(launch.kernel.to_string(), kernel);
+        Ok(kernel)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        let modules = mem::take(&mut self.modules).into_inner();
+        for loaded in modules.unwrap_or_else(PoisonError::into_inner).into_values() {
+            // SAFETY: No kernel of it runs: everything that enqueues kernels holds `Cuda`.
+            self.free_with(|| unsafe { result::module::unload(loaded.module) });
+        }
+        // SAFETY: `open` retained the context.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cuda").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Returns an error in the driver's words.
+fn words(error: DriverError) -> String {
+    let text = |text: Result<&std::ffi::CStr, DriverError>| {
+        text.map_or_else(|_| format!("{error:?}"), |text| text.to_string_lossy().into_owned())
+    };
+    text(error.error_string())
+}
+
+const fn stream_of(stream: StreamId) -> sys::CUstream {
+    stream.0 as sys::CUstream
+}
+
+const fn event_of(event: EventId) -> sys::CUevent {
+    event.0 as sys::CUevent
+}
+
+impl Driver for Cuda {
+    fn description(&self) -> String {
+        let (major, minor) = self.capability;
+        format!("{} (compute capability {major}.{minor})", self.name)
+    }
+
+    fn allocate(&self, n_bytes: usize) -> Result<DevicePtr, DeviceError> {
+        // SAFETY: Memory without a type has no requirements.
+        let memory = self.with("allocating", || unsafe { result::malloc_sync(n_bytes) });
+        memory.map(DevicePtr).map_err(|_| DeviceError::OutOfMemory { n_bytes })
+    }
+
+    fn free(&self, ptr: DevicePtr) {
+        // SAFETY: `allocate` returned the address. Freeing waits for what uses the memory.
+        self.free_with(|| unsafe { result::free_sync(ptr.0) });
+    }
+
+    fn allocate_pinned(&self, n_bytes: usize) -> Result<PinnedPtr, DeviceError> {
+        // SAFETY: As in `allocate`. Flag 0 makes memory that the device's context can copy.
+        let memory = self.with("allocating", || unsafe { result::malloc_host(n_bytes, 0) });
+        let memory = memory.map_err(|_| DeviceError::OutOfMemory { n_bytes })?;
+        // SAFETY: The memory has this many bytes. Zeros make all of it readable.
+        unsafe { memory.cast::<u8>().write_bytes(0, n_bytes) };
+        Ok(PinnedPtr(memory as u64))
+    }
+
+    fn free_pinned(&self, ptr: PinnedPtr, _: usize) {
+        // SAFETY: `allocate_pinned` returned the address, and no copy is under way.
+        self.free_with(|| unsafe { result::free_host(ptr.0 as *mut c_void) });
+    }
+
+    fn write_pinned(&self, to: PinnedPtr, bytes: &[u8]) {
+        // SAFETY: The crate's `Staging` asks only for bytes of its own memory, from which no copy
+        // is under way.
+        let to = unsafe { slice::from_raw_parts_mut(to.0 as *mut u8, bytes.len()) };
+        to.copy_from_slice(bytes);
+    }
+
+    fn read_pinned(&self, from: PinnedPtr, bytes: &mut [u8]) {
+        // SAFETY: As in `write_pinned`.
+        let from = unsafe { slice::from_raw_parts(from.0 as *const u8, bytes.len()) };
+        bytes.copy_from_slice(from);
+    }
+
+    fn new_stream(&self) -> Result<StreamId, DeviceError> {
+        let kind = result::stream::StreamKind::NonBlocking;
+        let stream = self.with("making a stream", || result::stream::create(kind))?;
+        Ok(StreamId(stream as u64))
+    }
+
+    fn end_stream(&self, stream: StreamId) {
+        // SAFETY: `new_stream` returned it. The driver first completes what it has to do.
+        self.free_with(|| unsafe { result::stream::destroy(stream_of(stream)) });
+    }
+
+    fn new_event(&self) -> Result<EventId, DeviceError> {
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        let event = self.with("making an event", || result::event::create(flags))?;
+        Ok(EventId(event as u64))
+    }
+
+    fn end_event(&self, event: EventId) {
+        // SAFETY: `new_event` returned it.
+        self.free_with(|| unsafe { result::event::destroy(event_of(event)) });
+    }
+
+    fn copy_in(
+        &self,
+        stream: StreamId,
+        from: PinnedPtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: Pinned memory of `Staging`, which keeps it, unchanged, until the copy is done.
+        let from = unsafe { slice::from_raw_parts(from.0 as *const u8, n_bytes) };
+        // SAFETY: The destination is memory of the device, by the trait's contract.
+        let copy = || unsafe { result::memcpy_htod_async(to.0, from, stream_of(stream)) };
+        self.with("copying to the device", copy)
+    }
+
+    fn copy_out(
+        &self,
+        stream: StreamId,
+        from: DevicePtr,
+        to: PinnedPtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: Pinned memory of `Staging`, which reads it only when the copy is done.
+        let to = unsafe { slice::from_raw_parts_mut(to.0 as *mut u8, n_bytes) };
+        // SAFETY: The source is memory of the device, by the trait's contract.
+        let copy = || unsafe { result::memcpy_dtoh_async(to, from.0, stream_of(stream)) };
+        self.with("copying to the host", copy)
+    }
+
+    fn copy_within(
+        &self,
+        stream: StreamId,
+        from: DevicePtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: Both are memory of the device, by the trait's contract.
+        let copy =
+            || unsafe { result::memcpy_dtod_async(to.0, from.0, n_bytes, stream_of(stream)) };
+        self.with("copying on the device", copy)
+    }
+
+    fn clear(&self, stream: StreamId, ptr: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        // SAFETY: Memory of the device, by the trait's contract.
+        let clear = || unsafe { result::memset_d8_async(ptr.0, 0, n_bytes, stream_of(stream)) };
+        self.with("clearing memory", clear)
+    }
+
+    fn launch(&self, stream: StreamId, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        let kernel = self.kernel(launch)?;
+        let mut args: Vec<u64> = launch.args.iter().map(|arg| arg.0).collect();
+        let mut pointers: Vec<*mut c_void> =
+            args.iter_mut().map(|arg| std::ptr::from_mut(arg).cast()).collect();
+        let (grid, block) = ((launch.n_blocks, 1, 1), (launch.n_threads, 1, 1));
+        // SAFETY: The kernel takes as many arguments, each of 8 bytes: tests run all launches on
+        // the simulated device, which checks it. The driver copies the arguments.
+        let run = || unsafe {
+            result::launch_kernel(kernel, grid, block, 0, stream_of(stream), &mut pointers)
+        };
+        self.with("launching", run).map_err(|error| DeviceError::Launch {
+            kernel: launch.kernel.to_string(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn record(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
+        // SAFETY: Both exist, by the trait's contract.
+        let record = || unsafe { result::event::record(event_of(event), stream_of(stream)) };
+        self.with("recording an event", record)
+    }
+
+    fn has_happened(&self, event: EventId) -> Result<bool, DeviceError> {
+        self.with("running kernels and copies", || {
+            // SAFETY: The event exists, by the trait's contract.
+            match unsafe { result::event::query(event_of(event)) } {
+                Ok(()) => Ok(true),
+                Err(DriverError(sys::cudaError_enum::CUDA_ERROR_NOT_READY)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn wait_for(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: Both exist, by the trait's contract.
+        let wait =
+            || unsafe { result::stream::wait_event(stream_of(stream), event_of(event), flags) };
+        self.with("waiting for an event", wait)
+    }
+}
