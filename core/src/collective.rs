@@ -33,6 +33,8 @@ pub use call::{Buffer, Call, Input, NoValues};
 pub(crate) use call_state::CallState;
 pub use config::Config;
 #[cfg(feature = "alloc")]
+pub(crate) use device_operands::DeviceOperands;
+#[cfg(feature = "alloc")]
 pub use device_operation::DeviceOperation;
 #[cfg(feature = "alloc")]
 pub(crate) use device_operation::RunningDeviceCall;

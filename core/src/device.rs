@@ -246,3 +246,36 @@ pub trait Device {
     /// [`Error::Device`].
     fn end(&mut self) -> Result<(), Error>;
 }
+
+/// A device may be lent to each call.
+impl<D: Device + ?Sized> Device for &mut D {
+    fn supports(&self, codec: CodecId, dtype: DType, op: OpCode) -> bool {
+        (**self).supports(codec, dtype, op)
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        (**self).begin()
+    }
+
+    fn compute(
+        &mut self,
+        lane: usize,
+        op: DeviceOp<'_>,
+        n_values: usize,
+        call: &DeviceCall,
+    ) -> Poll<Result<Written, Error>> {
+        (**self).compute(lane, op, n_values, call)
+    }
+
+    fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {
+        (**self).read(values, dtype, to)
+    }
+
+    fn value_range(&mut self, values: Region, dtype: DType) -> Result<[f64; 2], Error> {
+        (**self).value_range(values, dtype)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        (**self).end()
+    }
+}

@@ -17,7 +17,8 @@ pub use pending::{Finished, Pending};
 pub use split::Split;
 
 use crate::collective::named::named_methods;
-use crate::collective::{Call, Communicator, Config, RunningCall};
+use crate::collective::{Call, Communicator, Config, DeviceOperands, RunningCall};
+use crate::device::{Device, Region};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::share;
@@ -26,6 +27,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::shared_transport::{CallSlot, LeftoverFrames, Port, SharedTransport};
 use crate::transport::{Rank, Transport};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use check::CheckState;
 use core::cell::Cell;
@@ -285,6 +287,32 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
         let pending =
             Pending::start(Rc::clone(&self.shared), Rc::clone(self.call_slot()?), call, plan)?;
+        self.advance();
+        Ok(pending)
+    }
+
+    /// Starts a call on a device's memory, as [`Communicator::run_on`] runs it. Each call in
+    /// progress needs a device, or workspace, of its own.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and [`Error::NotOnDevice`].
+    pub fn start_on<T, S, R>(
+        &self,
+        device: Box<dyn Device + 'a>,
+        call: Call<'a, T, S, R>,
+        plan: &Plan,
+    ) -> Result<Pending<'a, X, T, ()>, Error>
+    where
+        T: Element,
+        S: Into<Region>,
+        R: Into<Region>,
+    {
+        if self.is_checking() {
+            let (request, _, plan) = DeviceOperands::of(call, device, self.rank(), plan)?;
+            return Err(self.checked(|comm| comm.check(&request, &plan)));
+        }
+        let slot = Rc::clone(self.call_slot()?);
+        let pending = Pending::start_on(Rc::clone(&self.shared), slot, device, call, plan)?;
         self.advance();
         Ok(pending)
     }

@@ -2,19 +2,23 @@
 
 use super::call_spec::CallSpec;
 use super::operands::Operands;
-use super::value_range;
-use crate::bound::ValueRange;
+use super::{Call, Request, value_range};
+use crate::bound::{Quantum, ValueRange};
 use crate::codec::{CodecId, CodecParams, Pace, Written};
 use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
-use crate::element::{DType, Element, Float, with_float};
+use crate::element::{Element, Float, with_float};
 use crate::engine::{Coding, Compute, Payloads};
 use crate::error::Error;
+use crate::handle::Progress;
 use crate::kernel::{Level, sample};
 use crate::layout::{Segment, Window};
 use crate::op::OpCode;
+use crate::plan::Plan;
 use crate::primitive::{Primitive, Slot};
 use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
+use crate::transport::Rank;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::Poll;
@@ -26,43 +30,67 @@ const SAMPLE: usize = 4096;
 
 /// A call's buffers in a device's memory, and the device.
 pub(crate) struct DeviceOperands<'d> {
-    device: &'d mut dyn Device,
+    device: Box<dyn Device + 'd>,
     window: Window,
     send: Region,
     recv: Region,
     call: DeviceCall,
     /// True if a computation of the last poll is pending.
     is_computing: bool,
+    has_ended: bool,
 }
 
 impl<'d> DeviceOperands<'d> {
-    /// Lends buffers to a call, which the device begins. A call in place has only the second one.
-    pub(crate) fn new(
-        device: &'d mut dyn Device,
-        window: Window,
-        [send, recv]: [Region; 2],
-        (dtype, op): (DType, OpCode),
-        params: CodecParams,
-    ) -> Result<Self, Error> {
+    /// Lends the buffers of a call to it, and begins it on the device. Also returns the request
+    /// that this rank makes, and the plan that it follows: an automatic plan compresses with
+    /// fz-light.
+    pub(crate) fn of<'s, T, S, R>(
+        call: Call<'s, T, S, R>,
+        device: Box<dyn Device + 'd>,
+        rank: Rank,
+        plan: &Plan,
+    ) -> Result<(Request<'s>, Self, Plan), Error>
+    where
+        T: Element,
+        S: Into<Region>,
+        R: Into<Region>,
+    {
+        let (request, [send, recv]) = call.into_regions(rank)?;
+        let plan = match request.op {
+            // No bound can be kept for these.
+            OpCode::Prod | OpCode::User if plan.is_auto => plan.exactly(),
+            _ => Plan { is_auto: false, ..*plan },
+        };
+        let Request { window, dtype, op, .. } = request;
         let send = if matches!(window, Window::Whole) { recv } else { send };
-        device.begin()?;
-        let call = DeviceCall { dtype, op, params };
-        Ok(Self { device, window, send, recv, call, is_computing: false })
+        let call = DeviceCall { dtype, op, params: CodecParams::new(Quantum::LOSSLESS) };
+        let mut work =
+            Self { device, window, send, recv, call, is_computing: false, has_ended: false };
+        work.device.begin()?;
+        let request = Request { lengths: work.lengths(), ..request };
+        Ok((request, work, plan))
     }
 
     /// Returns the numbers of values to send and of values in the buffer for results.
-    pub(crate) const fn lengths(&self) -> [usize; 2] {
+    const fn lengths(&self) -> [usize; 2] {
         let n_received = if matches!(self.window, Window::Input) { 0 } else { self.recv.n_values };
         [self.send.n_values, n_received]
     }
 
-    /// Returns whether a computation has been pending since this was last called.
-    pub(crate) const fn take_is_computing(&mut self) -> bool {
-        core::mem::replace(&mut self.is_computing, false)
+    /// Asks for another poll at once if a poll left a computation pending: no frame arrives when
+    /// the device is done.
+    pub(crate) const fn keep_polling(&mut self, progress: Progress) -> Progress {
+        match progress {
+            Progress::Waiting if core::mem::replace(&mut self.is_computing, false) => {
+                Progress::Moved
+            }
+            progress => progress,
+        }
     }
 
-    /// Ends the use of the device.
+    /// Ends the use of the device by a call that succeeded.
     pub(crate) fn end(&mut self) -> Result<(), Error> {
+        self.has_ended = true;
         self.device.end()
     }
 
@@ -208,6 +236,15 @@ impl<'d> DeviceOperands<'d> {
         let [min, max] = self.device.value_range(self.within(self.send, own.clone())?, T::DTYPE)?;
         let [grid, increment] = sample::grids(&self.sample::<T>(own)?);
         Ok([-min, max, -min, max, -grid, -increment])
+    }
+}
+
+impl Drop for DeviceOperands<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // The call has failed already; what the device still does must end before its memory.
+            let _ = self.device.end();
+        }
     }
 }
 

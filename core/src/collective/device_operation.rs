@@ -2,18 +2,16 @@
 
 use super::call_state::CallState;
 use super::device_operands::DeviceOperands;
-use super::{Call, Communicator, Request};
-use crate::bound::Quantum;
-use crate::codec::CodecParams;
+use super::{Call, Communicator};
 use crate::device::{Device, Region};
 use crate::element::Element;
 use crate::error::Error;
 use crate::handle::{Advance, Handle, Limited, Progress};
-use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
 use crate::wait::Limits;
+use alloc::boxed::Box;
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
@@ -42,23 +40,9 @@ impl<'a, X: Transport> RunningDeviceCall<'a, X> {
         S: Into<Region>,
         R: Into<Region>,
     {
-        let (request, regions) = call.into_regions(comm.rank())?;
-        let plan = match request.op {
-            // No bound can be kept for these.
-            OpCode::Prod | OpCode::User if plan.is_auto => plan.exactly(),
-            _ => Plan { is_auto: false, ..*plan },
-        };
-        let kind = (request.dtype, request.op);
-        let params = CodecParams::new(Quantum::LOSSLESS);
-        let mut work = DeviceOperands::new(device, request.window, regions, kind, params)?;
-        let request = Request { lengths: work.lengths(), ..request };
-        let call = match CallState::start(comm, request, &mut work, &plan) {
-            Ok(call) => call,
-            Err(error) => {
-                work.end()?;
-                return Err(error);
-            }
-        };
+        let rank = comm.rank();
+        let (request, mut work, plan) = DeviceOperands::of(call, Box::new(device), rank, plan)?;
+        let call = CallState::start(comm, request, &mut work, &plan)?;
         Ok(Handle(Self { comm, work, call }))
     }
 }
@@ -67,23 +51,21 @@ impl<X: Transport> Advance for RunningDeviceCall<'_, X> {
     type Output = Report;
 
     fn advance(&mut self) -> Result<Progress, Error> {
-        self.call.advance(self.comm, &mut self.work)
+        let progress = self.call.advance(self.comm, &mut self.work)?;
+        Ok(self.work.keep_polling(progress))
     }
 
     fn output(&mut self) -> Result<Report, Error> {
-        self.work.end()?;
-        Ok(self.call.finish(self.comm))
+        let report = self.call.finish(self.comm);
+        self.work.end().map(|()| report)
     }
 
     fn idle(&mut self) {
-        // No frame arrives when the device is done, so poll again at once.
-        if !self.work.take_is_computing() {
-            self.comm.idle(self.call.limits, self.call.rest());
-        }
+        self.comm.idle(self.call.limits, self.call.rest());
     }
 
     fn register(&mut self, waker: &Waker) -> bool {
-        !self.work.take_is_computing() && self.comm.transport.register(waker)
+        self.comm.transport.register(waker)
     }
 }
 
@@ -100,8 +82,6 @@ impl<X: Transport> Limited for RunningDeviceCall<'_, X> {
 impl<X: Transport> Drop for RunningDeviceCall<'_, X> {
     fn drop(&mut self) {
         self.call.give_up(self.comm, None);
-        // The call has failed, or `output` has reported the device's error.
-        let _ = self.work.end();
     }
 }
 

@@ -1,14 +1,16 @@
 //! A call or message in progress that owns its buffers.
 
-use crate::collective::{Call, CallState};
+use crate::collective::{Call, CallState, Communicator, DeviceOperands};
+use crate::device::{Device, Region};
 use crate::element::Element;
 use crate::error::{Buffer, Error};
 use crate::handle::Progress;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::shared_transport::{CallSlot, Drive, SharedTransport};
+use crate::shared_transport::{CallSlot, Drive, Port, SharedTransport};
 use crate::transport::Transport;
 use crate::wait::Limits;
+use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use core::fmt;
@@ -74,14 +76,86 @@ pub(super) trait BufferOwner<R>: PendingWork {
     fn give_back(&mut self) -> Option<R>;
 }
 
+/// Buffers of a call in progress.
+trait CallBuffers<X: Transport> {
+    /// What the finished call returns to the caller.
+    type Given;
+
+    /// Advances the call.
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<X>,
+        call_state: &mut CallState<'_>,
+    ) -> Result<Progress, Error>;
+
+    /// Ends a call that has finished.
+    fn end(&mut self) -> Result<(), Error>;
+
+    fn into_given(self) -> Self::Given;
+}
+
+/// Buffers in the host's memory.
+struct HostBuffers<'a, T: Element, S, R> {
+    call: Call<'a, T, S, R>,
+    /// Lengths at the start.
+    lengths: [usize; 2],
+}
+
+impl<X: Transport, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> CallBuffers<X>
+    for HostBuffers<'_, T, S, R>
+{
+    type Given = R;
+
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<X>,
+        call_state: &mut CallState<'_>,
+    ) -> Result<Progress, Error> {
+        let lengths = [Buffer::Send, Buffer::Recv].into_iter().zip(self.call.lengths());
+        for ((buffer, have), need) in lengths.zip(self.lengths) {
+            if have != need {
+                let error = Error::Length { buffer, need, have };
+                call_state.give_up(comm, Some(&error));
+                return Err(error);
+            }
+        }
+        call_state.advance(comm, &mut self.call.work())
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn into_given(self) -> R {
+        self.call.into_result()
+    }
+}
+
+impl<X: Transport> CallBuffers<X> for DeviceOperands<'_> {
+    type Given = ();
+
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<X>,
+        call_state: &mut CallState<'_>,
+    ) -> Result<Progress, Error> {
+        let progress = call_state.advance(comm, self)?;
+        Ok(self.keep_polling(progress))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        Self::end(self)
+    }
+
+    fn into_given(self) {}
+}
+
 /// A collective call, as the shared transport drives it.
-struct PendingCall<'a, X: Transport, T: Element, S, R> {
+struct PendingCall<'a, X: Transport, B> {
     call_slot: Rc<CallSlot<'a, X>>,
     call_state: CallState<'a>,
-    /// The call with its buffers; `None` once they have been returned.
-    call: Option<Call<'a, T, S, R>>,
-    /// Lengths of the buffers at the start.
-    lengths: [usize; 2],
+    /// `None` once the caller has them back.
+    buffers: Option<B>,
     outcome: Option<Result<Report, Error>>,
 }
 
@@ -99,9 +173,27 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
             let (request, mut work) = call.parts(comm.rank());
             CallState::start(comm, request, &mut work, plan)?
         };
-        call_slot.is_taken.set(true);
-        let call = Some(call);
-        Ok(Self::of(shared, PendingCall { call_slot, call_state, call, lengths, outcome: None }))
+        let buffers = HostBuffers { call, lengths };
+        Ok(Self::of(shared, PendingCall::new(call_slot, call_state, buffers)))
+    }
+}
+
+impl<'a, X: Transport + 'a, T: Element> Pending<'a, X, T, ()> {
+    pub(super) fn start_on<S: Into<Region>, R: Into<Region>>(
+        shared: Rc<SharedTransport<'a, X>>,
+        call_slot: Rc<CallSlot<'a, X>>,
+        device: Box<dyn Device + 'a>,
+        call: Call<'a, T, S, R>,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let (call_state, buffers) = {
+            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+            let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+            let rank = comm.rank();
+            let (request, mut work, plan) = DeviceOperands::of(call, device, rank, plan)?;
+            (CallState::start(comm, request, &mut work, &plan)?, work)
+        };
+        Ok(Self::of(shared, PendingCall::new(call_slot, call_state, buffers)))
     }
 }
 
@@ -215,28 +307,27 @@ impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
     }
 }
 
-impl<'a, X: Transport + 'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> PendingCall<'a, X, T, S, R> {
-    fn advance(&mut self) -> Result<Progress, Error> {
+impl<'a, X: Transport, B> PendingCall<'a, X, B> {
+    fn new(call_slot: Rc<CallSlot<'a, X>>, call_state: CallState<'a>, buffers: B) -> Self {
+        call_slot.is_taken.set(true);
+        Self { call_slot, call_state, buffers: Some(buffers), outcome: None }
+    }
+
+    fn advance(&mut self) -> Result<Progress, Error>
+    where
+        B: CallBuffers<Port<'a, X>>,
+    {
         let mut comm = self.call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        let call = self.call.as_mut().ok_or(Error::Finished)?;
-        let lengths = [Buffer::Send, Buffer::Recv].into_iter().zip(call.lengths());
-        for ((buffer, have), need) in lengths.zip(self.lengths) {
-            if have != need {
-                let error = Error::Length { buffer, need, have };
-                self.call_state.give_up(comm, Some(&error));
-                return Err(error);
-            }
-        }
-        let result = self.call_state.advance(comm, &mut call.work());
+        let buffers = self.buffers.as_mut().ok_or(Error::Finished)?;
+        let result = buffers.advance(comm, &mut self.call_state);
         if let Ok(Progress::Finished) = result {
-            self.outcome = Some(Ok(self.call_state.finish(comm)));
+            let report = self.call_state.finish(comm);
+            self.outcome = Some(buffers.end().map(|()| report));
         }
         result
     }
-}
 
-impl<X: Transport, T: Element, S, R> PendingCall<'_, X, T, S, R> {
     /// Aborts the call unless it has finished, and notifies the other ranks.
     fn give_up(&mut self) {
         if let Ok(mut comm) = self.call_slot.comm.try_borrow_mut()
@@ -248,13 +339,7 @@ impl<X: Transport, T: Element, S, R> PendingCall<'_, X, T, S, R> {
     }
 }
 
-impl<'a, X, T, S, R> Drive for PendingCall<'a, X, T, S, R>
-where
-    X: Transport + 'a,
-    T: Element,
-    S: AsRef<[T]>,
-    R: AsMut<[T]>,
-{
+impl<'a, X: Transport, B: CallBuffers<Port<'a, X>>> Drive for PendingCall<'a, X, B> {
     fn drive(&mut self) -> bool {
         if self.is_finished() {
             return false;
@@ -290,13 +375,7 @@ where
     }
 }
 
-impl<'a, X, T, S, R> PendingWork for PendingCall<'a, X, T, S, R>
-where
-    X: Transport + 'a,
-    T: Element,
-    S: AsRef<[T]>,
-    R: AsMut<[T]>,
-{
+impl<'a, X: Transport, B: CallBuffers<Port<'a, X>>> PendingWork for PendingCall<'a, X, B> {
     fn outcome(&self) -> Option<Result<Report, Error>> {
         self.outcome
     }
@@ -310,15 +389,11 @@ where
     }
 }
 
-impl<'a, X, T, S, R> BufferOwner<R> for PendingCall<'a, X, T, S, R>
-where
-    X: Transport + 'a,
-    T: Element,
-    S: AsRef<[T]>,
-    R: AsMut<[T]>,
+impl<'a, X: Transport, B: CallBuffers<Port<'a, X>>> BufferOwner<B::Given>
+    for PendingCall<'a, X, B>
 {
-    fn give_back(&mut self) -> Option<R> {
-        self.call.take().map(Call::into_result)
+    fn give_back(&mut self) -> Option<B::Given> {
+        self.buffers.take().map(B::into_given)
     }
 }
 
