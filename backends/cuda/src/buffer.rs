@@ -1,6 +1,6 @@
 //! Values in a device's memory: allocated here, or lent by another library.
 
-use crate::driver::{Driver, OwnedMemory, Staging, StreamId};
+use crate::driver::{Driver, OwnedMemory, Staging, Stream};
 use crate::{DeviceError, DevicePtr};
 use bytemuck::Pod;
 use foldwire::device::DeviceSlice;
@@ -44,14 +44,10 @@ impl<T: Pod> DeviceBuffer<T> {
     pub fn from_values(driver: &Arc<dyn Driver>, values: &[T]) -> Result<Self, DeviceError> {
         let buffer = Self::new(driver, values.len())?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let stream = driver.new_stream()?;
-        let copied = (|| {
-            let mut staging = Staging::new(driver, bytes.len())?;
-            staging.send(bytes, stream, buffer.ptr())?;
-            finish(&**driver, stream)
-        })();
-        driver.end_stream(stream);
-        copied.map(|()| buffer)
+        let (stream, mut staging) = (Stream::new(driver)?, Staging::new(driver, bytes.len())?);
+        staging.send(bytes, &stream, buffer.ptr())?;
+        stream.finish()?;
+        Ok(buffer)
     }
 
     /// Adopts `n_values` values at `ptr`, which another library allocated, such as a tensor's. The
@@ -107,32 +103,12 @@ impl<T: Pod> DeviceBuffer<T> {
     pub fn to_vec(&self, driver: &Arc<dyn Driver>) -> Result<Vec<T>, DeviceError> {
         let mut values = vec![T::zeroed(); self.n_values];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-        let stream = driver.new_stream()?;
-        let copied = (|| {
-            let mut staging = Staging::new(driver, bytes.len())?;
-            staging.receive(stream, self.ptr(), 0, bytes.len())?;
-            finish(&**driver, stream)?;
-            staging.read(bytes)
-        })();
-        driver.end_stream(stream);
-        copied.map(|()| values)
+        let (stream, mut staging) = (Stream::new(driver)?, Staging::new(driver, bytes.len())?);
+        staging.receive(&stream, self.ptr(), 0, bytes.len())?;
+        stream.finish()?;
+        staging.read(bytes)?;
+        Ok(values)
     }
-}
-
-/// Waits until a stream has nothing left to do.
-pub(crate) fn finish(driver: &dyn Driver, stream: StreamId) -> Result<(), DeviceError> {
-    let event = driver.new_event()?;
-    let done = driver.record(stream, event).and_then(|()| wait(driver, event));
-    driver.end_event(event);
-    done
-}
-
-/// Waits for an event.
-pub(crate) fn wait(driver: &dyn Driver, event: crate::driver::EventId) -> Result<(), DeviceError> {
-    while !driver.has_happened(event)? {
-        std::thread::yield_now();
-    }
-    Ok(())
 }
 
 impl<T> fmt::Debug for DeviceBuffer<T> {

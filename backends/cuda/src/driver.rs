@@ -3,7 +3,7 @@
 //! [`Cuda`](crate::Cuda) implements this with NVIDIA's driver. Tests implement it with the host's
 //! processor. All functions may be called from any thread.
 
-use crate::{DeviceError, DevicePtr, Launch};
+use crate::{DeviceError, DevicePtr, Launch, Launcher};
 use std::fmt;
 use std::sync::Arc;
 
@@ -135,6 +135,95 @@ pub trait Driver: Send + Sync + fmt::Debug {
     fn wait_for(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
 }
 
+/// A stream, which ends when it is dropped.
+#[derive(Debug)]
+pub struct Stream {
+    driver: Arc<dyn Driver>,
+    id: StreamId,
+    event: EventId,
+}
+
+impl Stream {
+    /// Makes a stream.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn new(driver: &Arc<dyn Driver>) -> Result<Self, DeviceError> {
+        let id = driver.new_stream()?;
+        let event = driver.new_event().inspect_err(|_| driver.end_stream(id))?;
+        Ok(Self { driver: Arc::clone(driver), id, event })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.driver
+    }
+
+    /// The stream's name.
+    #[must_use]
+    pub const fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Enqueues setting bytes to 0.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn clear(&self, ptr: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        self.driver.clear(self.id, ptr, n_bytes)
+    }
+
+    /// Enqueues a copy within the device. The ranges do not overlap.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        self.driver.copy_within(self.id, from, to, n_bytes)
+    }
+
+    /// Marks what the stream has to do so far.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn mark(&self) -> Result<(), DeviceError> {
+        self.driver.record(self.id, self.event)
+    }
+
+    /// Returns whether everything before the latest mark is done.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if something before the mark failed.
+    pub fn is_done(&self) -> Result<bool, DeviceError> {
+        self.driver.has_happened(self.event)
+    }
+
+    /// Waits until the stream has nothing left to do.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if something failed.
+    pub fn finish(&self) -> Result<(), DeviceError> {
+        self.mark()?;
+        while !self.is_done()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+impl Launcher for Stream {
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        self.driver.launch(self.id, launch)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.driver.end_event(self.event);
+        self.driver.end_stream(self.id);
+    }
+}
+
 /// Memory of a device, which is freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedMemory {
@@ -176,24 +265,24 @@ impl Staging {
     pub(crate) fn send(
         &mut self,
         bytes: &[u8],
-        stream: StreamId,
+        stream: &Stream,
         to: DevicePtr,
     ) -> Result<(), DeviceError> {
         self.check(bytes.len())?;
         self.driver.write_pinned(self.ptr, bytes);
-        self.driver.copy_in(stream, self.ptr, to, bytes.len())
+        self.driver.copy_in(stream.id, self.ptr, to, bytes.len())
     }
 
     /// Enqueues a copy from the device to the bytes from number `start` on.
     pub(crate) fn receive(
         &mut self,
-        stream: StreamId,
+        stream: &Stream,
         from: DevicePtr,
         start: usize,
         n_bytes: usize,
     ) -> Result<(), DeviceError> {
         self.check(start + n_bytes)?;
-        self.driver.copy_out(stream, from, PinnedPtr(self.ptr.0 + start as u64), n_bytes)
+        self.driver.copy_out(stream.id, from, PinnedPtr(self.ptr.0 + start as u64), n_bytes)
     }
 
     /// Reads what was received. The copies have happened.

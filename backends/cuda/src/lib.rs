@@ -20,6 +20,7 @@
 //! - [`kernel`]: kernels as the host sees them. Their source is in `kernels/`.
 //! - [`DeviceCodec`]: codecs as sequences of launches.
 //! - [`Workspace`]: streams and memory for a communicator's calls.
+//! - [`pool`]: devices by number, and their workspaces, for bindings.
 //! - [`DeviceBuffer`]: values on a device, allocated here or by another library.
 //!
 //! docs/devices.md has the memory model, streams, what is copied when, and limits.
@@ -30,12 +31,13 @@ pub mod driver;
 pub mod error;
 mod ffi;
 pub mod kernel;
+pub mod pool;
 mod range;
 mod workspace;
 
 pub use buffer::DeviceBuffer;
 pub use codec::{DeviceCodec, Task};
-pub use driver::Driver;
+pub use driver::{Driver, Stream};
 pub use error::DeviceError;
 pub use ffi::Cuda;
 pub use kernel::{DeviceBytes, DevicePtr, KernelArg, Launch, Launcher, Module, Outcome};

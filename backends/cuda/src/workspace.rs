@@ -9,9 +9,8 @@
 //! The length of a payload is known only when the kernels are done. Copying back as many bytes as
 //! the lane's previous payload had, and an eighth more, mostly saves a second copy.
 
-use crate::buffer::{finish, wait};
-use crate::driver::{Driver, EventId, OwnedMemory, Staging, StreamId};
-use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Launcher, Outcome, Task, range};
+use crate::driver::{Driver, EventId, OwnedMemory, Staging, Stream, StreamId};
+use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Outcome, Task, range};
 use foldwire::codec::{CodecId, Written};
 use foldwire::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
 use foldwire::op::OpCode;
@@ -24,7 +23,7 @@ use std::task::Poll;
 const MIN_GUESS: usize = 64 << 10;
 
 /// Sizes of a [`Workspace`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkspaceConfig {
     /// Number of lanes: the most operations under way at a time.
     pub n_lanes: usize,
@@ -49,9 +48,7 @@ pub struct Workspace {
 
 #[derive(Debug)]
 struct Lane {
-    driver: Arc<dyn Driver>,
-    stream: StreamId,
-    event: EventId,
+    stream: Stream,
     /// Payloads, or floats, that an operation reads.
     sent: [Staging; 2],
     on_device: [OwnedMemory; 2],
@@ -88,18 +85,6 @@ enum Output {
     Payload,
     /// This many bytes of floats.
     Floats(usize),
-}
-
-/// A stream as a launcher.
-struct OnStream<'d> {
-    driver: &'d dyn Driver,
-    stream: StreamId,
-}
-
-impl Launcher for OnStream<'_> {
-    fn launch(&mut self, launch: &crate::Launch<'_>) -> Result<(), DeviceError> {
-        self.driver.launch(self.stream, launch)
-    }
 }
 
 /// Codecs of a call: its own, and raw.
@@ -170,7 +155,7 @@ impl Workspace {
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        self.lanes.iter().try_for_each(|lane| finish(&*self.driver, lane.stream))
+        self.lanes.iter().try_for_each(|lane| lane.stream.finish())
     }
 }
 
@@ -188,9 +173,8 @@ impl Lane {
         let staging = |n_bytes| Staging::new(driver, n_bytes);
         // A segment's uncompressed values fit a frame, too.
         let scratch = most_scratch_bytes(frame_bytes);
-        let stream = driver.new_stream()?;
         Ok(Self {
-            event: driver.new_event()?,
+            stream: Stream::new(driver)?,
             sent: [staging(frame_bytes)?, staging(frame_bytes)?],
             on_device: [memory(frame_bytes)?, memory(frame_bytes)?],
             written: memory(frame_bytes)?,
@@ -201,15 +185,13 @@ impl Lane {
             reported: staging(size_of::<Outcome>())?,
             state: LaneState::Idle,
             last: 0,
-            stream,
-            driver: Arc::clone(driver),
         })
     }
 
     /// Copies bytes of a frame to the device. An operation reads at most two.
     fn send(&mut self, place: usize, bytes: &[u8]) -> Result<DeviceBytes, DeviceError> {
         let ptr = self.on_device[place].ptr;
-        self.sent[place].send(bytes, self.stream, ptr)?;
+        self.sent[place].send(bytes, &self.stream, ptr)?;
         Ok(DeviceBytes { ptr, n_bytes: bytes.len() })
     }
 
@@ -218,19 +200,18 @@ impl Lane {
     }
 
     fn enqueue(
-        &self,
+        &mut self,
         codec: &DeviceCodec,
         op: OpCode,
         task: &Task,
         n_values: usize,
     ) -> Result<(), DeviceError> {
-        let on = &mut OnStream { driver: &*self.driver, stream: self.stream };
         let scratch = DeviceBytes { ptr: self.scratch.ptr, n_bytes: self.scratch.n_bytes };
-        codec.enqueue(on, op, task, n_values, scratch, self.outcome.ptr)
+        codec.enqueue(&mut self.stream, op, task, n_values, scratch, self.outcome.ptr)
     }
 
     fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
-        self.driver.copy_within(self.stream, from, to, n_bytes)
+        self.stream.copy(from, to, n_bytes)
     }
 
     /// Enqueues an operation on `n` values. Returns where on the device its output for the host is.
@@ -247,7 +228,7 @@ impl Lane {
         if n_bytes > self.values.n_bytes {
             return Err(DeviceError::Capacity { need: n_bytes, have: self.values.n_bytes });
         }
-        self.driver.clear(self.stream, self.outcome.ptr, size_of::<Outcome>())?;
+        self.stream.clear(self.outcome.ptr, size_of::<Outcome>())?;
         Ok(match op {
             DeviceOp::Encode { values, codec, .. } => {
                 let (own, weighted) = match values {
@@ -373,10 +354,10 @@ impl Lane {
                 guess.min(self.received.n_bytes()).min(self.written.n_bytes)
             }
         };
-        self.received.receive(self.stream, from, 0, n_received)?;
+        self.received.receive(&self.stream, from, 0, n_received)?;
         let outcome = self.outcome.ptr;
-        self.reported.receive(self.stream, outcome, 0, size_of::<Outcome>())?;
-        self.driver.record(self.stream, self.event)?;
+        self.reported.receive(&self.stream, outcome, 0, size_of::<Outcome>())?;
+        self.stream.mark()?;
         self.state = LaneState::Running { from, n_received, output };
         Ok(())
     }
@@ -400,8 +381,8 @@ impl Lane {
                 if written.n_bytes > n_received {
                     let rest = written.n_bytes - n_received;
                     let from = from.offset(n_received);
-                    self.received.receive(self.stream, from, n_received, rest)?;
-                    self.driver.record(self.stream, self.event)?;
+                    self.received.receive(&self.stream, from, n_received, rest)?;
+                    self.stream.mark()?;
                     self.state = LaneState::Receiving(written);
                     return Ok(None);
                 }
@@ -430,7 +411,7 @@ impl Lane {
             self.start(&op, n_values, call)?;
             return Ok(None);
         }
-        if !self.driver.has_happened(self.event)? {
+        if !self.stream.is_done()? {
             return Ok(None);
         }
         let to = output_of(op);
@@ -441,13 +422,6 @@ impl Lane {
             LaneState::Receiving(written) => self.take(to, written).map(|()| Some(written)),
             LaneState::Idle => Ok(None),
         }
-    }
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        self.driver.end_event(self.event);
-        self.driver.end_stream(self.stream);
     }
 }
 
@@ -508,7 +482,9 @@ impl Device for Workspace {
     fn begin(&mut self) -> Result<(), Error> {
         let Some(caller) = self.caller else { return Ok(()) };
         let begun = self.driver.record(caller, self.event).and_then(|()| {
-            self.lanes.iter().try_for_each(|lane| self.driver.wait_for(lane.stream, self.event))
+            self.lanes
+                .iter()
+                .try_for_each(|lane| self.driver.wait_for(lane.stream.id(), self.event))
         });
         begun.map_err(|error| self.report(error))
     }
@@ -538,9 +514,8 @@ impl Device for Workspace {
             let lane = self.lanes.first_mut().ok_or(DeviceError::Capacity { need: 1, have: 0 })?;
             let mut start = 0;
             for piece in to.chunks_mut(lane.received.n_bytes()) {
-                lane.received.receive(lane.stream, from.offset(start), 0, piece.len())?;
-                lane.driver.record(lane.stream, lane.event)?;
-                wait(&*lane.driver, lane.event)?;
+                lane.received.receive(&lane.stream, from.offset(start), 0, piece.len())?;
+                lane.stream.finish()?;
                 lane.received.read(piece)?;
                 start += piece.len();
             }
@@ -552,14 +527,12 @@ impl Device for Workspace {
     fn value_range(&mut self, values: Region, dtype: DType) -> Result<[f64; 2], Error> {
         let found = at(values, dtype).and_then(|from| {
             let lane = self.lanes.first_mut().ok_or(DeviceError::Capacity { need: 1, have: 0 })?;
-            let on = &mut OnStream { driver: &*lane.driver, stream: lane.stream };
             let parts = DeviceBytes { ptr: lane.scratch.ptr, n_bytes: lane.scratch.n_bytes };
-            let n_parts = range::enqueue(on, dtype, from, values.n_values, parts)?;
+            let n_parts = range::enqueue(&mut lane.stream, dtype, from, values.n_values, parts)?;
             let mut extremes = vec![[0_f64; 2]; n_parts];
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut extremes);
-            lane.received.receive(lane.stream, parts.ptr, 0, bytes.len())?;
-            lane.driver.record(lane.stream, lane.event)?;
-            wait(&*lane.driver, lane.event)?;
+            lane.received.receive(&lane.stream, parts.ptr, 0, bytes.len())?;
+            lane.stream.finish()?;
             lane.received.read(bytes)?;
             let none = [f64::INFINITY, f64::NEG_INFINITY];
             Ok(extremes.into_iter().fold(none, |[min, max], [a, b]| [min.min(a), max.max(b)]))

@@ -1,0 +1,116 @@
+//! Devices and workspaces that a process has opened, for bindings whose callers name a device by
+//! its number.
+
+use crate::driver::StreamId;
+use crate::{Cuda, DeviceError, Driver, Workspace, WorkspaceConfig};
+use foldwire::codec::{CodecId, Written};
+use foldwire::device::{Device, DeviceCall, DeviceOp, Region};
+use foldwire::op::OpCode;
+use foldwire::{DType, Error};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+/// Devices and free workspaces of this process.
+#[derive(Default)]
+struct Pool {
+    devices: HashMap<usize, Arc<dyn Driver>>,
+    free: HashMap<(usize, WorkspaceConfig), Vec<Workspace>>,
+}
+
+static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens device number `ordinal`, or returns it if it is open.
+///
+/// # Errors
+/// As [`Cuda::open`].
+pub fn device(ordinal: usize) -> Result<Arc<dyn Driver>, DeviceError> {
+    Ok(match pool().devices.entry(ordinal) {
+        Entry::Occupied(entry) => Arc::clone(entry.get()),
+        Entry::Vacant(entry) => Arc::clone(entry.insert(Cuda::open(ordinal)?)),
+    })
+}
+
+/// Makes a device of another kind known as number `ordinal`.
+pub fn register(ordinal: usize, driver: Arc<dyn Driver>) {
+    pool().devices.insert(ordinal, driver);
+}
+
+/// Lends a workspace of these sizes. It is made if none is free, and kept for later calls.
+/// `stream` is the caller's ([`Workspace::set_stream`]).
+///
+/// # Errors
+/// As [`device`] and [`Workspace::with_config`].
+pub fn lend(
+    ordinal: usize,
+    config: WorkspaceConfig,
+    stream: Option<StreamId>,
+) -> Result<LentWorkspace, DeviceError> {
+    let free = pool().free.get_mut(&(ordinal, config)).and_then(Vec::pop);
+    let mut workspace = match free {
+        Some(workspace) => workspace,
+        None => Workspace::with_config(&device(ordinal)?, config)?,
+    };
+    workspace.set_stream(stream);
+    Ok(LentWorkspace { key: (ordinal, config), workspace: Some(workspace) })
+}
+
+/// A workspace of the process, which is free again when this is dropped.
+#[derive(Debug)]
+pub struct LentWorkspace {
+    key: (usize, WorkspaceConfig),
+    /// Present until it is dropped.
+    workspace: Option<Workspace>,
+}
+
+impl LentWorkspace {
+    fn get(&mut self) -> Result<&mut Workspace, Error> {
+        self.workspace.as_mut().ok_or(Error::Internal)
+    }
+}
+
+impl Drop for LentWorkspace {
+    fn drop(&mut self) {
+        // A workspace whose device failed is not lent again.
+        if let Some(workspace) = self.workspace.take().filter(|it| it.last_error().is_none()) {
+            pool().free.entry(self.key).or_default().push(workspace);
+        }
+    }
+}
+
+impl Device for LentWorkspace {
+    fn supports(&self, codec: CodecId, dtype: DType, op: OpCode) -> bool {
+        self.workspace.as_ref().is_some_and(|workspace| workspace.supports(codec, dtype, op))
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        self.get()?.begin()
+    }
+
+    fn compute(
+        &mut self,
+        lane: usize,
+        op: DeviceOp<'_>,
+        n_values: usize,
+        call: &DeviceCall,
+    ) -> Poll<Result<Written, Error>> {
+        self.get()?.compute(lane, op, n_values, call)
+    }
+
+    fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {
+        self.get()?.read(values, dtype, to)
+    }
+
+    fn value_range(&mut self, values: Region, dtype: DType) -> Result<[f64; 2], Error> {
+        self.get()?.value_range(values, dtype)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.get()?.end()
+    }
+}
