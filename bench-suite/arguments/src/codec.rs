@@ -27,6 +27,8 @@ Examples:
       The effect of prediction within rows alone, with both packings.
   python3 make.py | foldwire codec --field f32:- --bound abs:0.5
       Raw values from a pipe. For a pipe with a .npy array, - is enough.
+  foldwire codec --field u.f32 --bound rel:1e-3 --device cuda --tile 256
+      On a GPU: speeds beside a copy there, with the field repeated to 256 MiB.
   foldwire codec --field u.npy --codec all --plot u.svg
       Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over
       settings, without timing.
@@ -80,6 +82,14 @@ pub struct CodecArgs {
     /// Kernel levels to measure; may be given several times [default: the machine's best]
     #[arg(long, value_name = "LEVEL", num_args = 1.., value_enum, value_delimiter = ',')]
     pub level: Vec<LevelArg>,
+
+    /// Run the codecs on a device, cuda or cuda:N, and compare their bytes with the host's
+    #[arg(long, value_name = "cuda[:N]", conflicts_with_all = ["level", "threads", "plot"])]
+    pub device: Option<String>,
+
+    /// Repeat each field until it has this many MiB, so that it does not fit a cache
+    #[arg(long, value_name = "MIB")]
+    pub tile: Option<usize>,
 
     /// Timed runs of each operation; the median is reported
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat,

@@ -12,11 +12,14 @@
 //! - kernel levels encode different bytes.
 
 mod curve;
+#[cfg(feature = "cuda")]
+mod device;
 pub(crate) mod measure;
 #[cfg(feature = "plots")]
 mod plot;
 mod report;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -57,11 +60,54 @@ struct CodecRow {
     #[serde(serialize_with = "report::as_text")]
     codec: CodecArg,
     #[serde(serialize_with = "report::as_text")]
-    level: Level,
+    level: Place,
     threads: usize,
     #[serde(flatten)]
     measured: CodecMeasurements,
 }
+
+/// Where a codec ran.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// On the host, with the kernels of this level.
+    Host(Level),
+    /// On a device.
+    Device,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(level) => level.fmt(f),
+            Self::Device => f.pad("device"),
+        }
+    }
+}
+
+/// The device of `--device`. This build may have none.
+#[cfg(feature = "cuda")]
+type DeviceOption = Option<std::sync::Arc<dyn foldwire_cuda::Driver>>;
+#[cfg(not(feature = "cuda"))]
+type DeviceOption = Option<std::convert::Infallible>;
+
+#[cfg(feature = "cuda")]
+fn open_device(args: &CodecArgs) -> anyhow::Result<DeviceOption> {
+    let Some(name) = &args.device else { return Ok(None) };
+    let device = device::open(name)?;
+    streams::remark(format_args!("device: {}", device.description()));
+    Ok(Some(device))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_device(args: &CodecArgs) -> anyhow::Result<DeviceOption> {
+    match args.device {
+        Some(_) => Err(UsageError::new(NO_DEVICES).into()),
+        None => Ok(None),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+const NO_DEVICES: &str = "this foldwire was built without devices; build it with --features cuda";
 
 /// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
@@ -74,13 +120,17 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let peers = PeerTable::load(args.peers.as_deref())?;
     let mut fields =
         args.field.iter().map(|path| input::read(path, None)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(mib) = args.tile {
+        fields.iter_mut().for_each(|field| field.tile(mib << 20));
+    }
     tell_apart(&mut fields, &args.field);
     for field in &fields {
         with_values!(&field.values, values => check(args, field, values)?);
     }
     fields.iter().for_each(input::warn_of_fill);
-    let variants =
-        CodecVariants { codings: args.codings(), levels, threads: pools(&args.threads)? };
+    let device = open_device(args)?;
+    let threads = pools(&args.threads)?;
+    let variants = CodecVariants { codings: args.codings(), levels, threads, device };
     let n_rows = variants.codings.len() * variants.levels.len() * variants.threads.len();
     let progress = progress::bar("measuring", fields.len() * args.bound.len() * n_rows);
     let (start, waited) = (Instant::now(), memory::waited());
@@ -240,6 +290,8 @@ struct CodecVariants {
     codings: Vec<CodecArg>,
     levels: Vec<Level>,
     threads: Vec<Threads>,
+    /// The codecs run there instead, if there is one.
+    device: DeviceOption,
 }
 
 /// Returns a thread pool for each requested number of threads, without duplicates.
@@ -320,9 +372,16 @@ fn measure_field<T: Float + Into<f64>>(
                         bound,
                         bound_abs,
                         codec,
-                        level,
+                        level: match variants.device {
+                            None => Place::Host(level),
+                            Some(_) => Place::Device,
+                        },
                         threads: measure::n_threads::<T>(codec, params, values.len()),
-                        measured: bench.run(codec, bound_abs, params)?,
+                        measured: match &variants.device {
+                            #[cfg(feature = "cuda")]
+                            Some(device) => bench.run_on(device, codec, bound_abs, params)?,
+                            _ => bench.run(codec, bound_abs, params)?,
+                        },
                     });
                 }
             }
@@ -404,7 +463,7 @@ mod tests {
             bound: Bound::Absolute(1.0),
             bound_abs: 1.0,
             codec: "fz-light".parse().unwrap(),
-            level,
+            level: Place::Host(level),
             threads: 1,
             measured: CodecMeasurements {
                 digest,

@@ -43,6 +43,13 @@ impl Dims {
         }
     }
 
+    /// The dimensions of this many such arrays one after the other.
+    pub(crate) fn repeated(&self, n_times: usize) -> Self {
+        let mut dims = self.0.clone();
+        dims[0] *= n_times;
+        Self(dims)
+    }
+
     /// One dimension of `n_values`, which must not be zero.
     ///
     /// # Panics

@@ -91,6 +91,13 @@ pub struct Field {
 }
 
 impl Field {
+    /// Repeats the values until they have at least `n_bytes`. The slowest dimension grows.
+    pub fn tile(&mut self, n_bytes: usize) {
+        let n_times = n_bytes.div_ceil(self.values.n_bytes().max(1)).max(1);
+        with_values!(&mut self.values, values => *values = values.repeat(n_times));
+        self.dims = self.dims.repeated(n_times);
+    }
+
     /// Reads the file at `path`, which may have a type prefix such as `f32:`. `-` is standard
     /// input. `dims` overrides the dimensions from the file or its name.
     ///

@@ -119,13 +119,13 @@ impl CodecMeasurements {
 
 /// A field and the buffers for measurements. All their pages are mapped.
 pub(super) struct CodecBench<'a, T> {
-    values: &'a [T],
-    rotated: Vec<T>,
-    decoded: Vec<T>,
+    pub(super) values: &'a [T],
+    pub(super) rotated: Vec<T>,
+    pub(super) decoded: Vec<T>,
     memcpy: Memcpy<'a, T>,
     /// Destination of every encoding.
-    scratch: Vec<u8>,
-    n_rounds: usize,
+    pub(super) scratch: Vec<u8>,
+    pub(super) n_rounds: usize,
 }
 
 impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
@@ -180,7 +180,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     }
 
     /// Returns the encodings of the field and of the other operand.
-    fn encoded(&mut self, codec: &dyn Codec<T>) -> Result<[Vec<u8>; 2], CodecError> {
+    pub(super) fn encoded(&mut self, codec: &dyn Codec<T>) -> Result<[Vec<u8>; 2], CodecError> {
         let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
         let own = self.scratch[..n_bytes].to_vec();
         let n_bytes = codec.encode(&self.rotated, &mut self.scratch)?.n_bytes;
@@ -189,7 +189,7 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
 
     /// Checks the codec, and returns all measurements except the speeds. `own` and `other` are the
     /// encodings of the field and of the other operand.
-    fn check(
+    pub(super) fn check(
         &mut self,
         codec: &dyn Codec<T>,
         bound: f64,
@@ -312,7 +312,12 @@ pub(super) fn n_threads<T: Float>(coding: CodecArg, params: CodecParams, n_value
 }
 
 pub(crate) fn instance<T: Float>(coding: CodecArg, params: CodecParams) -> AnyCodec<T> {
-    coding.codec.instance(&coding.of_params(params).for_sums_of(MAX_OPERANDS))
+    coding.codec.instance(&params_of(coding, params))
+}
+
+/// Returns these parameters with the setting that `coding` holds, and room for sums.
+pub(super) fn params_of(coding: CodecArg, params: CodecParams) -> CodecParams {
+    coding.of_params(params).for_sums_of(MAX_OPERANDS)
 }
 
 /// Returns the longest encoding by one of these codecs, or `None` if one frame cannot hold it.
