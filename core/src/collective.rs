@@ -52,7 +52,7 @@ pub use value_range::N_VALUES as N_RANGE_VALUES;
 
 use crate::call_spec::{self, CallSpec};
 #[cfg(feature = "alloc")]
-use crate::device::{Device, Region};
+use crate::device::{Device, OnDevice};
 use crate::element::Element;
 use crate::engine::Notices;
 use crate::error::Error;
@@ -267,8 +267,8 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<Report, Error>
     where
         T: Element,
-        S: Into<Region>,
-        R: Into<Region>,
+        S: OnDevice<T>,
+        R: OnDevice<T>,
     {
         self.start_on(device, call, plan)?.wait()
     }
@@ -287,8 +287,8 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<DeviceOperation<'a, X>, Error>
     where
         T: Element,
-        S: Into<Region> + 'a,
-        R: Into<Region> + 'a,
+        S: OnDevice<T> + 'a,
+        R: OnDevice<T> + 'a,
     {
         RunningDeviceCall::start(self, device, call, plan)
     }

@@ -40,29 +40,30 @@ impl<T> DeviceSlice<'_, T> {
     pub const fn new(address: u64, n_values: usize) -> Self {
         Self { region: Region { address, n_values }, of: PhantomData }
     }
+}
 
+/// A call's buffer of `T` in a device's memory: a [`DeviceSlice`], or the empty buffer of a call
+/// that does not use it.
+pub trait OnDevice<T> {
     /// The values without their type.
-    #[must_use]
-    pub const fn region(&self) -> Region {
+    fn region(&self) -> Region;
+}
+
+impl<T> OnDevice<T> for DeviceSlice<'_, T> {
+    fn region(&self) -> Region {
         self.region
     }
 }
 
-impl<T> From<DeviceSlice<'_, T>> for Region {
-    fn from(slice: DeviceSlice<'_, T>) -> Self {
-        slice.region
+impl<T> OnDevice<T> for &[T; 0] {
+    fn region(&self) -> Region {
+        Region::default()
     }
 }
 
-impl<T> From<&[T; 0]> for Region {
-    fn from(_: &[T; 0]) -> Self {
-        Self::default()
-    }
-}
-
-impl<T> From<&mut [T; 0]> for Region {
-    fn from(_: &mut [T; 0]) -> Self {
-        Self::default()
+impl<T> OnDevice<T> for &mut [T; 0] {
+    fn region(&self) -> Region {
+        Region::default()
     }
 }
 

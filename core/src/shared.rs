@@ -18,7 +18,7 @@ pub use split::Split;
 
 use crate::collective::named::named_methods;
 use crate::collective::{Call, Communicator, Config, DeviceOperands, RunningCall};
-use crate::device::{Device, Region};
+use crate::device::{Device, OnDevice};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::share;
@@ -304,8 +304,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Pending<'a, X, T, ()>, Error>
     where
         T: Element,
-        S: Into<Region>,
-        R: Into<Region>,
+        S: OnDevice<T>,
+        R: OnDevice<T>,
     {
         if self.is_checking() {
             let (request, _, plan) = DeviceOperands::of(call, device, self.rank(), plan)?;

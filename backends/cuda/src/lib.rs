@@ -35,7 +35,7 @@ pub mod pool;
 mod range;
 mod workspace;
 
-pub use buffer::DeviceBuffer;
+pub use buffer::{DeviceBuffer, Transfer};
 pub use codec::{DeviceCodec, Task};
 pub use driver::{Driver, Stream};
 pub use error::DeviceError;

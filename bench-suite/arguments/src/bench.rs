@@ -68,6 +68,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
+    /// Make the calls on a device's memory, cuda or cuda:N; ranks share the device
+    #[arg(long, value_name = "cuda[:N]")]
+    pub device: Option<String>,
+
     /// This machine's speeds for automatic plans, a file from `foldwire tune` [default: typical
     /// speeds]
     #[arg(long, value_name = "FILE")]

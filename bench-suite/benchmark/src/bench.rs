@@ -30,6 +30,8 @@ mod best;
 mod call_mode;
 pub mod choose;
 mod concurrent;
+#[cfg(feature = "cuda")]
+mod device;
 pub mod guidelines;
 mod implementation;
 #[cfg(any(feature = "libfabric", feature = "tcp"))]
@@ -64,6 +66,7 @@ use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
 
+use crate::device::DeviceOption;
 use crate::tune;
 use benchmark::Settings;
 use call_mode::{CallMode, SequentialCalls};
@@ -124,6 +127,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         return Err(UsageError::new(
             "alltoallv is measured one call after the other; leave out --in-flight, or take \
              alltoall",
+        )
+        .into());
+    }
+    if args.device.is_some() && (args.in_flight > 1 || args.overlap.is_some() || args.sweeps()) {
+        return Err(UsageError::new(
+            "--device measures single calls; leave out --in-flight, --overlap and --schedule all",
         )
         .into());
     }
@@ -191,10 +200,16 @@ fn presets<'a, X: Transport + 'a, T: Float>(
     args: &BenchArgs,
     shape: &[usize],
     long: Option<Communicator<X>>,
+    device: &DeviceOption,
 ) -> Result<Implementations<'a, X, T>, UsageError> {
     let mut all: Implementations<'a, X, T> = Vec::new();
     let long = long.map(|comm| Rc::new(RefCell::new(comm)));
     for plan in plans(args, shape)? {
+        #[cfg(feature = "cuda")]
+        if let Some(device) = device {
+            all.push(Box::new(device::DeviceImplementation::new(plan, device.clone())));
+            continue;
+        }
         match &long {
             Some(comm) if !plan.plan.overlaps() => {
                 all.push(Box::new(WholeMessages::new(plan, Rc::clone(comm))));

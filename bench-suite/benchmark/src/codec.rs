@@ -39,6 +39,7 @@ use foldwire_workbench::{input, memory, progress, room, streams, threads};
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use crate::device::{DeviceOption, open};
 use crate::peers::{DEFAULT_PATH, PeerTable};
 use curve::CurvePoint;
 use measure::{CodecBench, CodecMeasurements};
@@ -84,31 +85,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// The device of `--device`. This build may have none.
-#[cfg(feature = "cuda")]
-type DeviceOption = Option<std::sync::Arc<dyn foldwire_cuda::Driver>>;
-#[cfg(not(feature = "cuda"))]
-type DeviceOption = Option<std::convert::Infallible>;
-
-#[cfg(feature = "cuda")]
-fn open_device(args: &CodecArgs) -> anyhow::Result<DeviceOption> {
-    let Some(name) = &args.device else { return Ok(None) };
-    let device = device::open(name)?;
-    streams::remark(format_args!("device: {}", device.description()));
-    Ok(Some(device))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn open_device(args: &CodecArgs) -> anyhow::Result<DeviceOption> {
-    match args.device {
-        Some(_) => Err(UsageError::new(NO_DEVICES).into()),
-        None => Ok(None),
-    }
-}
-
-#[cfg(not(feature = "cuda"))]
-const NO_DEVICES: &str = "this foldwire was built without devices; build it with --features cuda";
-
 /// Runs the subcommand. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
@@ -128,7 +104,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         with_values!(&field.values, values => check(args, field, values)?);
     }
     fields.iter().for_each(input::warn_of_fill);
-    let device = open_device(args)?;
+    let device = open(args.device.as_deref())?;
     let threads = pools(&args.threads)?;
     let variants = CodecVariants { codings: args.codings(), levels, threads, device };
     let n_rows = variants.codings.len() * variants.levels.len() * variants.threads.len();

@@ -9,7 +9,7 @@
 
 use super::request::Request;
 #[cfg(feature = "alloc")]
-use crate::device::{DeviceSlice, Region};
+use crate::device::{DeviceSlice, OnDevice, Region};
 use crate::element::Element;
 use crate::engine::{Buffers, Work};
 #[cfg(feature = "alloc")]
@@ -80,14 +80,14 @@ impl<T, R: AsMut<[T]>> Buffer<T> for R {
 #[cfg(feature = "alloc")]
 impl<T> Input<T> for DeviceSlice<'_, T> {
     fn n_values(&self) -> usize {
-        self.region().n_values
+        OnDevice::region(self).n_values
     }
 }
 
 #[cfg(feature = "alloc")]
 impl<T> Buffer<T> for DeviceSlice<'_, T> {
     fn n_values(&mut self) -> usize {
-        self.region().n_values
+        OnDevice::region(self).n_values
     }
 }
 
@@ -450,14 +450,14 @@ where
 }
 
 #[cfg(feature = "alloc")]
-impl<'s, T: Element, S: Into<Region>, R: Into<Region>> Call<'s, T, S, R> {
+impl<'s, T: Element, S: OnDevice<T>, R: OnDevice<T>> Call<'s, T, S, R> {
     /// Returns the request that this rank makes, and its buffers in a device's memory. Fails if the
     /// call has feedback, or an operation that is not the device's.
     pub(crate) fn into_regions(self, rank: Rank) -> Result<(Request<'s>, [Region; 2]), Error> {
         let request = self.request.on(rank);
         match self.residues {
             Some(_) => Err(Error::NoRoomToRound),
-            None => Ok((request, [self.send.into(), self.recv.into()])),
+            None => Ok((request, [self.send.region(), self.recv.region()])),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::operands::Operands;
 use super::{Call, Request, value_range};
 use crate::bound::{Quantum, ValueRange};
 use crate::codec::{CodecId, CodecParams, Pace, Written};
-use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
+use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, OnDevice, Region};
 use crate::element::{Element, Float, with_float};
 use crate::engine::{Coding, Compute, Payloads};
 use crate::error::Error;
@@ -52,8 +52,8 @@ impl<'d> DeviceOperands<'d> {
     ) -> Result<(Request<'s>, Self, Plan), Error>
     where
         T: Element,
-        S: Into<Region>,
-        R: Into<Region>,
+        S: OnDevice<T>,
+        R: OnDevice<T>,
     {
         let (request, [send, recv]) = call.into_regions(rank)?;
         let plan = match request.op {

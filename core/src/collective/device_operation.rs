@@ -3,7 +3,7 @@
 use super::call_state::CallState;
 use super::device_operands::DeviceOperands;
 use super::{Call, Communicator};
-use crate::device::{Device, Region};
+use crate::device::{Device, OnDevice};
 use crate::element::Element;
 use crate::error::Error;
 use crate::handle::{Advance, Handle, Limited, Progress};
@@ -37,8 +37,8 @@ impl<'a, X: Transport> RunningDeviceCall<'a, X> {
     ) -> Result<DeviceOperation<'a, X>, Error>
     where
         T: Element,
-        S: Into<Region>,
-        R: Into<Region>,
+        S: OnDevice<T>,
+        R: OnDevice<T>,
     {
         let rank = comm.rank();
         let (request, mut work, plan) = DeviceOperands::of(call, Box::new(device), rank, plan)?;

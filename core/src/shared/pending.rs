@@ -1,7 +1,7 @@
 //! A call or message in progress that owns its buffers.
 
 use crate::collective::{Call, CallState, Communicator, DeviceOperands};
-use crate::device::{Device, Region};
+use crate::device::{Device, OnDevice};
 use crate::element::Element;
 use crate::error::{Buffer, Error};
 use crate::handle::Progress;
@@ -179,7 +179,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
 }
 
 impl<'a, X: Transport + 'a, T: Element> Pending<'a, X, T, ()> {
-    pub(super) fn start_on<S: Into<Region>, R: Into<Region>>(
+    pub(super) fn start_on<S: OnDevice<T>, R: OnDevice<T>>(
         shared: Rc<SharedTransport<'a, X>>,
         call_slot: Rc<CallSlot<'a, X>>,
         device: Box<dyn Device + 'a>,

@@ -7,6 +7,8 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Data;
 use foldwire_workbench::streams;
 
+use crate::device::open;
+
 use super::benchmark::{Benchmark, Settings};
 use super::implementation::Implementation;
 use super::output::{BenchHead, BenchResults};
@@ -95,7 +97,8 @@ impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
         if comm.rank() == Rank(0) {
             remark_short_frames(&inputs, long.as_ref().unwrap_or(&comm).transport())?;
         }
-        let mut implementations = presets(args, data.shape(), long)?;
+        let device = open(args.device.as_deref())?;
+        let mut implementations = presets(args, data.shape(), long, &device)?;
         implementations.extend(extras.implementations);
         let progress = progress(comm.rank().index());
         let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, backend_barrier);

@@ -163,7 +163,7 @@ impl PlanImplementation {
     }
 
     /// Returns the plan with the schedule for the problem's length.
-    fn plan<T: Float>(&self, problem: &Problem) -> Plan {
+    pub(super) fn plan<T: Float>(&self, problem: &Problem) -> Plan {
         let n_bytes = problem.count * T::BYTES / problem.size;
         let schedule = self.preset.map_or(self.plan.schedule, |(preset, bound)| {
             preset.plan_switched(problem.collective, bound, n_bytes, self.ring_from).schedule
@@ -192,9 +192,7 @@ impl PlanImplementation {
         start: &mut StartClock<'_, Communicator<X>>,
         work: Option<&OverlapWork>,
     ) -> anyhow::Result<CompletedRun> {
-        let counts = if problem.is_uneven { problem.counts() } else { Vec::new() };
-        let own = counts.get(problem.rank).map_or(0, |&own| own);
-        let from_each = vec![own; counts.len()];
+        let [counts, from_each] = problem.all_counts();
         comm.config_mut().threads = self.threads;
         let plan = self.plan::<T>(problem);
         start(comm)?;

@@ -65,6 +65,14 @@ impl Problem {
         call.with_op(self.op.into()).with_root(self.root)
     }
 
+    /// Returns the lengths that [`call`](Self::call) needs.
+    pub(super) fn all_counts(&self) -> [Vec<usize>; 2] {
+        let counts = if self.is_uneven { self.counts() } else { Vec::new() };
+        let own = counts.get(self.rank).map_or(0, |&own| own);
+        let from_each = vec![own; counts.len()];
+        [counts, from_each]
+    }
+
     /// Returns the lengths of all ranks' shares.
     pub(super) fn counts(&self) -> Vec<usize> {
         (0..self.size).map(|rank| self.share(rank).len()).collect()

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use bytemuck::Zeroable;
 use foldwire::codec::{CodecExt, CodecParams};
 use foldwire::op::OpCode;
@@ -20,15 +20,6 @@ use super::measure::{CodecBench, CodecMeasurements, instance, params_of};
 
 /// Launches of a task in one timing.
 const N_LAUNCHES: u32 = 8;
-
-/// Opens the device that `--device` names.
-pub(super) fn open(name: &str) -> anyhow::Result<Arc<dyn Driver>> {
-    let number = name.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or("0"));
-    let Some(number) = number.and_then(|number| number.parse().ok()) else {
-        bail!("there is no device {name}; give cuda, or cuda:1 for the second device");
-    };
-    Cuda::open(number).context("--device")
-}
 
 /// A field in a device's memory, and space for what tasks write.
 struct DeviceBench<'d, T> {
