@@ -39,3 +39,7 @@ template <class T> DEVICE void value_range(const u8 *values, u64 n, u8 *parts) {
         store<u64>(parts + 16 * static_cast<u64>(block_id()) + 8, bits_of(high));
     }
 }
+
+#define RANGE_KERNELS(T, name, resident)                                                          \
+    KERNEL(value_range_##name, RANGE_THREADS, 1, (const u8 *values, u64 n, u8 *parts),            \
+           { value_range<T>(values, n, parts); })

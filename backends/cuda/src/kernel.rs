@@ -49,6 +49,12 @@ impl From<u32> for KernelArg {
     }
 }
 
+impl From<u64> for KernelArg {
+    fn from(n: u64) -> Self {
+        Self(n)
+    }
+}
+
 impl From<f64> for KernelArg {
     fn from(x: f64) -> Self {
         Self(x.to_bits())
@@ -63,12 +69,6 @@ pub enum KernelFile {
     FzLight,
     /// Codec `raw`, and sums of values.
     Raw,
-    /// Codec `cuszp`.
-    CuSzp,
-    /// Codec `mpc`.
-    Mpc,
-    /// Codec `zfp-rate`.
-    ZfpRate,
     /// Value ranges.
     Range,
 }
@@ -80,6 +80,34 @@ pub struct Module {
     pub file: KernelFile,
     /// Element type.
     pub dtype: DType,
+}
+
+impl Module {
+    /// Returns the source text that NVRTC compiles. It includes no other files.
+    #[must_use]
+    pub fn source(self) -> String {
+        let name = self.dtype.name();
+        let (files, macro_name, resident): (&[&str], _, _) = match self.file {
+            KernelFile::FzLight => (
+                &[
+                    include_str!("../kernels/chunk.cuh"),
+                    include_str!("../kernels/chunk_reader.cuh"),
+                    include_str!("../kernels/chunk_writer.cuh"),
+                    include_str!("../kernels/fz_light.cuh"),
+                ],
+                "FZ_LIGHT_KERNELS",
+                if self.dtype == DType::F64 { 2 } else { 4 },
+            ),
+            KernelFile::Raw => (&[include_str!("../kernels/raw.cuh")], "RAW_KERNELS", 1),
+            KernelFile::Range => (&[include_str!("../kernels/range.cuh")], "RANGE_KERNELS", 1),
+        };
+        let mut source = String::new();
+        source.push_str(include_str!("../kernels/primitives.cuh"));
+        source.push_str(include_str!("../kernels/floats.cuh"));
+        files.iter().for_each(|file| source.push_str(file));
+        let type_name = name.to_uppercase();
+        source + &format!("\n{macro_name}({type_name}, {name}, {resident})\n")
+    }
 }
 
 /// Options that NVRTC must be given. Results must not depend on the compiler: no contraction of
@@ -109,6 +137,27 @@ pub trait Launcher {
     /// # Errors
     /// [`DeviceError`] if the device refuses it.
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError>;
+}
+
+/// Error that a kernel reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    Truncated = 1,
+    Damaged = 2,
+    Version = 3,
+    Type = 4,
+    Count = 5,
+    Quantum = 6,
+    HeadRoom = 7,
+}
+
+impl ErrorCode {
+    /// Returns the error with this number, or [`Damaged`](Self::Damaged).
+    fn new(code: u64) -> Self {
+        use ErrorCode::{Count, Damaged, HeadRoom, Quantum, Truncated, Type, Version};
+        let all = [Truncated, Damaged, Version, Type, Count, Quantum, HeadRoom];
+        all.into_iter().find(|&error| error as u64 == code).unwrap_or(Damaged)
+    }
 }
 
 /// What the kernels of a task report, in device memory. The host sets it to zeros before the task.
@@ -143,16 +192,21 @@ impl Outcome {
     /// # Errors
     /// The error that the kernels report; `dtype` is the type of the task.
     pub fn result(&self, dtype: DType) -> Result<Written, CodecError> {
+        if self.error == 0 {
+            return Ok(self.written());
+        }
         let [a, b] = self.details;
-        Err(match self.error {
-            0 => return Ok(self.written()),
-            1 => DecodeError::Truncated { need: a as usize, have: b as usize }.into(),
-            3 => DecodeError::Version { version: a as u8 }.into(),
-            4 => DecodeError::Type { found: a as u8, expected: dtype }.into(),
-            5 => DecodeError::Count { found: a as usize, expected: b as usize }.into(),
-            6 => CodecError::Quantum { ours: f64::from_bits(a), theirs: f64::from_bits(b) },
-            7 => CodecError::HeadRoom { operands: a, limit: b as u32 },
-            _ => DecodeError::Damaged.into(),
+        let (x, y) = (a as usize, b as usize);
+        Err(match ErrorCode::new(self.error) {
+            ErrorCode::Truncated => DecodeError::Truncated { need: x, have: y }.into(),
+            ErrorCode::Damaged => DecodeError::Damaged.into(),
+            ErrorCode::Version => DecodeError::Version { version: a as u8 }.into(),
+            ErrorCode::Type => DecodeError::Type { found: a as u8, expected: dtype }.into(),
+            ErrorCode::Count => DecodeError::Count { found: x, expected: y }.into(),
+            ErrorCode::Quantum => {
+                CodecError::Quantum { ours: f64::from_bits(a), theirs: f64::from_bits(b) }
+            }
+            ErrorCode::HeadRoom => CodecError::HeadRoom { operands: a, limit: b as u32 },
         })
     }
 
@@ -166,13 +220,5 @@ impl Outcome {
             neither_constant: self.neither_constant,
         };
         Written { n_bytes: self.n_bytes as usize, blocks }
-    }
-}
-
-impl Module {
-    /// Returns the source of its kernels.
-    #[must_use]
-    pub fn source(self) -> String {
-        String::new()
     }
 }

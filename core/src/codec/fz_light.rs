@@ -68,6 +68,24 @@ pub struct FzLight<T: Float, const STATIC: bool = false> {
 /// hZCCL's own baseline (SC'24). Its bytes and values equal those of [`FzLight`].
 pub type FzStatic<T> = FzLight<T, true>;
 
+/// Numbers of a lattice, for kernels outside of this crate. `f64` holds those of all types exactly.
+///
+/// A value x has the code q = round-to-even(x · inverse), and is on the lattice if |q| ≤ limit and
+/// |x − q·step| < bound, all computed in the element type, or in `f32` for types of 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatticeNumbers {
+    /// Spacing of the points.
+    pub step: f64,
+    /// 1 / step, rounded.
+    pub inverse: f64,
+    /// Largest |q|; negative if no value is on the lattice.
+    pub limit: f64,
+    /// Exclusive limit of errors.
+    pub bound: f64,
+    /// Factor for exceptions.
+    pub weight: f64,
+}
+
 impl<T: Float> FzLight<T> {
     /// Makes the codec with the machine's best kernels. Its codes leave headroom for sums of
     /// `max_operands` operands (at least 1).
@@ -85,7 +103,9 @@ impl<T: Float> FzLight<T> {
 }
 
 impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
-    pub(crate) fn from_params(params: &CodecParams) -> Self {
+    /// Makes the codec from parameters.
+    #[must_use]
+    pub fn from_params(params: &CodecParams) -> Self {
         let max_operands = params.max_operands.max(1);
         // Residuals are differences of two sums, so twice the range of sums must fit a code.
         let headroom = libm::ldexp(1.0, <T as OnLattice>::Code::BITS as i32 - 2);
@@ -113,6 +133,22 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     #[must_use]
     pub const fn quantum(&self) -> Quantum {
         self.quantum
+    }
+
+    /// Returns the numbers of the lattice for local values, or for partial results, which have been
+    /// multiplied by the codec's weight.
+    #[must_use]
+    pub fn lattice_numbers(&self, of_partial_results: bool) -> LatticeNumbers {
+        let Lattice { step, inverse, limit, bound, weight } =
+            if of_partial_results { self.partial } else { self.lattice };
+        let [step, inverse, limit, bound] = [step, inverse, limit, bound].map(Wide::to_f64);
+        LatticeNumbers { step, inverse, limit, bound, weight: weight.to_f64() }
+    }
+
+    /// Returns the largest number of operands of a sum.
+    #[must_use]
+    pub const fn max_operands(&self) -> u32 {
+        self.max_operands
     }
 
     /// Returns the number of operands summed up in an encoding.

@@ -1,1 +1,110 @@
-//! Kernels run by the host.
+//! A device that the host's processor plays: it runs the CUDA kernels of `foldwire-cuda` without a
+//! GPU, for tests. It is slow, and strict: it reports divergence at barriers and warp collectives,
+//! accesses outside of the device's memory, and reads of shared memory that nothing has written or
+//! that race.
+
+mod ffi;
+
+use std::collections::BTreeMap;
+
+/// Reason why a kernel did not run to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel {kernel}: {report}")]
+pub struct LaunchError {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// What went wrong.
+    pub report: String,
+}
+
+/// Memory of the device, and its kernels.
+#[derive(Debug, Default)]
+pub struct Device {
+    buffers: BTreeMap<u64, ffi::Buffer>,
+}
+
+impl Device {
+    /// Makes a device without memory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allocates memory and returns its address, a multiple of 256. Its content is arbitrary.
+    pub fn allocate(&mut self, n_bytes: usize) -> u64 {
+        let buffer = ffi::Buffer::new(n_bytes);
+        let address = buffer.address();
+        self.buffers.insert(address, buffer);
+        address
+    }
+
+    /// Frees the memory at an address that [`allocate`](Self::allocate) returned.
+    ///
+    /// # Panics
+    /// If no memory was allocated at this address.
+    pub fn free(&mut self, address: u64) {
+        assert!(self.buffers.remove(&address).is_some(), "nothing was allocated at {address:#x}");
+    }
+
+    /// Number of allocations that have not been freed.
+    #[must_use]
+    pub fn n_buffers(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Returns whether all these bytes are the device's memory, in one allocation.
+    #[must_use]
+    pub fn holds(&self, address: u64, n_bytes: usize) -> bool {
+        self.find(address, n_bytes).is_some()
+    }
+
+    /// Copies bytes from the host.
+    ///
+    /// # Panics
+    /// If they do not fit one allocation.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) {
+        let Some((buffer, offset)) = self.find(address, bytes.len()) else {
+            panic!("{} bytes at {address:#x} are not the device's", bytes.len());
+        };
+        buffer.write(offset, bytes);
+    }
+
+    /// Copies bytes to the host.
+    ///
+    /// # Panics
+    /// If they are not in one allocation.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) {
+        let Some((buffer, offset)) = self.find(address, bytes.len()) else {
+            panic!("{} bytes at {address:#x} are not the device's", bytes.len());
+        };
+        buffer.read(offset, bytes);
+    }
+
+    /// Runs a kernel. Each argument has 8 bytes.
+    ///
+    /// # Errors
+    /// [`LaunchError`] if there is no such kernel, or it does what a kernel must not do.
+    pub fn launch(
+        &mut self,
+        kernel: &str,
+        n_blocks: u32,
+        n_threads: u32,
+        args: &[u64],
+    ) -> Result<(), LaunchError> {
+        let ranges: Vec<_> = self.buffers.values().map(ffi::Buffer::range).collect();
+        ffi::launch(kernel, n_blocks, n_threads, args, &ranges)
+            .map_err(|report| LaunchError { kernel: kernel.into(), report })
+    }
+
+    fn find(&self, address: u64, n_bytes: usize) -> Option<(&ffi::Buffer, usize)> {
+        let (start, buffer) = self.buffers.range(..=address).next_back()?;
+        let offset = usize::try_from(address - start).ok()?;
+        (offset.checked_add(n_bytes)? <= buffer.len()).then_some((buffer, offset))
+    }
+}
+
+/// Returns the names of all kernels.
+#[must_use]
+pub fn kernels() -> Vec<String> {
+    (0..).map_while(ffi::kernel).collect()
+}
