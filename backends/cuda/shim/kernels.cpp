@@ -9,6 +9,7 @@
 #include "../kernels/chunk_reader.cuh"
 #include "../kernels/chunk_writer.cuh"
 #include "../kernels/fz_light.cuh"
+#include "../kernels/range.cuh"
 #include "../kernels/raw.cuh"
 
 // Here, so that who uses the list links this file.
@@ -21,4 +22,5 @@ const shim::Kernel *shim::kernels;
     KERNELS(BF16, bf16, 1)
 
 ALL_TYPES(FZ_LIGHT_KERNELS)
+ALL_TYPES(RANGE_KERNELS)
 ALL_TYPES(RAW_KERNELS)

@@ -3,7 +3,10 @@
 //! accesses outside of the device's memory, and reads of shared memory that nothing has written or
 //! that race.
 
+mod device;
 mod ffi;
+
+pub use device::{Faults, SimulatedDevice};
 
 use std::collections::BTreeMap;
 

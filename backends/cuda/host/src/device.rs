@@ -1,0 +1,327 @@
+//! A simulated device: the whole [`Driver`] without a GPU.
+//!
+//! Kernels run on the host ([`Device`]). Operations wait in their stream until
+//! someone asks whether an event has happened; each question runs one operation. So code that does
+//! not wait for its events finds old bytes, as on a real device. Faults can be planted, and what
+//! is not freed is counted.
+
+use crate::Device;
+use foldwire_cuda::driver::{Driver, EventId, PinnedPtr, StreamId};
+use foldwire_cuda::{DeviceError, DevicePtr, KernelArg, Launch};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Planted faults. Each counts down, and strikes when it is 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Allocations until there is no memory left.
+    pub allocations: Option<usize>,
+    /// Launches until one is refused.
+    pub launches: Option<usize>,
+    /// Operations until the device no longer responds.
+    pub operations: Option<usize>,
+}
+
+/// A device that the host simulates.
+pub struct SimulatedDevice {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    memory: Device,
+    /// Pinned memory, by invented address.
+    pinned: BTreeMap<u64, Vec<u8>>,
+    streams: HashMap<StreamId, VecDeque<Operation>>,
+    /// Whether each event has happened.
+    events: HashMap<EventId, bool>,
+    next_id: u64,
+    faults: Faults,
+    /// Why the device failed, if it did.
+    failure: Option<String>,
+}
+
+#[derive(Debug)]
+enum Operation {
+    Copy { from: u64, to: u64, n_bytes: usize },
+    Clear { ptr: u64, n_bytes: usize },
+    Launch { kernel: String, n_blocks: u32, n_threads: u32, args: Vec<KernelArg> },
+    Record(EventId),
+    WaitFor(EventId),
+}
+
+impl SimulatedDevice {
+    /// Makes a device without faults.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Self::with_faults(Faults::default())
+    }
+
+    /// Makes a device with planted faults.
+    #[must_use]
+    pub fn with_faults(faults: Faults) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { faults, next_id: 1, ..State::default() }) })
+    }
+
+    /// Plants faults in a device that is in use.
+    pub fn plant(&self, faults: Faults) {
+        self.lock().faults = faults;
+    }
+
+    /// Number of allocations, streams and events that were not freed.
+    #[must_use]
+    pub fn n_live(&self) -> usize {
+        let state = self.lock();
+        state.memory.n_buffers() + state.pinned.len() + state.streams.len() + state.events.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enqueue(&self, stream: StreamId, operation: Operation) -> Result<(), DeviceError> {
+        let mut state = self.lock();
+        state.check()?;
+        let queue = state.streams.get_mut(&stream).ok_or_else(|| failed("no such stream"))?;
+        queue.push_back(operation);
+        Ok(())
+    }
+
+    /// Returns the state, unless an allocation of this many bytes fails.
+    fn allocating(&self, n_bytes: usize) -> Result<MutexGuard<'_, State>, DeviceError> {
+        let mut state = self.lock();
+        if strikes(&mut state.faults.allocations) {
+            return Err(DeviceError::OutOfMemory { n_bytes });
+        }
+        Ok(state)
+    }
+}
+
+/// Counts a fault down. Returns whether it strikes.
+fn strikes(fault: &mut Option<usize>) -> bool {
+    match fault {
+        None => false,
+        Some(0) => true,
+        Some(n) => {
+            *n -= 1;
+            false
+        }
+    }
+}
+
+fn failed(reason: impl Into<String>) -> DeviceError {
+    DeviceError::Failed { during: "the simulation", reason: reason.into() }
+}
+
+impl State {
+    fn check(&self) -> Result<(), DeviceError> {
+        self.failure.as_ref().map_or(Ok(()), |reason| Err(failed(reason)))
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Returns bytes of pinned memory.
+    fn pinned(&mut self, address: u64, n_bytes: usize) -> Result<&mut [u8], String> {
+        let found = self.pinned.range_mut(..=address).next_back().and_then(|(start, bytes)| {
+            let offset = (address - start) as usize;
+            bytes.get_mut(offset..offset + n_bytes)
+        });
+        found.ok_or_else(|| format!("{n_bytes} bytes at {address:#x} are not pinned memory"))
+    }
+
+    fn read(&mut self, address: u64, n_bytes: usize) -> Result<Vec<u8>, String> {
+        if !self.memory.holds(address, n_bytes) {
+            return Ok(self.pinned(address, n_bytes)?.to_vec());
+        }
+        let mut bytes = vec![0; n_bytes];
+        self.memory.read(address, &mut bytes);
+        Ok(bytes)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), String> {
+        if self.memory.holds(address, bytes.len()) {
+            self.memory.write(address, bytes);
+        } else {
+            self.pinned(address, bytes.len())?.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Runs the next operation of a stream. Returns false if it waits, or there is none.
+    fn step(&mut self, stream: StreamId) -> Result<bool, String> {
+        let Some(queue) = self.streams.get(&stream) else { return Err("no such stream".into()) };
+        match queue.front() {
+            None => return Ok(false),
+            Some(Operation::WaitFor(event)) if self.events.get(event) == Some(&false) => {
+                return Ok(false);
+            }
+            Some(_) => {}
+        }
+        if strikes(&mut self.faults.operations) {
+            return Err("the device is lost".into());
+        }
+        match self.streams.get_mut(&stream).and_then(VecDeque::pop_front) {
+            Some(Operation::Copy { from, to, n_bytes }) => {
+                let bytes = self.read(from, n_bytes)?;
+                self.write(to, &bytes)?;
+            }
+            Some(Operation::Clear { ptr, n_bytes }) => self.write(ptr, &vec![0; n_bytes])?,
+            Some(Operation::Launch { kernel, n_blocks, n_threads, args }) => {
+                let args: Vec<u64> = args.iter().map(|arg| arg.0).collect();
+                let launched = self.memory.launch(&kernel, n_blocks, n_threads, &args);
+                launched.map_err(|error| error.to_string())?;
+            }
+            Some(Operation::Record(event)) => {
+                self.events.insert(event, true);
+            }
+            Some(Operation::WaitFor(_)) | None => {}
+        }
+        Ok(true)
+    }
+}
+
+impl Driver for SimulatedDevice {
+    fn description(&self) -> String {
+        "a device that the host simulates".into()
+    }
+
+    fn allocate(&self, n_bytes: usize) -> Result<DevicePtr, DeviceError> {
+        Ok(DevicePtr(self.allocating(n_bytes)?.memory.allocate(n_bytes)))
+    }
+
+    fn free(&self, ptr: DevicePtr) {
+        self.lock().memory.free(ptr.0);
+    }
+
+    fn allocate_pinned(&self, n_bytes: usize) -> Result<PinnedPtr, DeviceError> {
+        let mut state = self.allocating(n_bytes)?;
+        // Far from all addresses of the process.
+        let address = (1 << 62) + (state.new_id() << 40);
+        // Bytes that nobody wrote are not zeros.
+        state.pinned.insert(address, vec![0xa5; n_bytes]);
+        Ok(PinnedPtr(address))
+    }
+
+    fn free_pinned(&self, ptr: PinnedPtr, _: usize) {
+        self.lock().pinned.remove(&ptr.0);
+    }
+
+    fn write_pinned(&self, to: PinnedPtr, bytes: &[u8]) {
+        let mut state = self.lock();
+        state.pinned(to.0, bytes.len()).expect("pinned memory").copy_from_slice(bytes);
+    }
+
+    fn read_pinned(&self, from: PinnedPtr, bytes: &mut [u8]) {
+        let mut state = self.lock();
+        bytes.copy_from_slice(state.pinned(from.0, bytes.len()).expect("pinned memory"));
+    }
+
+    fn new_stream(&self) -> Result<StreamId, DeviceError> {
+        let mut state = self.lock();
+        let stream = StreamId(state.new_id());
+        state.streams.insert(stream, VecDeque::new());
+        Ok(stream)
+    }
+
+    fn end_stream(&self, stream: StreamId) {
+        let mut state = self.lock();
+        while state.failure.is_none() && state.step(stream) == Ok(true) {}
+        state.streams.remove(&stream);
+    }
+
+    fn new_event(&self) -> Result<EventId, DeviceError> {
+        let mut state = self.lock();
+        let event = EventId(state.new_id());
+        state.events.insert(event, true);
+        Ok(event)
+    }
+
+    fn end_event(&self, event: EventId) {
+        self.lock().events.remove(&event);
+    }
+
+    fn copy_in(
+        &self,
+        stream: StreamId,
+        from: PinnedPtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        self.enqueue(stream, Operation::Copy { from: from.0, to: to.0, n_bytes })
+    }
+
+    fn copy_out(
+        &self,
+        stream: StreamId,
+        from: DevicePtr,
+        to: PinnedPtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        self.enqueue(stream, Operation::Copy { from: from.0, to: to.0, n_bytes })
+    }
+
+    fn copy_within(
+        &self,
+        stream: StreamId,
+        from: DevicePtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        if from.0.abs_diff(to.0) < n_bytes as u64 {
+            return Err(failed("the ranges of a copy overlap"));
+        }
+        self.enqueue(stream, Operation::Copy { from: from.0, to: to.0, n_bytes })
+    }
+
+    fn clear(&self, stream: StreamId, ptr: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        self.enqueue(stream, Operation::Clear { ptr: ptr.0, n_bytes })
+    }
+
+    fn launch(&self, stream: StreamId, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        let kernel = launch.kernel.to_string();
+        if strikes(&mut self.lock().faults.launches) {
+            return Err(DeviceError::Launch { kernel, reason: "the device refuses it".into() });
+        }
+        let (n_blocks, n_threads, args) = (launch.n_blocks, launch.n_threads, launch.args.into());
+        self.enqueue(stream, Operation::Launch { kernel, n_blocks, n_threads, args })
+    }
+
+    fn record(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
+        self.lock().events.insert(event, false);
+        self.enqueue(stream, Operation::Record(event))
+    }
+
+    fn has_happened(&self, event: EventId) -> Result<bool, DeviceError> {
+        let mut state = self.lock();
+        state.check()?;
+        let has_happened = |state: &State| {
+            state.events.get(&event).copied().ok_or_else(|| failed("no such event"))
+        };
+        if has_happened(&state)? {
+            return Ok(true);
+        }
+        // The device does a little of everything.
+        let streams: Vec<StreamId> = state.streams.keys().copied().collect();
+        for stream in streams {
+            if let Err(reason) = state.step(stream) {
+                state.failure = Some(reason);
+                state.check()?;
+            }
+        }
+        has_happened(&state)
+    }
+
+    fn wait_for(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
+        self.enqueue(stream, Operation::WaitFor(event))
+    }
+}
+
+impl fmt::Debug for SimulatedDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedDevice").finish_non_exhaustive()
+    }
+}

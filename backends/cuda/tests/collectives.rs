@@ -1,0 +1,326 @@
+//! Calls on a simulated device's memory give the bits of the same calls on slices, and faults of
+//! the device are typed errors on every rank.
+
+use foldwire::codec::CodecId;
+use foldwire::error::AbortReason;
+use foldwire::layout::{Shares, Window, share};
+use foldwire::op::OpCode;
+use foldwire::{Bound, Call, Collective, Communicator, Element, Error, Float, Op, Plan, Rank};
+use foldwire::{bf16, f16, pipeline};
+use foldwire_cuda::{DeviceBuffer, Driver, Workspace};
+use foldwire_cuda_host::{Faults, SimulatedDevice};
+use foldwire_threads::{Endpoint, World};
+use std::sync::Arc;
+
+/// A call, as all ranks make it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    collective: Collective,
+    window: Window,
+    op: OpCode,
+    plan: Plan,
+    count: usize,
+    root: Rank,
+}
+
+impl Case {
+    fn op<T: Element>(&self) -> Op<'static, T> {
+        match self.op {
+            OpCode::Avg => Op::Avg,
+            OpCode::Min => Op::Min,
+            OpCode::Max => Op::Max,
+            OpCode::Prod => Op::Prod,
+            _ => Op::Sum,
+        }
+    }
+
+    /// Lengths of a rank's two buffers.
+    fn lengths(&self, size: usize, rank: Rank) -> [usize; 2] {
+        use Collective::{AllGather, Gather, Reduce, ReduceScatter, Scatter};
+        let (n, own) = (self.count, share(self.count, size, rank.index()).len());
+        let at_root = |n| if rank == self.root { n } else { 0 };
+        match (self.window, self.collective) {
+            (Window::Whole, _) => [0, n],
+            (_, ReduceScatter) => [n, own],
+            (_, AllGather) => [own, n],
+            (_, Gather) => [own, at_root(n)],
+            (_, Scatter) => [at_root(n), own],
+            (_, Reduce) => [n, at_root(n)],
+            _ => [n, n],
+        }
+    }
+
+    fn on_host<T: Element>(
+        &self,
+        comm: &mut Communicator<Endpoint>,
+        [send, recv]: &mut [Vec<T>; 2],
+    ) -> Result<(), Error> {
+        let shares = Shares::Even(self.count);
+        let call = Call::of(self.collective, shares, self.window, &send[..], &mut recv[..]);
+        comm.run(call.with_op(self.op()).with_root(self.root), &self.plan).map(drop)
+    }
+
+    fn on_device<T: Element>(
+        &self,
+        comm: &mut Communicator<Endpoint>,
+        device: &Arc<dyn Driver>,
+        [send, recv]: &mut [Vec<T>; 2],
+    ) -> Result<(), Error> {
+        let mut workspace = Workspace::new(device, comm).expect("there is memory");
+        let lend = |values: &[T]| DeviceBuffer::from_values(device, values);
+        let (from, mut to) = (lend(send).expect("a buffer"), lend(recv).expect("a buffer"));
+        let shares = Shares::Even(self.count);
+        let call = Call::of(self.collective, shares, self.window, from.input(), to.output());
+        let call = call.with_op(self.op()).with_root(self.root);
+        comm.run_on(&mut workspace, call, &self.plan)?;
+        *recv = to.to_vec(device).expect("the device works");
+        Ok(())
+    }
+}
+
+/// Returns values of which some are no numbers, and some are off every lattice.
+fn values<T: Float>(rank: usize, n: usize) -> Vec<T> {
+    let mut values: Vec<T> =
+        (0..n).map(|i| T::from_f64(((i + 37 * rank) as f64 * 0.01).sin())).collect();
+    if rank == 1 && n > 40 {
+        values[7] = T::from_f64(f64::NAN);
+        values[n / 2] = T::from_f64(3e38);
+        values[n - 1] = T::from_f64(f64::NEG_INFINITY);
+    }
+    values
+}
+
+fn bits<T: Element>(values: &[T]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+/// Runs a case on slices, on devices, and on devices at every second rank.
+fn check<T: Float>(case: Case, size: usize) {
+    let driver = SimulatedDevice::new();
+    let device: Arc<dyn Driver> = driver.clone();
+    // Short frames make several segments and lanes.
+    let world = || World::new(size).frame_bytes(24 << 10);
+    let run = |on_device: &(dyn Fn(usize) -> bool + Sync)| {
+        world().run(|mut comm| {
+            let rank = comm.rank();
+            let [n_send, n_recv] = case.lengths(size, rank);
+            let mut buffers = [values::<T>(rank.index(), n_send), values(rank.index(), n_recv)];
+            let done = if on_device(rank.index()) {
+                case.on_device(&mut comm, &device, &mut buffers)
+            } else {
+                case.on_host(&mut comm, &mut buffers)
+            };
+            let [_, recv] = buffers;
+            done.map(|()| recv)
+        })
+    };
+    let expected = run(&|_| false);
+    let all: [&(dyn Fn(usize) -> bool + Sync); 2] = [&|_| true, &|rank| rank % 2 == 1];
+    for on_device in all {
+        for (rank, (found, expected)) in run(on_device).iter().zip(&expected).enumerate() {
+            let context = format!("{case:?}, rank {rank} of {size}, {}", T::DTYPE);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => {
+                    assert!(bits(found) == bits(expected), "{context}");
+                }
+                _ => assert_eq!(found.as_ref().err(), expected.as_ref().err(), "{context}"),
+            }
+        }
+    }
+    assert_eq!(driver.n_live(), 0, "memory, streams and events are freed");
+}
+
+const COLLECTIVES: [Collective; 10] = [
+    Collective::AllReduce,
+    Collective::ReduceScatter,
+    Collective::AllGather,
+    Collective::Broadcast,
+    Collective::Reduce,
+    Collective::Gather,
+    Collective::Scatter,
+    Collective::AllToAll,
+    Collective::Scan,
+    Collective::ExclusiveScan,
+];
+
+fn plans() -> Vec<Plan> {
+    let bound = Bound::Absolute(1e-3);
+    vec![
+        Plan::raw(),
+        Plan::foldwire(bound),
+        Plan::raw().compressed(pipeline::HOMOMORPHIC, bound),
+        Plan::raw().compressed(pipeline::COMPRESS_ONCE, bound),
+        Plan::raw().compressed(pipeline::PER_HOP, bound),
+    ]
+}
+
+fn for_each_call(size: usize, count: usize, mut check: impl FnMut(Case)) {
+    for collective in COLLECTIVES {
+        for plan in plans() {
+            for window in [Window::Whole, Window::Own] {
+                let is_in_place = matches!(window, Window::Whole);
+                let refused = match collective {
+                    Collective::Broadcast => !is_in_place,
+                    Collective::Scatter | Collective::Gather => is_in_place,
+                    _ => false,
+                };
+                if refused {
+                    continue;
+                }
+                // An all-to-all in place has equal shares.
+                let count = if is_in_place { count / size * size } else { count };
+                let (op, root) = (OpCode::Sum, Rank::new(size - 1));
+                check(Case { collective, window, op, plan, count, root });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_collective_gives_the_bits_of_the_host() {
+    for (size, count) in [(1, 100), (2, 5), (3, 20_000), (5, 3)] {
+        for_each_call(size, count, |case| check::<f32>(case, size));
+    }
+}
+
+#[test]
+fn every_type_and_operation_gives_the_bits_of_the_host() {
+    for op in [OpCode::Avg, OpCode::Min, OpCode::Max, OpCode::Prod] {
+        for plan in plans() {
+            let (collective, window, root) = (Collective::AllReduce, Window::Whole, Rank(0));
+            let plan = if op == OpCode::Prod { Plan::raw() } else { plan };
+            let case = Case { collective, window, op, plan, count: 5000, root };
+            check::<f32>(case, 3);
+            check::<f64>(case, 2);
+            check::<f16>(case, 2);
+            check::<bf16>(case, 3);
+        }
+    }
+}
+
+#[test]
+fn a_bound_relative_to_the_values_is_found_on_the_device() {
+    let n = 30_000;
+    let value = |rank: usize, i: usize| ((i + rank) as f64 * 1e-3).sin();
+    for bound in [Bound::Relative(1e-3), Bound::Psnr(60.0)] {
+        for plan in [Plan::foldwire(bound), Plan::auto(bound)] {
+            let (collective, window, root) = (Collective::AllReduce, Window::Own, Rank(0));
+            let case = Case { collective, window, op: OpCode::Sum, plan, count: n, root };
+            let errors = World::new(3).run(|mut comm| {
+                let device: Arc<dyn Driver> = SimulatedDevice::new();
+                let own = || (0..n).map(|i| value(comm.rank().index(), i) as f32).collect();
+                let mut buffers = [own(), own()];
+                case.on_device(&mut comm, &device, &mut buffers).expect("the call works");
+                let exact = |i: usize| (0..3).map(|rank| value(rank, i)).sum::<f64>();
+                let errors = (0..n).map(|i| (f64::from(buffers[1][i]) - exact(i)).abs());
+                errors.fold(0.0, f64::max)
+            });
+            // Three operands, each within a thousandth of the range 2, or within 60 dB.
+            let is_kept = errors.iter().all(|error| *error < 3.0 * 4e-3);
+            assert!(is_kept && errors[0] > 1e-4, "{bound}: {errors:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_device_cannot_do_is_refused_before_anything_is_sent() {
+    let device: Arc<dyn Driver> = SimulatedDevice::new();
+    World::new(1).run(|mut comm| {
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let mut x = DeviceBuffer::from_values(&device, &[1.0_f32; 100]).expect("there is memory");
+        let codec = CodecId::Dense;
+        let dense = Plan::foldwire(Bound::Absolute(1e-3)).with_codec(codec);
+        let done = comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &dense);
+        let (dtype, op) = (f32::DTYPE, OpCode::Sum);
+        assert_eq!(done, Err(Error::NotOnDevice { codec, dtype, op }));
+        let twice = |a, b| 2.0 * (a + b);
+        let call = Call::all_reduce(x.output(), Op::User(&twice));
+        let done = comm.run_on(&mut workspace, call, &Plan::raw());
+        assert!(matches!(done, Err(Error::NotOnDevice { op: OpCode::User, .. })), "{done:?}");
+        let call = Call::all_reduce(x.output(), Op::Sum);
+        comm.run_on(&mut workspace, call, &Plan::raw()).expect("the communicator stays usable");
+    });
+}
+
+/// Plants faults in one rank's device. Returns each rank's result.
+fn with_faults(faults: Faults) -> Vec<Result<(), Error>> {
+    let driver = SimulatedDevice::new();
+    let results = World::new(3).frame_bytes(16 << 10).run(|mut comm| {
+        let (rank, own) = (comm.rank(), SimulatedDevice::new());
+        let device: Arc<dyn Driver> = if rank == Rank(1) { driver.clone() } else { own };
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let values = values::<f32>(0, 20_000);
+        let mut x = DeviceBuffer::from_values(&device, &values).expect("there is memory");
+        if rank == Rank(1) {
+            driver.plant(faults);
+        }
+        let plan = Plan::foldwire(Bound::Absolute(1e-3));
+        comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &plan).map(drop)
+    });
+    assert_eq!(driver.n_live(), 0, "nothing leaks");
+    results
+}
+
+#[test]
+fn a_fault_of_a_device_is_a_typed_error_on_every_rank() {
+    let mut n_failed = 0;
+    for n in (0..200).step_by(7) {
+        let of_launches = Faults { launches: Some(n), ..Faults::default() };
+        let of_operations = Faults { operations: Some(n), ..Faults::default() };
+        for faults in [of_launches, of_operations] {
+            let results = with_faults(faults);
+            if results.iter().all(Result::is_ok) {
+                continue;
+            }
+            n_failed += 1;
+            assert!(matches!(results[1], Err(Error::Device { .. })), "{faults:?}: {results:?}");
+            for result in [&results[0], &results[2]] {
+                let reason = AbortReason::Device;
+                let is_told = match *result {
+                    Ok(()) => true,
+                    Err(Error::Aborted { culprit: Rank(1), reason: found, .. }) => found == reason,
+                    Err(_) => false,
+                };
+                assert!(is_told, "{faults:?}: {results:?}");
+            }
+        }
+    }
+    assert!(n_failed > 10, "faults strike");
+}
+
+#[test]
+fn without_memory_there_is_no_workspace_and_nothing_leaks() {
+    World::new(1).run(|comm| {
+        for n in 0..20 {
+            let faults = Faults { allocations: Some(n), ..Faults::default() };
+            let driver = SimulatedDevice::with_faults(faults);
+            let device: Arc<dyn Driver> = driver.clone();
+            assert!(Workspace::new(&device, &comm).is_err());
+            drop(device);
+            assert_eq!(driver.n_live(), 0, "after {n} allocations");
+        }
+    });
+}
+
+#[test]
+fn a_call_that_is_dropped_leaves_the_device_usable() {
+    let driver = SimulatedDevice::new();
+    let device: Arc<dyn Driver> = driver.clone();
+    for n_polls in 0..6 {
+        World::new(1).run(|mut comm| {
+            let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+            let values = values::<f32>(0, 5000);
+            let mut x = DeviceBuffer::from_values(&device, &values).expect("there is memory");
+            let plan = Plan::foldwire(Bound::Absolute(1e-3));
+            let call = Call::broadcast(x.output(), Rank(0));
+            let mut operation = comm.start_on(&mut workspace, call, &plan).expect("it starts");
+            for _ in 0..n_polls {
+                if operation.poll().is_ready() {
+                    return;
+                }
+            }
+            drop(operation);
+        });
+        assert_eq!(driver.n_live(), 0);
+    }
+}
