@@ -208,7 +208,10 @@ pub enum DeviceOp<'p> {
 /// Computes on values in a device's memory, in the order of calls for each lane.
 pub trait Device {
     /// Returns whether the device can run a call with this codec, type and operation.
-    fn supports(&self, codec: CodecId, dtype: DType, op: OpCode) -> bool;
+    ///
+    /// # Errors
+    /// [`Error::Device`] if it could, but gives other bytes than the host.
+    fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error>;
 
     /// Begins a call. What the caller's own stream has enqueued so far comes first.
     ///
@@ -250,7 +253,7 @@ pub trait Device {
 
 /// A device may be lent to each call.
 impl<D: Device + ?Sized> Device for &mut D {
-    fn supports(&self, codec: CodecId, dtype: DType, op: OpCode) -> bool {
+    fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error> {
         (**self).supports(codec, dtype, op)
     }
 

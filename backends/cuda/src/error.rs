@@ -83,9 +83,8 @@ impl DeviceError {
             Self::Misaligned { .. } => DeviceErrorKind::Memory,
             Self::OutOfMemory { .. } => DeviceErrorKind::OutOfMemory,
             Self::Failed { .. } | Self::Missing { .. } => DeviceErrorKind::Lost,
-            Self::Unsupported { .. } | Self::Differs { .. } | Self::Launch { .. } => {
-                DeviceErrorKind::Launch
-            }
+            Self::Differs { .. } => DeviceErrorKind::Differs,
+            Self::Unsupported { .. } | Self::Launch { .. } => DeviceErrorKind::Launch,
         }
     }
 }

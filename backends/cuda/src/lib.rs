@@ -33,6 +33,7 @@ mod ffi;
 pub mod kernel;
 pub mod pool;
 mod range;
+mod self_check;
 mod workspace;
 
 pub use buffer::{DeviceBuffer, Transfer};

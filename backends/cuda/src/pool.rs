@@ -84,8 +84,8 @@ impl Drop for LentWorkspace {
 }
 
 impl Device for LentWorkspace {
-    fn supports(&self, codec: CodecId, dtype: DType, op: OpCode) -> bool {
-        self.workspace.as_ref().is_some_and(|workspace| workspace.supports(codec, dtype, op))
+    fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error> {
+        self.get()?.supports(codec, dtype, op)
     }
 
     fn begin(&mut self) -> Result<(), Error> {

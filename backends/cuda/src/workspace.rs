@@ -10,7 +10,7 @@
 //! the lane's previous payload had, and an eighth more, mostly saves a second copy.
 
 use crate::driver::{Driver, EventId, OwnedMemory, Staging, Stream, StreamId};
-use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Outcome, Task, range};
+use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Outcome, Task, range, self_check};
 use foldwire::codec::{CodecId, Written};
 use foldwire::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
 use foldwire::op::OpCode;
@@ -44,6 +44,8 @@ pub struct Workspace {
     /// For waits between the caller's stream and those of lanes.
     event: EventId,
     last_error: Option<DeviceError>,
+    /// Kernels whose bytes equal the host's.
+    checked: Vec<(CodecId, DType)>,
 }
 
 #[derive(Debug)]
@@ -131,7 +133,14 @@ impl Workspace {
         let lane = |_| Lane::new(driver, config.frame_bytes);
         let lanes = (0..config.n_lanes).map(lane).collect::<Result<_, _>>()?;
         let event = driver.new_event()?;
-        Ok(Self { driver: Arc::clone(driver), lanes, caller: None, event, last_error: None })
+        Ok(Self {
+            driver: Arc::clone(driver),
+            lanes,
+            caller: None,
+            event,
+            last_error: None,
+            checked: Vec::new(),
+        })
     }
 
     /// Sets the stream on which the caller uses the buffers of calls, such as torch's current
@@ -474,9 +483,19 @@ fn at(values: Region, dtype: DType) -> Result<DevicePtr, DeviceError> {
 }
 
 impl Device for Workspace {
-    fn supports(&self, codec: CodecId, dtype: DType, op: OpCode) -> bool {
+    fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error> {
         let params = CodecParams::new(Quantum::LOSSLESS);
-        op != OpCode::User && DeviceCodec::new(dtype, codec, &params).is_some()
+        if op == OpCode::User || DeviceCodec::new(dtype, codec, &params).is_none() {
+            return Ok(false);
+        }
+        for kernels in [(codec, dtype), (CodecId::Raw, dtype)] {
+            if !self.checked.contains(&kernels) {
+                self_check::check(&self.driver, kernels.0, dtype)
+                    .map_err(|error| self.report(error))?;
+                self.checked.push(kernels);
+            }
+        }
+        Ok(true)
     }
 
     fn begin(&mut self) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //! the device are typed errors on every rank.
 
 use foldwire::codec::CodecId;
-use foldwire::error::AbortReason;
+use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::layout::{Shares, Window, share};
 use foldwire::op::OpCode;
 use foldwire::{Bound, Call, Collective, Communicator, Element, Error, Float, Op, Plan, Rank};
@@ -251,10 +251,13 @@ fn with_faults(faults: Faults) -> Vec<Result<(), Error>> {
         let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
         let values = values::<f32>(0, 20_000);
         let mut x = DeviceBuffer::from_values(&device, &values).expect("there is memory");
+        let plan = Plan::foldwire(Bound::Absolute(1e-3));
+        // The first call checks the device, which may refuse before anything is sent.
+        comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &plan)
+            .expect("no fault");
         if rank == Rank(1) {
             driver.plant(faults);
         }
-        let plan = Plan::foldwire(Bound::Absolute(1e-3));
         comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &plan).map(drop)
     });
     assert_eq!(driver.n_live(), 0, "nothing leaks");
@@ -286,6 +289,22 @@ fn a_fault_of_a_device_is_a_typed_error_on_every_rank() {
         }
     }
     assert!(n_failed > 10, "faults strike");
+}
+
+#[test]
+fn a_device_that_rounds_differently_is_refused() {
+    let faults = Faults { rounding: Some(0), ..Faults::default() };
+    let device: Arc<dyn Driver> = SimulatedDevice::with_faults(faults);
+    World::new(1).run(|mut comm| {
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let mut x = DeviceBuffer::from_values(&device, &[1.0_f32; 100]).expect("there is memory");
+        for plan in [Plan::raw(), Plan::foldwire(Bound::Absolute(1e-3))] {
+            let done = comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &plan);
+            assert_eq!(done, Err(Error::Device { kind: DeviceErrorKind::Differs }));
+            let reason = workspace.last_error().expect("there is a reason").to_string();
+            assert!(reason.contains("give other bytes on this device"), "{reason}");
+        }
+    });
 }
 
 #[test]

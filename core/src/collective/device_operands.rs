@@ -265,9 +265,9 @@ impl Compute for DeviceOperands<'_> {
 }
 
 impl Operands for DeviceOperands<'_> {
-    fn check(&self, spec: &CallSpec<'_>) -> Result<(), Error> {
+    fn check(&mut self, spec: &CallSpec<'_>) -> Result<(), Error> {
         let (codec, dtype, op) = (spec.plan.codec, spec.dtype, spec.op);
-        if self.device.supports(codec, dtype, op) && !spec.rounds_first {
+        if self.device.supports(codec, dtype, op)? && !spec.rounds_first {
             Ok(())
         } else {
             Err(Error::NotOnDevice { codec, dtype, op })

@@ -20,7 +20,7 @@ use core::ops::Range;
 /// type. `own` is the range of this rank's input in the send buffer.
 pub(crate) trait Operands: Compute {
     /// Fails if this call cannot be computed where the buffers are.
-    fn check(&self, _spec: &CallSpec<'_>) -> Result<(), Error> {
+    fn check(&mut self, _spec: &CallSpec<'_>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -14,6 +14,8 @@ pub enum DeviceErrorKind {
     Lost,
     /// The memory is not the device's, is not aligned, or overlaps other memory of the call.
     Memory,
+    /// Its kernels give other bytes than the host's codecs.
+    Differs,
     /// The device's pool was made for fewer lanes or shorter frames than the call needs.
     Pool,
 }
@@ -27,6 +29,7 @@ impl fmt::Display for DeviceErrorKind {
             Self::Memory => {
                 "a buffer is not in its memory, is not aligned, or overlaps another of the call"
             }
+            Self::Differs => "its kernels give other bytes than the codecs of the host",
             Self::Pool => "its pool has too few lanes, or too short frames, for this communicator",
         })
     }

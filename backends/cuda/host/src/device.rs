@@ -21,6 +21,8 @@ pub struct Faults {
     pub launches: Option<usize>,
     /// Operations until the device no longer responds.
     pub operations: Option<usize>,
+    /// Launches until kernels round differently.
+    pub rounding: Option<usize>,
 }
 
 /// A device that the host simulates.
@@ -133,6 +135,17 @@ impl State {
         found.ok_or_else(|| format!("{n_bytes} bytes at {address:#x} are not pinned memory"))
     }
 
+    /// Flips the lowest bit of a value in each buffer that a kernel was given.
+    fn flip(&mut self, args: &[u64]) {
+        for &address in args {
+            let mut byte = [0];
+            if self.memory.holds(address, 4096) {
+                self.memory.read(address + 2048, &mut byte);
+                self.memory.write(address + 2048, &[byte[0] ^ 1]);
+            }
+        }
+    }
+
     fn read(&mut self, address: u64, n_bytes: usize) -> Result<Vec<u8>, String> {
         if !self.memory.holds(address, n_bytes) {
             return Ok(self.pinned(address, n_bytes)?.to_vec());
@@ -174,6 +187,9 @@ impl State {
                 let args: Vec<u64> = args.iter().map(|arg| arg.0).collect();
                 let launched = self.memory.launch(&kernel, n_blocks, n_threads, &args);
                 launched.map_err(|error| error.to_string())?;
+                if strikes(&mut self.faults.rounding) {
+                    self.flip(&args);
+                }
             }
             Some(Operation::Record(event)) => {
                 self.events.insert(event, true);
