@@ -7,10 +7,10 @@ use foldwire::layout::{Shares, Window, share};
 use foldwire::op::OpCode;
 use foldwire::{Bound, Call, Collective, Communicator, Element, Error, Float, Op, Plan, Rank};
 use foldwire::{bf16, f16, pipeline};
-use foldwire_cuda::{DeviceBuffer, Driver, Workspace};
+use foldwire_cuda::{Cuda, DeviceBuffer, Driver, Workspace};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
 use foldwire_threads::{Endpoint, World};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A call, as all ranks make it.
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +94,29 @@ fn bits<T: Element>(values: &[T]) -> &[u8] {
     bytemuck::cast_slice(values)
 }
 
+/// The machine's GPU, if it has one.
+static GPU: LazyLock<Option<Arc<dyn Driver>>> = LazyLock::new(|| match Cuda::open(0) {
+    Ok(gpu) => {
+        eprintln!("calls run on {} as well", gpu.description());
+        Some(gpu)
+    }
+    Err(error) => {
+        eprintln!("calls run on a simulated device only: {error}");
+        None
+    }
+});
+
 /// Runs a case on slices, on devices, and on devices at every second rank.
 fn check<T: Float>(case: Case, size: usize) {
-    let driver = SimulatedDevice::new();
-    let device: Arc<dyn Driver> = driver.clone();
+    let simulated = SimulatedDevice::new();
+    check_on::<T>(case, size, &(simulated.clone() as _));
+    assert_eq!(simulated.n_live(), 0, "memory, streams and events are freed");
+    if let Some(gpu) = &*GPU {
+        check_on::<T>(case, size, gpu);
+    }
+}
+
+fn check_on<T: Float>(case: Case, size: usize, device: &Arc<dyn Driver>) {
     // Short frames make several segments and lanes.
     let world = || World::new(size).frame_bytes(24 << 10);
     let run = |on_device: &(dyn Fn(usize) -> bool + Sync)| {
@@ -106,7 +125,7 @@ fn check<T: Float>(case: Case, size: usize) {
             let [n_send, n_recv] = case.lengths(size, rank);
             let mut buffers = [values::<T>(rank.index(), n_send), values(rank.index(), n_recv)];
             let done = if on_device(rank.index()) {
-                case.on_device(&mut comm, &device, &mut buffers)
+                case.on_device(&mut comm, device, &mut buffers)
             } else {
                 case.on_host(&mut comm, &mut buffers)
             };
@@ -127,7 +146,6 @@ fn check<T: Float>(case: Case, size: usize) {
             }
         }
     }
-    assert_eq!(driver.n_live(), 0, "memory, streams and events are freed");
 }
 
 const COLLECTIVES: [Collective; 10] = [
