@@ -73,6 +73,19 @@ pub enum KernelFile {
     Range,
 }
 
+impl KernelFile {
+    /// All files.
+    pub const ALL: &[Self] = &[Self::FzLight, Self::Raw, Self::Range];
+
+    /// Returns whether there are kernels for this type.
+    #[must_use]
+    pub const fn is_for(self, dtype: DType) -> bool {
+        match self {
+            Self::FzLight | Self::Raw | Self::Range => dtype.is_float(),
+        }
+    }
+}
+
 /// Kernels that are compiled together: those of one file for one element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Module {

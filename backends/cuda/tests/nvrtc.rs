@@ -1,0 +1,92 @@
+//! NVRTC compiles every kernel, and its assembler says how many registers each takes. Nothing runs.
+//!
+//! NVRTC comes with CUDA, or alone from PyPI: `pip install nvidia-cuda-nvrtc`. The tests look for
+//! the library that `FOLDWIRE_NVRTC` names, then among the system's libraries, then in Python's
+//! packages. They are skipped, and say so, if there is none.
+
+mod nvrtc_ffi;
+
+use foldwire::DType;
+use foldwire_cuda::Module;
+use foldwire_cuda::kernel::{KernelFile, NVRTC_OPTIONS};
+use nvrtc_ffi::Nvrtc;
+
+/// Registers and spilled bytes of a kernel.
+struct Usage {
+    kernel: String,
+    registers: u32,
+    spilled: u32,
+}
+
+/// Reads what the assembler says of each kernel.
+fn usages(log: &str) -> Vec<Usage> {
+    let number_before = |line: &str, unit: &str| {
+        let before = line.split(unit).next()?;
+        before.split_whitespace().last()?.parse().ok()
+    };
+    let (mut usages, mut kernel, mut spilled) = (Vec::new(), String::new(), 0);
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            kernel = rest.split('\'').next().unwrap_or_default().into();
+        } else if line.contains("bytes spill stores") {
+            spilled = number_before(line, " bytes spill stores").unwrap_or(u32::MAX);
+        } else if let Some(registers) = number_before(line, " registers") {
+            usages.push(Usage { kernel: kernel.clone(), registers, spilled });
+        }
+    }
+    usages
+}
+
+/// Compiles a module for an architecture, and prints what each kernel takes.
+fn compile(nvrtc: &Nvrtc, module: Module, architecture: &str) {
+    let options = [&format!("--gpu-architecture={architecture}"), "--ptxas-options=-v"];
+    let options: Vec<&str> = options.into_iter().chain(NVRTC_OPTIONS).collect();
+    let log = nvrtc.compile(&module.source(), &options);
+    let log = log.unwrap_or_else(|log| panic!("{module:?} for {architecture}: {log}"));
+    assert!(!log.contains("warning"), "{module:?} for {architecture}: {log}");
+    let usages = usages(&log);
+    assert!(!usages.is_empty(), "{module:?}: no kernel in {log}");
+    for Usage { kernel, registers, spilled } in usages {
+        println!("{architecture} {kernel}: {registers} registers, {spilled} bytes spilled");
+        assert!(spilled == 0 || module.file != KernelFile::FzLight, "{kernel} spills");
+    }
+}
+
+/// Compiles some modules for some architectures, if NVRTC is there and knows them.
+fn compile_all(modules: impl Iterator<Item = Module>, architectures: &[&str]) {
+    let nvrtc = match Nvrtc::find() {
+        Ok(nvrtc) => nvrtc,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let known = nvrtc.architectures();
+    for module in modules {
+        for architecture in architectures {
+            let number = architecture.trim_start_matches("sm_").parse().expect("a number");
+            if known.contains(&number) {
+                compile(&nvrtc, module, architecture);
+            } else {
+                println!("skipped: this NVRTC does not know {architecture}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_of_fz_light_for_f32_do_not_spill() {
+    let module = Module { file: KernelFile::FzLight, dtype: DType::F32 };
+    compile_all([module].into_iter(), &["sm_90"]);
+}
+
+/// The slowest test.
+mod long {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_compiled_for_every_architecture() {
+        let modules = KernelFile::ALL.iter().flat_map(|&file| {
+            let dtypes = DType::FLOATS.into_iter().filter(move |&dtype| file.is_for(dtype));
+            dtypes.map(move |dtype| Module { file, dtype })
+        });
+        compile_all(modules, &["sm_70", "sm_80", "sm_90", "sm_100"]);
+    }
+}
