@@ -44,6 +44,11 @@ pub struct StackArgs {
     #[arg(long, value_name = "RATE", default_value = "10gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
+    /// Sum on a device's memory, cuda or cuda:N; ranks share the device, and presets whose codec it
+    /// lacks are refused
+    #[arg(long, value_name = "cuda[:N]")]
+    pub device: Option<String>,
+
     /// Your own data instead of the simulation: one file per rank, or one file to cut into pieces.
     ///
     /// The extension sets the type: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy

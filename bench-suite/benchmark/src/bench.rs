@@ -62,11 +62,11 @@ use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
+use foldwire_workbench::device::DeviceOption;
 use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
 
-use crate::device::DeviceOption;
 use crate::tune;
 use benchmark::Settings;
 use call_mode::{CallMode, SequentialCalls};

@@ -34,12 +34,12 @@ use foldwire_arguments::{CodecArgs, LevelArg, ShapeArg};
 use foldwire_fields::field::{Field, SMALLER};
 use foldwire_fields::usage::UsageError;
 use foldwire_fields::with_values;
+use foldwire_workbench::device::{DeviceOption, open};
 use foldwire_workbench::plot::PlotFile;
 use foldwire_workbench::{input, memory, progress, room, streams, threads};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::device::{DeviceOption, open};
 use crate::peers::{DEFAULT_PATH, PeerTable};
 use curve::CurvePoint;
 use measure::{CodecBench, CodecMeasurements};

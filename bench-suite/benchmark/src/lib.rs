@@ -17,7 +17,6 @@
 pub mod accuracy;
 pub mod bench;
 pub mod codec;
-mod device;
 pub mod p2p;
 pub mod papers;
 pub mod peers;

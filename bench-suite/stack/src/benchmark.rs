@@ -5,9 +5,13 @@
 //! run lasts from the first rank's start to the last rank's end. The first round is a warm-up and
 //! is not counted.
 
+#[cfg(feature = "cuda")]
+use foldwire::Call;
 use foldwire::schedule::{Pairwise, ProgramSpec};
-use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Rank, Report};
+use foldwire::{Bound, Collective, Float, Op, Plan, Preset, Rank, Report};
 use foldwire_threads::World;
+#[cfg(feature = "cuda")]
+use foldwire_workbench::device::DeviceArrays;
 use foldwire_workbench::memory::median;
 use foldwire_workbench::ranks;
 use foldwire_workbench::threads::Pools;
@@ -32,6 +36,9 @@ pub(super) struct PresetBenchmark {
     pub(super) n_threads: usize,
     /// Thread pools of each rank.
     pub(super) pools: Vec<Pools>,
+    /// The device whose memory holds volumes and results, if it is not the host's.
+    #[cfg(feature = "cuda")]
+    pub(super) device: foldwire_workbench::device::DeviceOption,
 }
 
 /// Rate in bytes per second below which a link is slow, so that a pairwise exchange takes less time
@@ -92,7 +99,7 @@ impl PresetBenchmark {
         &self,
         volumes: &[Vec<T>],
         progress: &ProgressBar,
-    ) -> Result<Vec<PresetOutcome<T>>, Error> {
+    ) -> anyhow::Result<Vec<PresetOutcome<T>>> {
         let n_bytes = size_of_val(&volumes[0][..]) / volumes.len();
         let plans: Vec<Plan> =
             self.presets.iter().map(|&preset| self.plan(preset, n_bytes)).collect();
@@ -104,20 +111,46 @@ impl PresetBenchmark {
         let world = ranks::world(volumes.len(), self.link)
             .frame_bytes(ranks::frame_bytes(self.n_threads, T::DTYPE));
         let barrier = Barrier::new(volumes.len());
-        let ranks = world.run_with(long, |mut comm, mut long| -> Result<_, Error> {
+        let ranks = world.run_with(long, |mut comm, mut long| -> anyhow::Result<_> {
             let rank = comm.rank().index();
+            #[cfg(feature = "cuda")]
+            let mut arrays = match &self.device {
+                Some(device) => {
+                    let n = [volumes[rank].len(); 2];
+                    let [one, other] =
+                        [&comm, &long].map(|comm| DeviceArrays::new(device, comm, n));
+                    Some([one?, other?])
+                }
+                None => None,
+            };
             let mut results = vec![vec![T::from_f64(0.0); volumes[rank].len()]; plans.len()];
             let mut rounds = Vec::new();
             for _ in 0..=self.repeat {
                 let mut round = Vec::new();
                 let rows = self.presets.iter().zip(&plans);
                 for ((&preset, plan), result) in rows.zip(&mut results) {
+                    #[cfg(feature = "cuda")]
+                    let mut arrays =
+                        arrays.as_mut().map(|both| &mut both[usize::from(!plan.overlaps())]);
                     let comm = if plan.overlaps() { &mut comm } else { &mut long };
                     comm.config_mut().threads = self.pools[rank].of(Some(preset));
+                    #[cfg(feature = "cuda")]
+                    if let Some(arrays) = &mut arrays {
+                        arrays.upload(&volumes[rank], result)?;
+                    }
                     barrier.wait();
                     let started = Instant::now();
                     // If one rank fails, all others fail too, so no rank waits at the barrier
                     // forever.
+                    #[cfg(feature = "cuda")]
+                    if let Some(arrays) = &mut arrays {
+                        let report = arrays.run(comm, plan, |send, recv| {
+                            Call::all_reduce_into(send, recv, Op::Sum)
+                        })?;
+                        round.push(RankRun { started, ended: Instant::now(), report });
+                        arrays.download(result)?;
+                        continue;
+                    }
                     let report = comm.all_reduce_into(&volumes[rank], result, Op::Sum, plan)?;
                     round.push(RankRun { started, ended: Instant::now(), report });
                     if rank == 0 {

@@ -25,7 +25,7 @@ use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::{self, Quality};
 use foldwire_workbench::table::{self, Align, Table};
 use foldwire_workbench::threads::Pools;
-use foldwire_workbench::{progress, room, streams, with_volumes};
+use foldwire_workbench::{device, progress, room, streams, with_volumes};
 use serde::Serialize;
 
 use benchmark::{PresetBenchmark, PresetOutcome};
@@ -231,6 +231,8 @@ fn compare<T: Float + Into<f64>>(
     exact: &[f64],
     inputs: &Inputs,
 ) -> anyhow::Result<(Vec<StackRow>, anyhow::Result<()>)> {
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "there is none"))]
+    let device = device::open(args.device.as_deref())?;
     let presets = args.presets();
     let benchmark = PresetBenchmark {
         presets: presets.clone(),
@@ -241,6 +243,8 @@ fn compare<T: Float + Into<f64>>(
         shape: inputs.dims.sizes().to_vec(),
         n_threads: args.threads.unwrap_or(1),
         pools: (0..volumes.len()).map(|_| Pools::new(args.threads)).collect::<Result<_, _>>()?,
+        #[cfg(feature = "cuda")]
+        device,
     };
     let progress = progress::bar(&format!("running at {bound}"), benchmark.n_runs());
     let outcomes = benchmark.run(volumes, &progress)?;

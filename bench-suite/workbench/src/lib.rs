@@ -12,6 +12,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod data;
+pub mod device;
 pub mod input;
 pub mod memory;
 pub mod picture;

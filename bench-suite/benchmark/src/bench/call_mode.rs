@@ -5,9 +5,8 @@ use foldwire::{Communicator, Float, Rank, Transport};
 use foldwire_arguments::BenchArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Data;
+use foldwire_workbench::device::open;
 use foldwire_workbench::streams;
-
-use crate::device::open;
 
 use super::benchmark::{Benchmark, Settings};
 use super::implementation::Implementation;

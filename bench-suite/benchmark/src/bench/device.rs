@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use foldwire::{Communicator, Float, Transport};
-use foldwire_cuda::{DeviceBuffer, Driver, Transfer, Workspace};
+use foldwire_cuda::Driver;
+use foldwire_workbench::device::DeviceArrays;
 
 use super::implementation::{
     CompletedRun, Implementation, PlanImplementation, ProblemBuffers, StartClock,
@@ -18,20 +19,12 @@ use super::runner::Runner;
 pub(super) struct DeviceImplementation<T> {
     row: PlanImplementation,
     driver: Arc<dyn Driver>,
-    memory: Option<DeviceMemory<T>>,
-}
-
-/// A problem's buffers on the device.
-struct DeviceMemory<T> {
-    workspace: Workspace,
-    transfer: Transfer,
-    send: DeviceBuffer<T>,
-    recv: DeviceBuffer<T>,
+    arrays: Option<DeviceArrays<T>>,
 }
 
 impl<T: Float> DeviceImplementation<T> {
     pub(super) const fn new(row: PlanImplementation, driver: Arc<dyn Driver>) -> Self {
-        Self { row, driver, memory: None }
+        Self { row, driver, arrays: None }
     }
 }
 
@@ -45,16 +38,10 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for DeviceImplem
     }
 
     fn prepare(&mut self, runner: &mut Runner<'_, Communicator<X>, T>) -> anyhow::Result<()> {
-        let Self { driver, memory, .. } = self;
         // Two problems need not fit at once.
-        *memory = None;
-        let [n_sent, n_received] = runner.problem.buffer_lens();
-        *memory = Some(DeviceMemory {
-            workspace: Workspace::new(driver, runner.comm)?,
-            transfer: Transfer::new(driver, n_sent.max(n_received) * T::BYTES)?,
-            send: DeviceBuffer::new(driver, n_sent)?,
-            recv: DeviceBuffer::new(driver, n_received)?,
-        });
+        self.arrays = None;
+        let lengths = runner.problem.buffer_lens();
+        self.arrays = Some(DeviceArrays::new(&self.driver, runner.comm, lengths)?);
         Ok(())
     }
 
@@ -65,21 +52,16 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for DeviceImplem
         buffers: &mut ProblemBuffers<T>,
         start: &mut StartClock<'_, Communicator<X>>,
     ) -> anyhow::Result<CompletedRun> {
-        let memory = self.memory.as_mut().context("the implementation was not prepared")?;
-        let DeviceMemory { workspace, transfer, send, recv } = memory;
-        transfer.upload(&buffers.send, send)?;
-        transfer.upload(&buffers.recv, recv)?;
+        let arrays = self.arrays.as_mut().context("the implementation was not prepared")?;
+        arrays.upload(&buffers.send, &buffers.recv)?;
         let [counts, from_each] = problem.all_counts();
         let plan = self.row.plan::<T>(problem);
         start(comm)?;
-        let call = problem.call([&counts, &from_each], send.input(), recv.output());
-        let done = comm.run_on(workspace, call, &plan);
+        let done =
+            arrays.run(comm, &plan, |send, recv| problem.call([&counts, &from_each], send, recv));
         let ended = Instant::now();
-        let report = done.with_context(|| match workspace.last_error() {
-            Some(error) => format!("{}: {error}", self.row.title),
-            None => self.row.title.clone(),
-        })?;
-        transfer.download(recv, &mut buffers.recv)?;
+        let report = done.with_context(|| self.row.title.clone())?;
+        arrays.download(&mut buffers.recv)?;
         Ok(CompletedRun { ended, report: Some(report), result_at: None })
     }
 }

@@ -310,7 +310,7 @@ mod tests {
 
     use foldwire::kernel::Level;
 
-    use super::super::CodecMeasurements;
+    use super::super::{CodecMeasurements, Place};
     use super::*;
 
     fn row(dtype: &'static str, level: Level, ratio: f64, encode_gbps: f64) -> CodecRow {
@@ -321,7 +321,7 @@ mod tests {
             bound: Bound::Relative(1e-3),
             bound_abs: 0.25,
             codec: "fz-light".parse().unwrap(),
-            level,
+            level: Place::Host(level),
             threads: 1,
             measured: CodecMeasurements {
                 ratio,
