@@ -15,6 +15,7 @@ mod instructions;
 mod loom;
 mod machine;
 mod nightly;
+mod nvrtc;
 mod packages;
 mod patterns;
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! The compiler NVRTC from PyPI, which tests the kernels for devices without a GPU.
+
+use anyhow::Context;
+use foldwire_steps::Steps;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Folder below the workspace's root.
+const FOLDER: &str = "target/nvrtc";
+/// The last major version that compiles for compute capability 7.0.
+const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.8.93";
+
+/// Installs NVRTC, unless it is installed, and compiles the kernels of fz-light.
+///
+/// # Errors
+/// If the package cannot be downloaded, or a kernel does not compile or spills.
+pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
+    let home = steps.root().join(FOLDER);
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);
+    pip.args(["--break-system-packages", "--upgrade", "--target"]).arg(&home).arg(PACKAGE);
+    let library = || find(home.join("nvidia/cuda_nvrtc/lib"));
+    if library().is_err()
+        && let Err(error) = steps.run(PACKAGE, &mut pip)
+    {
+        steps.skip("kernels by NVRTC", &format!("{error:#}"));
+        return Ok(());
+    }
+    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc -- --skip ::long:: --nocapture");
+    steps.run("kernels by NVRTC", test.env("FOLDWIRE_NVRTC", library()?)).map(drop)
+}
+
+/// Returns the path of the library in a folder.
+fn find(folder: PathBuf) -> anyhow::Result<PathBuf> {
+    let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libnvrtc.so")
+    };
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    paths.find(is_library).with_context(|| format!("no libnvrtc.so in {}", folder.display()))
+}
