@@ -3,14 +3,6 @@
 //! differences, widths and packing need no exchange; only the sizes of blocks, codes and exceptions
 //! before a block come from other threads.
 
-static const u32 BLOCK = 32;
-static const u32 BLOCKS = 128;
-static const u32 CHUNK = 4096;
-/// Readable bytes after the chunks.
-static const u32 PAD = 64;
-/// Bytes before the index.
-static const u32 HEAD_BYTES = 24;
-
 // Bits of a tag.
 static const u32 DENSE = 1;
 static const u32 SPECIAL = 2;

@@ -1,18 +1,6 @@
 //! Reader of a chunk of `fz-light`, in device memory. It checks what core's reader checks before it
 //! uses a number from the payload, and refuses the same chunks.
 
-/// A payload whose head has been checked.
-struct Payload {
-    const u8 *index;
-    const u8 *body;
-    /// Bytes of chunks and pad.
-    u64 n_body;
-    u32 operands;
-    u64 n_values;
-    /// Bits of the lattice's spacing.
-    u64 step;
-};
-
 /// A checked chunk, as the thread of one block sees it.
 template <class T> struct ChunkView {
     /// Bytes after the tag.
@@ -40,8 +28,8 @@ template <class T> DEVICE typename T::Code load_first(const u8 *at, u32 n_bytes)
 struct MixedWalk {
     /// The blocks by 32: which are MIXED.
     Shared<u32> mixed;
-    /// For each block where it would begin if MIXED blocks were empty, and its width byte; after the
-    /// walk the bytes of all MIXED blocks up to its end.
+    /// For each block where it would begin if MIXED blocks were empty, and its width byte. After
+    /// the walk the bytes of all MIXED blocks up to its end.
     Shared<u32> blocks;
 
     /// Returns the bytes of all MIXED blocks; all bits set if one is damaged. `payload` is a copy.

@@ -54,13 +54,6 @@ template <class T> struct Packer {
     }
 };
 
-/// What a chunk's writer reports: its bytes, and the statistics of its blocks.
-struct ChunkReport {
-    u32 n_bytes;
-    u32 n_mixed;
-    u32 n_exceptions;
-};
-
 /// Code before the first residual of a chunk.
 template <class T> struct First {
     /// False if it is the first code.

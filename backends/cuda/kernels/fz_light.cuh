@@ -1,114 +1,8 @@
-//! Codec `fz-light` (docs/format.md, section 2). One thread block for each chunk. Encoded chunks go
-//! to slots of scratch memory first; `finish` finds their places, and `gather` moves them there.
-
-/// Bytes of a slot of scratch memory.
-template <class T> DEVICE constexpr u32 slot_bytes() {
-    return (LEAD + max_chunk_bytes<T>() + 15) / 16 * 16 + 16;
-}
-
-// Words of an outcome, and its errors.
-static const u32 OUTCOME_BYTES = 0;
-static const u32 OUTCOME_ERROR = 1;
-static const u32 OUTCOME_BLOCKS = 2;
-static const u32 OUTCOME_DETAILS = 8;
-static const u64 NO_ERROR = 0;
-static const u64 TRUNCATED = 1;
-static const u64 DAMAGED = 2;
-static const u64 VERSION = 3;
-static const u64 TYPE = 4;
-static const u64 COUNT = 5;
-static const u64 QUANTUM = 6;
-static const u64 HEAD_ROOM = 7;
-
-/// A finding about a payload, with the numbers that describe it.
-struct Finding {
-    u64 error;
-    u64 details[2];
-};
-
-DEVICE u64 outcome_word(const u8 *outcome, u32 word) { return load<u64>(outcome + 8 * word); }
-DEVICE void set_outcome(u8 *outcome, u32 word, u64 x) { store<u64>(outcome + 8 * word, x); }
-
-/// Reports a finding, which all threads of all blocks have made.
-DEVICE void report(u8 *outcome, const Finding &finding) {
-    if (block_id() == 0 && thread_id() == 0) {
-        set_outcome(outcome, OUTCOME_ERROR, finding.error);
-        set_outcome(outcome, OUTCOME_DETAILS, finding.details[0]);
-        set_outcome(outcome, OUTCOME_DETAILS + 1, finding.details[1]);
-    }
-}
-
-/// Result of one chunk, for `finish`: bytes, MIXED blocks, exceptions, and pairs of blocks of which
-/// only the left one, only the right one, and both are occupied.
-static const u32 REPORT_MIXED = 16;
-static const u32 REPORT_EXCEPTIONS = 24;
-static const u32 REPORT_PAIRS = 37;
-static const u64 REPORT_DAMAGED = 1ull << 63;
-
-DEVICE u64 report_of(const ChunkReport &chunk) {
-    return chunk.n_bytes | static_cast<u64>(chunk.n_mixed) << REPORT_MIXED |
-           static_cast<u64>(chunk.n_exceptions) << REPORT_EXCEPTIONS;
-}
-
-/// Checks the head of a payload, as core's `CheckedPayload::parse`.
-template <class T> DEVICE Finding open_payload(const u8 *src, u64 n_bytes, Payload &payload) {
-    if (n_bytes < HEAD_BYTES) {
-        return {TRUNCATED, {HEAD_BYTES, n_bytes}};
-    }
-    const u32 head = load<u32>(src);
-    if ((head & 0xff) != 2) {
-        return {VERSION, {head & 0xff, 0}};
-    }
-    if ((head >> 8 & 0xff) != T::DTYPE) {
-        return {TYPE, {head >> 8 & 0xff, 0}};
-    }
-    const u32 operands = load<u32>(src + 4);
-    const u64 step = load<u64>(src + 8), n_values = load<u32>(src + 16);
-    double most;
-    nearest(T::widen(T::MAX), most);
-    const double spacing = float_of(step);
-    if (operands == 0 || head >> 16 != 0 || load<u32>(src + 20) != 0 || !(spacing >= 0) ||
-        !(spacing <= most)) {
-        return {DAMAGED, {0, 0}};
-    }
-    const u64 n_chunks = (n_values + CHUNK - 1) / CHUNK, body_at = HEAD_BYTES + 4 * n_chunks;
-    if (n_bytes < body_at + PAD) {
-        return {TRUNCATED, {body_at + PAD, n_bytes}};
-    }
-    payload = {src + HEAD_BYTES, src + body_at, n_bytes - body_at, operands, n_values, step};
-    const u64 used = n_chunks == 0 ? 0 : load<u32>(src + body_at - 4);
-    if (payload.n_body - PAD < used) {
-        return {TRUNCATED, {body_at + used + PAD, n_bytes}};
-    }
-    if (payload.n_body - PAD > used) {
-        return {DAMAGED, {0, 0}};
-    }
-    return {NO_ERROR, {0, 0}};
-}
-
-/// Same for an operand of a reduction on this lattice.
-template <class T>
-DEVICE Finding open_operand(const u8 *src, u64 n_bytes, double ours, Payload &payload) {
-    const Finding finding = open_payload<T>(src, n_bytes, payload);
-    if (finding.error == NO_ERROR && payload.step != bits_of(ours)) {
-        return {QUANTUM, {bits_of(ours), payload.step}};
-    }
-    return finding;
-}
-
-/// Copies a chunk from shared memory to its slot.
-template <class T>
-DEVICE void store_chunk(const Shared<u8> &stage, u32 n_bytes, u8 *slots, u64 chunk) {
-    barrier();
-    u8 *const slot = slots + chunk * slot_bytes<T>();
-    for (u32 i = thread_id(); 16 * i < LEAD + n_bytes; i += BLOCKS) {
-        store<Vector>(slot + 16 * i, stage.as<Vector>().get(i));
-    }
-}
+//! Codec `fz-light` (docs/format.md, section 2). One thread block for each chunk.
 
 template <class T>
 DEVICE void encode(const u8 *own, u64 n_values, u8 *reports, u8 *slots,
-                   const Lattice<T> &lattice) {
+                   u64 slot_bytes, const Lattice<T> &lattice) {
     const u64 chunk = block_id();
     if (chunk * CHUNK >= n_values) {
         return;
@@ -124,7 +18,7 @@ DEVICE void encode(const u8 *own, u64 n_values, u8 *reports, u8 *slots,
     const First<T> found = {false, 0};
     const typename T::Code first = subtract_codes(block, found, exchange);
     const ChunkReport written = write_chunk(block, first, 0, n, stage, exchange);
-    store_chunk<T>(stage, written.n_bytes, slots, chunk);
+    store_chunk(stage, LEAD + written.n_bytes, slots + chunk * slot_bytes);
     if (thread_id() == 0) {
         store<u64>(reports + 8 * chunk, report_of(written));
     }
@@ -160,22 +54,14 @@ DEVICE typename T::Wide factor_of_codes(double step, u64 divisor, typename T::Wi
     return divisor == 1 ? multiply(spacing, weight) : divide(spacing, static_cast<Wide>(divisor));
 }
 
-/// Length of a payload that an earlier kernel has written, which the outcome has.
-static const u64 JUST_WRITTEN = ~0ull;
-
 /// Decodes a payload, of a lattice of this spacing unless that is negative.
 template <class T>
 DEVICE void decode(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outcome,
                    double weight, u64 divisor, double spacing) {
     typedef typename T::Wide Wide;
     const u64 chunk = block_id();
-    if (src_bytes == JUST_WRITTEN) {
-        // One thread asks, because other blocks may report an error meanwhile.
-        const bool is_first = thread_id() == 0;
-        if (barrier_any(is_first && outcome_word(outcome, OUTCOME_ERROR) != NO_ERROR)) {
-            return;
-        }
-        src_bytes = outcome_word(outcome, OUTCOME_BYTES);
+    if (src_bytes == JUST_WRITTEN && !was_written(outcome, src_bytes)) {
+        return;
     }
     Payload payload = {};
     Finding finding = spacing < 0 ? open_payload<T>(src, src_bytes, payload)
@@ -202,8 +88,9 @@ DEVICE void decode(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outc
     }
     Block<T> block;
     load_block(view, block_values(n), exchange, 8, block);
-    const Wide factor = factor_of_codes<T>(float_of(payload.step), divisor, static_cast<Wide>(weight));
-    const Wide of_sums = divisor_of_sums<T>(divisor, static_cast<Wide>(weight));
+    const Wide own_weight = static_cast<Wide>(weight);
+    const Wide factor = factor_of_codes<T>(float_of(payload.step), divisor, own_weight);
+    const Wide of_sums = divisor_of_sums<T>(divisor, own_weight);
     decode_block(block, factor, of_sums, Row<T>(stage));
     barrier();
     store_values<T>(dst + chunk * CHUNK * T::BYTES, n, stage);
@@ -219,13 +106,6 @@ DEVICE typename T::Code operate_on_codes(u32 op, typename T::Code a, typename T:
     return is_less == (op == MINIMUM) ? a : b;
 }
 
-/// Reports a damaged chunk.
-DEVICE void report_damaged(u8 *reports, u64 chunk) {
-    if (thread_id() == 0) {
-        store<u64>(reports + 8 * chunk, REPORT_DAMAGED);
-    }
-}
-
 /// Values to store beside a folded payload.
 struct Output {
     u8 *values;
@@ -234,7 +114,7 @@ struct Output {
 
 template <class T>
 DEVICE void fold(const u8 *src, u64 src_bytes, const u8 *own, u64 n_values, u8 *reports,
-                 u8 *slots, u8 *outcome, const Lattice<T> &lattice, double step,
+                 u8 *slots, u64 slot_bytes, u8 *outcome, const Lattice<T> &lattice, double step,
                  u64 max_operands, u32 op, const Output &output) {
     typedef typename T::Bits Bits;
     typedef typename T::Code Code;
@@ -320,7 +200,7 @@ DEVICE void fold(const u8 *src, u64 src_bytes, const u8 *own, u64 n_values, u8 *
     }
     const Code first_code = subtract_codes(block, first, exchange);
     const ChunkReport written = write_chunk(block, first_code, 0, n, stage, exchange);
-    store_chunk<T>(stage, written.n_bytes, slots, chunk);
+    store_chunk(stage, LEAD + written.n_bytes, slots + chunk * slot_bytes);
     if (thread_id() == 0) {
         store<u64>(reports + 8 * chunk, report_of(written));
     }
@@ -370,7 +250,8 @@ DEVICE void combine_blocks(u32 op, Block<T> &a, const BlockReader<T> &b,
 
 template <class T>
 DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_values,
-                    u8 *reports, u8 *slots, u8 *outcome, const Lattice<T> &lattice, double step,
+                    u8 *reports, u8 *slots, u64 slot_bytes, u8 *outcome,
+                    const Lattice<T> &lattice, double step,
                     u64 max_operands, u32 op, bool is_static) {
     typedef typename T::Code Code;
     const u64 chunk = block_id();
@@ -444,92 +325,11 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
         first = subtract_codes(block, found, exchange);
     }
     const ChunkReport written = write_chunk(block, first, forced, n, stage, exchange);
-    store_chunk<T>(stage, written.n_bytes, slots, chunk);
+    store_chunk(stage, LEAD + written.n_bytes, slots + chunk * slot_bytes);
     if (thread_id() == 0) {
         store<u64>(reports + 8 * chunk,
                    report_of(written) | static_cast<u64>(pairs) << REPORT_PAIRS);
     }
-}
-
-/// Writes head, index and pad of a payload, and the outcome. One block.
-static const u32 FINISHERS = 1024;
-template <class T>
-DEVICE void finish(u8 *dst, u64 n_values, const u8 *reports, u8 *outcome, double step,
-                   const u8 *a, const u8 *b, u64 own_operands) {
-    if (outcome_word(outcome, OUTCOME_ERROR) != NO_ERROR) {
-        return;
-    }
-    SHARED(u32, sums, 2 * 32);
-    SHARED(u32, totals, 6 * 32);
-    const u64 n_chunks = (n_values + CHUNK - 1) / CHUNK;
-    u32 n_bytes = 0, counts[5] = {0, 0, 0, 0, 0};
-    bool is_damaged = false;
-    for (u64 first = 0; first < n_chunks; first += n_threads()) {
-        const u64 chunk = first + thread_id();
-        const u64 found = chunk < n_chunks ? load<u64>(reports + 8 * chunk) : 0;
-        is_damaged |= (found & REPORT_DAMAGED) != 0;
-        const u32 size = static_cast<u32>(found & 0xffff);
-        const u32 turn = static_cast<u32>(first / n_threads() % 2);
-        const Scanned<u32> scanned = scan_block(size, sums.from(32 * turn));
-        if (chunk < n_chunks) {
-            store<u32>(dst + HEAD_BYTES + 4 * chunk, n_bytes + scanned.before + size);
-        }
-        n_bytes += scanned.total;
-        counts[0] += static_cast<u32>(found >> REPORT_MIXED & 0xff);
-        counts[1] += static_cast<u32>(found >> REPORT_EXCEPTIONS & 0x1fff);
-        UNROLL
-        for (u32 i = 0; i < 3; i++) {
-            counts[2 + i] += static_cast<u32>(found >> (REPORT_PAIRS + 8 * i) & 0xff);
-        }
-    }
-    UNROLL
-    for (u32 i = 0; i < 5; i++) {
-        counts[i] = scan_block(counts[i], totals.from(32 * i)).total;
-    }
-    if (barrier_any(is_damaged)) {
-        if (thread_id() == 0) {
-            set_outcome(outcome, OUTCOME_ERROR, DAMAGED);
-        }
-        return;
-    }
-    u8 *const end = dst + HEAD_BYTES + 4 * n_chunks + n_bytes;
-    if (thread_id() < PAD) {
-        store<u8>(end + thread_id(), 0);
-    }
-    if (thread_id() == 0) {
-        const u32 operands = static_cast<u32>(own_operands) +
-                             (a == nullptr ? 0 : load<u32>(a + 4)) +
-                             (b == nullptr ? 0 : load<u32>(b + 4));
-        store<u32>(dst, 2 | T::DTYPE << 8);
-        store<u32>(dst + 4, operands);
-        store<u64>(dst + 8, bits_of(step));
-        store<u32>(dst + 16, static_cast<u32>(n_values));
-        store<u32>(dst + 20, 0);
-        set_outcome(outcome, OUTCOME_BYTES, end + PAD - dst);
-        set_outcome(outcome, OUTCOME_BLOCKS, counts[0]);
-        set_outcome(outcome, OUTCOME_BLOCKS + 1, counts[1]);
-        u32 n_pairs = 0;
-        UNROLL
-        for (u32 i = 0; i < 3; i++) {
-            set_outcome(outcome, OUTCOME_BLOCKS + 3 + i, counts[2 + i]);
-            n_pairs += counts[2 + i];
-        }
-        const u64 n_blocks = (n_values + BLOCK - 1) / BLOCK;
-        set_outcome(outcome, OUTCOME_BLOCKS + 2, b == nullptr ? 0 : n_blocks - n_pairs);
-    }
-}
-
-/// Moves chunks from their slots to their places.
-template <class T>
-DEVICE void gather(u8 *dst, u64 n_values, const u8 *slots, const u8 *outcome) {
-    const u64 n_chunks = (n_values + CHUNK - 1) / CHUNK, chunk = block_id();
-    if (outcome_word(outcome, OUTCOME_ERROR) != NO_ERROR) {
-        return;
-    }
-    const u32 start = chunk == 0 ? 0 : load<u32>(dst + HEAD_BYTES + 4 * (chunk - 1));
-    const u32 end = load<u32>(dst + HEAD_BYTES + 4 * chunk);
-    u8 *const to = dst + HEAD_BYTES + 4 * n_chunks + start;
-    copy_bytes(slots + chunk * slot_bytes<T>(), LEAD, to, end - start);
 }
 
 #define LATTICE_PARAMETERS                                                                        \
@@ -537,32 +337,28 @@ DEVICE void gather(u8 *dst, u64 n_values, const u8 *slots, const u8 *outcome) {
 #define LATTICE(T) lattice_of<T>(spacing, inverse, limit, bound, weight)
 #define FZ_LIGHT_KERNELS(T, name, resident)                                                       \
     KERNEL(fz_light_encode_##name, BLOCKS, resident,                                              \
-           (const u8 *own, u64 n_values, u8 *reports, u8 *slots, LATTICE_PARAMETERS),             \
-           { encode<T>(own, n_values, reports, slots, LATTICE(T)); })                             \
+           (const u8 *own, u64 n_values, u8 *reports, u8 *slots, u64 slot_bytes,                  \
+            LATTICE_PARAMETERS),                                                                  \
+           { encode<T>(own, n_values, reports, slots, slot_bytes, LATTICE(T)); })                 \
     KERNEL(fz_light_decode_##name, BLOCKS, resident,                                              \
            (const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outcome, double weight,      \
             u64 divisor, double spacing),                                                         \
            { decode<T>(src, src_bytes, dst, n_values, outcome, weight, divisor, spacing); })      \
     KERNEL(fz_light_fold_##name, BLOCKS, resident,                                                \
            (const u8 *src, u64 src_bytes, const u8 *own, u64 n_values, u8 *reports, u8 *slots,    \
-            u8 *outcome, LATTICE_PARAMETERS, double step, u64 max_operands, u64 op, u8 *output,   \
-            u64 divisor),                                                                         \
+            u64 slot_bytes, u8 *outcome, LATTICE_PARAMETERS, double step, u64 max_operands,       \
+            u64 op, u8 *output, u64 divisor),                                                     \
            {                                                                                      \
-               fold<T>(src, src_bytes, own, n_values, reports, slots, outcome, LATTICE(T), step,  \
-                       max_operands, static_cast<u32>(op), {output, divisor});                    \
+               fold<T>(src, src_bytes, own, n_values, reports, slots, slot_bytes, outcome,        \
+                       LATTICE(T), step, max_operands, static_cast<u32>(op),                      \
+                       {output, divisor});                                                        \
            })                                                                                     \
     KERNEL(fz_light_combine_##name, BLOCKS, resident,                                             \
            (const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_values, u8 *reports,        \
-            u8 *slots, u8 *outcome, LATTICE_PARAMETERS, double step, u64 max_operands, u64 op,    \
-            u64 is_static),                                                                       \
+            u8 *slots, u64 slot_bytes, u8 *outcome, LATTICE_PARAMETERS, double step,              \
+            u64 max_operands, u64 op, u64 is_static),                                             \
            {                                                                                      \
-               combine<T>(a, a_bytes, b, b_bytes, n_values, reports, slots, outcome, LATTICE(T),  \
-                          step, max_operands, static_cast<u32>(op), is_static != 0);              \
-           })                                                                                     \
-    KERNEL(fz_light_finish_##name, FINISHERS, 1,                                                  \
-           (u8 *dst, u64 n_values, const u8 *reports, u8 *outcome, double step, const u8 *a,      \
-            const u8 *b, u64 own_operands),                                                       \
-           { finish<T>(dst, n_values, reports, outcome, step, a, b, own_operands); })             \
-    KERNEL(fz_light_gather_##name, BLOCKS, 1,                                                     \
-           (u8 *dst, u64 n_values, const u8 *slots, const u8 *outcome),                           \
-           { gather<T>(dst, n_values, slots, outcome); })
+               combine<T>(a, a_bytes, b, b_bytes, n_values, reports, slots, slot_bytes, outcome,  \
+                          LATTICE(T), step, max_operands, static_cast<u32>(op),                   \
+                          is_static != 0);                                                        \
+           })

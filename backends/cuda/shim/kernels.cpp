@@ -5,12 +5,19 @@
 
 #include "../kernels/floats.cuh"
 
+#include "../kernels/payload.cuh"
+
 #include "../kernels/chunk.cuh"
+#include "../kernels/coded.cuh"
+
 #include "../kernels/chunk_reader.cuh"
 #include "../kernels/chunk_writer.cuh"
+#include "../kernels/cuszp.cuh"
 #include "../kernels/fz_light.cuh"
+#include "../kernels/mpc.cuh"
 #include "../kernels/range.cuh"
 #include "../kernels/raw.cuh"
+#include "../kernels/zfp_rate.cuh"
 
 // Here, so that who uses the list links this file.
 const shim::Kernel *shim::kernels;
@@ -21,6 +28,14 @@ const shim::Kernel *shim::kernels;
     KERNELS(F16, f16, 1)                                                                          \
     KERNELS(BF16, bf16, 1)
 
+#define WIDE_TYPES(KERNELS)                                                                       \
+    KERNELS(F32, f32, 1)                                                                          \
+    KERNELS(F64, f64, 1)
+
+WIDE_TYPES(CUSZP_KERNELS)
 ALL_TYPES(FZ_LIGHT_KERNELS)
+WIDE_TYPES(MPC_KERNELS)
+ALL_TYPES(PAYLOAD_KERNELS)
 ALL_TYPES(RANGE_KERNELS)
 ALL_TYPES(RAW_KERNELS)
+WIDE_TYPES(ZFP_RATE_KERNELS)

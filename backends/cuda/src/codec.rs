@@ -1,5 +1,7 @@
 //! Codecs as sequences of launches. Bytes and values equal those of the codecs in core.
 
+mod chunks;
+mod coded;
 mod fz_light;
 mod job;
 mod raw;
@@ -9,6 +11,7 @@ use foldwire::op::OpCode;
 use foldwire::{DType, Float, bf16, f16};
 
 use crate::{DeviceBytes, DeviceError, DevicePtr, Launcher};
+use coded::CodedKernels;
 use fz_light::FzLightKernels;
 use job::{Combining, Job, Space};
 use raw::RawKernels;
@@ -153,6 +156,7 @@ enum Payload {
 #[derive(Clone, Copy, Debug)]
 enum AnyKernels {
     FzLight(FzLightKernels),
+    Coded(CodedKernels),
     Raw(RawKernels),
 }
 
@@ -163,13 +167,14 @@ impl AnyKernels {
                 Self::FzLight(FzLightKernels::new::<T>(params, id == CodecId::FzStatic))
             }
             CodecId::Raw => Self::Raw(RawKernels),
-            _ => return None,
+            _ => Self::Coded(CodedKernels::new::<T>(id, params)?),
         })
     }
 
     fn as_dyn(&self) -> &dyn CodecKernels {
         match self {
             Self::FzLight(kernels) => kernels,
+            Self::Coded(kernels) => kernels,
             Self::Raw(kernels) => kernels,
         }
     }

@@ -69,19 +69,36 @@ pub enum KernelFile {
     FzLight,
     /// Codec `raw`, and sums of values.
     Raw,
+    /// Places of the chunks of a payload, for all codecs but `raw`.
+    Payload,
+    /// Codec `cuszp`.
+    CuSzp,
+    /// Codec `mpc`.
+    Mpc,
+    /// Codec `zfp-rate`.
+    ZfpRate,
     /// Value ranges.
     Range,
 }
 
 impl KernelFile {
     /// All files.
-    pub const ALL: &[Self] = &[Self::FzLight, Self::Raw, Self::Range];
+    pub const ALL: &[Self] = &[
+        Self::FzLight,
+        Self::Raw,
+        Self::Payload,
+        Self::CuSzp,
+        Self::Mpc,
+        Self::ZfpRate,
+        Self::Range,
+    ];
 
     /// Returns whether there are kernels for this type.
     #[must_use]
     pub const fn is_for(self, dtype: DType) -> bool {
         match self {
-            Self::FzLight | Self::Raw | Self::Range => dtype.is_float(),
+            Self::FzLight | Self::Raw | Self::Payload | Self::Range => dtype.is_float(),
+            Self::CuSzp | Self::Mpc | Self::ZfpRate => matches!(dtype, DType::F32 | DType::F64),
         }
     }
 }
@@ -100,10 +117,14 @@ impl Module {
     #[must_use]
     pub fn source(self) -> String {
         let name = self.dtype.name();
+        const PAYLOAD: &str = include_str!("../kernels/payload.cuh");
+        const CHUNK: &str = include_str!("../kernels/chunk.cuh");
+        const CODED: &str = include_str!("../kernels/coded.cuh");
         let (files, macro_name, resident): (&[&str], _, _) = match self.file {
             KernelFile::FzLight => (
                 &[
-                    include_str!("../kernels/chunk.cuh"),
+                    PAYLOAD,
+                    CHUNK,
                     include_str!("../kernels/chunk_reader.cuh"),
                     include_str!("../kernels/chunk_writer.cuh"),
                     include_str!("../kernels/fz_light.cuh"),
@@ -112,6 +133,18 @@ impl Module {
                 if self.dtype == DType::F64 { 2 } else { 4 },
             ),
             KernelFile::Raw => (&[include_str!("../kernels/raw.cuh")], "RAW_KERNELS", 1),
+            KernelFile::Payload => (&[PAYLOAD], "PAYLOAD_KERNELS", 1),
+            KernelFile::CuSzp => {
+                (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/cuszp.cuh")], "CUSZP_KERNELS", 2)
+            }
+            KernelFile::Mpc => {
+                (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/mpc.cuh")], "MPC_KERNELS", 2)
+            }
+            KernelFile::ZfpRate => (
+                &[PAYLOAD, CHUNK, CODED, include_str!("../kernels/zfp_rate.cuh")],
+                "ZFP_RATE_KERNELS",
+                2,
+            ),
             KernelFile::Range => (&[include_str!("../kernels/range.cuh")], "RANGE_KERNELS", 1),
         };
         let mut source = String::new();

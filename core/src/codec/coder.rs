@@ -93,7 +93,9 @@ pub struct Coded<T, C> {
 }
 
 impl<T: Float, C: Coder<T>> Coded<T, C> {
-    pub(super) fn from_params(params: &CodecParams) -> Self {
+    /// Makes the codec from parameters.
+    #[must_use]
+    pub fn from_params(params: &CodecParams) -> Self {
         let weight = T::weight(if params.averages { params.max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
         let scale = if quantum == Quantum::LOSSLESS { 0.0 } else { weight.to_f64() };
@@ -101,6 +103,16 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         let coder =
             CoderParams { bound: quantum.bound() * scale, step: quantum.step() * scale, setting };
         Self { coder: C::new(&coder), weight, level: params.level, threads: params.threads }
+    }
+
+    /// Returns the number that payloads name: the lattice's spacing or the codec's setting.
+    #[must_use]
+    pub fn parameter(&self) -> f64 {
+        self.coder.parameter()
+    }
+
+    pub(super) const fn coder(&self) -> &C {
+        &self.coder
     }
 
     fn container(&self) -> Container {

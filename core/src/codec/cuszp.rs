@@ -15,6 +15,7 @@
 
 use super::CodecId;
 use super::coder::{Coded, Coder, CoderParams};
+use super::fz_light::LatticeNumbers;
 use super::lattice::{BLOCKS, GROUP, Points, Verbatim, add_up, max_width, put_verbatim, subtract};
 use super::planes::{PLANE, Planes, to_codes, to_signed_magnitudes, width};
 use crate::element::Float;
@@ -23,6 +24,15 @@ use crate::kernel::{BLOCK, Code};
 
 /// The codec `cuszp`.
 pub type CuSzp<T> = Coded<T, CuSzpCoder<T>>;
+
+impl<T: Float> CuSzp<T> {
+    /// Returns the numbers of the lattice; `None` if there is none. Values are multiplied by the
+    /// codec's weight before, so the lattice has the weight 1.
+    #[must_use]
+    pub fn lattice_numbers(&self) -> Option<LatticeNumbers> {
+        self.coder().0.map(|points| points.numbers())
+    }
+}
 
 /// Coder of [`CuSzp`]: the lattice, if there is one.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@
 //! that length. It would unroll a loop over a single block before it vectorizes it.
 
 use super::coder::{CoderParams, padded};
+use super::fz_light::LatticeNumbers;
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Wide, Word};
 use crate::kernel::{BLOCK, Code};
@@ -44,6 +45,12 @@ impl<T: Float> Points<T> {
         let inverse = T::Wide::ONE / wide;
         let is_step = wide.to_f64() == step && wide.is_normal() && inverse.is_normal();
         is_step.then(|| Self { step: wide, inverse, bound: T::Wide::nearest(0.0) })
+    }
+
+    /// Returns the numbers of the lattice, for kernels outside of this crate.
+    pub(super) fn numbers(&self) -> LatticeNumbers {
+        let [step, inverse, bound] = [self.step, self.inverse, self.bound].map(Wide::to_f64);
+        LatticeNumbers { step, inverse, limit: T::MAX_CODE, bound, weight: 1.0 }
     }
 
     /// Returns the parameter of a coder with these points: their step, or 0 if there are none.

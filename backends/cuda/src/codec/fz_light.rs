@@ -1,27 +1,17 @@
-//! Kernels of codec `fz-light`. Encoded chunks go to slots of scratch memory; then one block finds
-//! their places, and each is moved to its place.
+//! Kernels of codec `fz-light`, which also reduce payloads.
 
 use foldwire::Float;
 use foldwire::codec::CodecParams;
-use foldwire::codec::fz_light::{FzLight, HEADER_BYTES, LatticeNumbers};
+use foldwire::codec::fz_light::{FzLight, LatticeNumbers};
 
+use super::chunks::{CHUNK, Chunks, JUST_WRITTEN, NULL, THREADS};
 use super::job::{Combining, Job, Space, padded};
 use super::{CodecKernels, FoldOperands, Payload};
 use crate::kernel::KernelFile;
 use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
 
-/// Values of a chunk.
-const CHUNK: usize = 4096;
-/// Threads of a chunk, one for each block of 32 values.
-const THREADS: u32 = 128;
-/// Most threads of the block that finds the places of chunks.
-const FINISHERS: usize = 1024;
-/// Fewest, one for each byte of the pad.
-const FEWEST_FINISHERS: usize = 64;
-/// Bytes that a chunk's kernel reports.
-const REPORT: usize = size_of::<u64>();
-/// Length that says that the outcome has it.
-const JUST_WRITTEN: u64 = u64::MAX;
+/// Bytes of a slot before its chunk.
+const LEAD: usize = 3;
 /// Spacing that says that any will do.
 const ANY_STEP: f64 = -1.0;
 
@@ -43,9 +33,9 @@ impl FzLightKernels {
         let codec = FzLight::<T>::from_params(params);
         // A code has as many bits as the type that computes, which is at least 32.
         let code_bytes = T::BYTES.max(4);
-        // The kernels' `slot_bytes` computes the same.
+        // The kernels' `max_chunk_bytes` is the same without padding.
         let blocks = 128 * (5 + 31 * code_bytes + T::BYTES + 1);
-        let slot = padded(3 + 1 + blocks + 16 + 8) + 16;
+        let slot = padded(LEAD + 1 + blocks + 16 + 8) + 16;
         Self {
             local: codec.lattice_numbers(false),
             partial: codec.lattice_numbers(true),
@@ -56,34 +46,9 @@ impl FzLightKernels {
         }
     }
 
-    /// Takes memory for chunks: their reports, and their slots.
-    fn chunks(&self, job: &Job<'_>, space: Space) -> (usize, DevicePtr, DevicePtr) {
-        let n_chunks = job.n_values.div_ceil(CHUNK);
-        let (reports, rest) = space.take(n_chunks * REPORT);
-        (n_chunks, reports, rest.take(n_chunks * self.slot).0)
-    }
-
-    /// Moves encoded chunks to their places. `sources` are the payloads whose operands are part of
-    /// the result, and `own` counts local operands.
-    fn finish(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        [a, b]: [DevicePtr; 2],
-        own: u32,
-        dst: DeviceBytes,
-    ) -> Result<(), DeviceError> {
-        let (n_chunks, reports, slots) = self.chunks(job, space);
-        let (dst, n_values, outcome) = (dst.ptr.into(), job.n_values.into(), job.outcome.into());
-        let step = self.step.into();
-        let args = [dst, n_values, reports.into(), outcome, step, a.into(), b.into(), own.into()];
-        let n_threads = n_chunks.next_multiple_of(32).clamp(FEWEST_FINISHERS, FINISHERS) as u32;
-        job.launch(KernelFile::FzLight, "fz_light_finish", 1, n_threads, &args)?;
-        if n_chunks == 0 {
-            return Ok(());
-        }
-        let args = [dst, n_values, slots.into(), outcome];
-        job.launch(KernelFile::FzLight, "fz_light_gather", n_chunks, THREADS, &args)
+    /// Takes memory for chunks.
+    fn chunks(&self, job: &Job<'_>, space: Space) -> Chunks {
+        Chunks::new(job, space, self.slot, LEAD)
     }
 }
 
@@ -92,8 +57,6 @@ fn arguments(lattice: &LatticeNumbers) -> [KernelArg; 5] {
     let LatticeNumbers { step, inverse, limit, bound, weight } = *lattice;
     [step, inverse, limit, bound, weight].map(KernelArg::from)
 }
-
-const NULL: DevicePtr = DevicePtr(0);
 
 impl CodecKernels for FzLightKernels {
     fn encode(
@@ -104,11 +67,23 @@ impl CodecKernels for FzLightKernels {
         weighted: bool,
         dst: DeviceBytes,
     ) -> Result<(), DeviceError> {
-        let (n_chunks, reports, slots) = self.chunks(job, space);
+        let chunks = self.chunks(job, space);
+        let Chunks { n_chunks, reports, slots, slot, .. } = chunks;
         let [s, i, l, b, w] = arguments(if weighted { &self.partial } else { &self.local });
-        let args = [own.into(), job.n_values.into(), reports.into(), slots.into(), s, i, l, b, w];
+        let args = [
+            own.into(),
+            job.n_values.into(),
+            reports.into(),
+            slots.into(),
+            slot.into(),
+            s,
+            i,
+            l,
+            b,
+            w,
+        ];
         job.launch(KernelFile::FzLight, "fz_light_encode", n_chunks, THREADS, &args)?;
-        self.finish(job, space, [NULL, NULL], 1, dst)
+        chunks.finish(job, self.step, [NULL, NULL], 1, dst)
     }
 
     fn decode(
@@ -139,8 +114,7 @@ impl CodecKernels for FzLightKernels {
     }
 
     fn scratch_bytes(&self, n_values: usize) -> usize {
-        let n_chunks = n_values.div_ceil(CHUNK);
-        padded(n_chunks * REPORT) + n_chunks * self.slot
+        Chunks::scratch_bytes(n_values, self.slot)
     }
 
     fn fold(
@@ -154,7 +128,8 @@ impl CodecKernels for FzLightKernels {
         if op == Combining::Product {
             return None;
         }
-        let (n_chunks, reports, slots) = self.chunks(job, space);
+        let chunks = self.chunks(job, space);
+        let Chunks { n_chunks, reports, slots, slot, .. } = chunks;
         let (output, divisor) = store.unwrap_or((NULL, 1));
         let [s, i, l, b, w] = arguments(&self.local);
         let args = [
@@ -164,6 +139,7 @@ impl CodecKernels for FzLightKernels {
             job.n_values.into(),
             reports.into(),
             slots.into(),
+            slot.into(),
             job.outcome.into(),
             s,
             i,
@@ -178,7 +154,7 @@ impl CodecKernels for FzLightKernels {
         ];
         let file = KernelFile::FzLight;
         let folded = job.launch(file, "fz_light_fold", n_chunks, THREADS, &args);
-        Some(folded.and_then(|()| self.finish(job, space, [src.ptr, NULL], 1, dst)))
+        Some(folded.and_then(|()| chunks.finish(job, self.step, [src.ptr, NULL], 1, dst)))
     }
 
     fn combine(
@@ -192,7 +168,8 @@ impl CodecKernels for FzLightKernels {
         if op == Combining::Product {
             return None;
         }
-        let (n_chunks, reports, slots) = self.chunks(job, space);
+        let chunks = self.chunks(job, space);
+        let Chunks { n_chunks, reports, slots, slot, .. } = chunks;
         let [s, i, l, bound, w] = arguments(&self.local);
         let args = [
             a.ptr.into(),
@@ -202,6 +179,7 @@ impl CodecKernels for FzLightKernels {
             job.n_values.into(),
             reports.into(),
             slots.into(),
+            slot.into(),
             job.outcome.into(),
             s,
             i,
@@ -215,9 +193,6 @@ impl CodecKernels for FzLightKernels {
         ];
         let file = KernelFile::FzLight;
         let combined = job.launch(file, "fz_light_combine", n_chunks, THREADS, &args);
-        Some(combined.and_then(|()| self.finish(job, space, [a.ptr, b.ptr], 0, dst)))
+        Some(combined.and_then(|()| chunks.finish(job, self.step, [a.ptr, b.ptr], 0, dst)))
     }
 }
-
-/// Bytes before the index, which the kernels know as a number of their own.
-const _: () = assert!(HEADER_BYTES == 24);

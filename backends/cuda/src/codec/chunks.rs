@@ -1,0 +1,76 @@
+//! Launches that all codecs with chunks share: chunks lie in slots of scratch memory; one block finds
+//! their places, and each is moved to its place.
+
+use foldwire::codec::fz_light::HEADER_BYTES;
+
+use super::job::{Job, Space, padded};
+use crate::kernel::KernelFile;
+use crate::{DeviceBytes, DeviceError, DevicePtr};
+
+/// Values of a chunk.
+pub(super) const CHUNK: usize = 4096;
+/// Threads of a chunk, one for each block of 32 values.
+pub(super) const THREADS: u32 = 128;
+/// Most threads of the block that finds the places of chunks.
+const FINISHERS: usize = 1024;
+/// Fewest, one for each byte of the pad.
+const FEWEST_FINISHERS: usize = 64;
+/// Bytes that a chunk's kernel reports.
+const REPORT: usize = size_of::<u64>();
+/// Length that says that the outcome has it.
+pub(super) const JUST_WRITTEN: u64 = u64::MAX;
+/// No payload.
+pub(super) const NULL: DevicePtr = DevicePtr(0);
+
+/// Scratch memory of chunks.
+#[derive(Clone, Copy)]
+pub(super) struct Chunks {
+    pub(super) n_chunks: usize,
+    pub(super) reports: DevicePtr,
+    pub(super) slots: DevicePtr,
+    /// Bytes of a slot.
+    pub(super) slot: usize,
+    /// Bytes of a slot before its chunk.
+    pub(super) shift: usize,
+}
+
+impl Chunks {
+    pub(super) fn new(job: &Job<'_>, space: Space, slot: usize, shift: usize) -> Self {
+        let n_chunks = job.n_values.div_ceil(CHUNK);
+        let (reports, rest) = space.take(n_chunks * REPORT);
+        Self { n_chunks, reports, slots: rest.take(n_chunks * slot).0, slot, shift }
+    }
+
+    /// Bytes of scratch memory for the chunks of `n_values`.
+    pub(super) const fn scratch_bytes(n_values: usize, slot: usize) -> usize {
+        let n_chunks = n_values.div_ceil(CHUNK);
+        padded(n_chunks * REPORT) + n_chunks * slot
+    }
+
+    /// Writes a payload of the chunks with this step or parameter. `sources` are the payloads whose
+    /// operands are part of the result, and `own` counts local operands.
+    pub(super) fn finish(
+        &self,
+        job: &mut Job<'_>,
+        step: f64,
+        [a, b]: [DevicePtr; 2],
+        own: u32,
+        dst: DeviceBytes,
+    ) -> Result<(), DeviceError> {
+        let n_chunks = self.n_chunks;
+        let (dst, n_values, outcome) = (dst.ptr.into(), job.n_values.into(), job.outcome.into());
+        let reports = self.reports.into();
+        let args = [dst, n_values, reports, outcome, step.into(), a.into(), b.into(), own.into()];
+        let n_threads = n_chunks.next_multiple_of(32).clamp(FEWEST_FINISHERS, FINISHERS) as u32;
+        job.launch(KernelFile::Payload, "payload_finish", 1, n_threads, &args)?;
+        if n_chunks == 0 {
+            return Ok(());
+        }
+        let (slots, slot) = (self.slots.into(), self.slot.into());
+        let args = [dst, n_values, slots, slot, self.shift.into(), outcome];
+        job.launch(KernelFile::Payload, "payload_gather", n_chunks, THREADS, &args)
+    }
+}
+
+/// Bytes before the index, which the kernels know as a number of their own.
+const _: () = assert!(HEADER_BYTES == 24);

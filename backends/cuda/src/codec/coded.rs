@@ -1,0 +1,130 @@
+//! Kernels of codecs with a coder for each chunk: `cuszp`, `mpc` and `zfp-rate`. They decode,
+//! reduce values and encode again.
+
+use foldwire::Float;
+use foldwire::codec::{CodecId, CodecParams, CuSzp, Mpc, ZfpRate};
+
+use super::chunks::{CHUNK, Chunks, JUST_WRITTEN, NULL, THREADS};
+use super::job::{Job, Space, padded};
+use super::{CodecKernels, Payload};
+use crate::kernel::KernelFile;
+use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
+
+/// Bytes of a slot before its chunk: the kernels' `FORM_AT`.
+const FORM_AT: usize = 7;
+
+/// What an encoder needs beside the values.
+#[derive(Clone, Copy, Debug)]
+enum Coder {
+    /// Spacing, its inverse, limit and bound of the lattice.
+    CuSzp([f64; 4]),
+    /// Distance of residuals; 0 if each chunk says its own.
+    Mpc(u64),
+    /// Bits a value.
+    ZfpRate(u64),
+}
+
+/// Kernels of a codec with these parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CodedKernels {
+    coder: Coder,
+    /// Parameter that payloads name.
+    parameter: f64,
+    /// Bytes of a chunk's slot.
+    slot: usize,
+}
+
+impl CodedKernels {
+    /// Makes the kernels; `None` if this codec has none.
+    pub(super) fn new<T: Float>(id: CodecId, params: &CodecParams) -> Option<Self> {
+        let (coder, parameter) = match id {
+            CodecId::CuSzp => {
+                let codec = CuSzp::<T>::from_params(params);
+                // No code is below a negative limit, so no value is on the lattice.
+                let numbers = codec.lattice_numbers().map_or([1.0, 1.0, -1.0, 0.0], |lattice| {
+                    [lattice.step, lattice.inverse, lattice.limit, lattice.bound]
+                });
+                (Coder::CuSzp(numbers), codec.parameter())
+            }
+            CodecId::Mpc => {
+                let dim = Mpc::<T>::from_params(params).parameter();
+                (Coder::Mpc(dim as u64), dim)
+            }
+            CodecId::ZfpRate => {
+                let rate = ZfpRate::<T>::from_params(params).parameter();
+                (Coder::ZfpRate(rate as u64), rate)
+            }
+            _ => return None,
+        };
+        Some(Self { coder, parameter, slot: padded(FORM_AT + 1 + CHUNK * T::BYTES) + 16 })
+    }
+
+    const fn file(&self) -> (KernelFile, &'static str, &'static str) {
+        match self.coder {
+            Coder::CuSzp(_) => (KernelFile::CuSzp, "cuszp_encode", "cuszp_decode"),
+            Coder::Mpc(_) => (KernelFile::Mpc, "mpc_encode", "mpc_decode"),
+            Coder::ZfpRate(_) => (KernelFile::ZfpRate, "zfp_rate_encode", "zfp_rate_decode"),
+        }
+    }
+}
+
+impl CodecKernels for CodedKernels {
+    fn encode(
+        &self,
+        job: &mut Job<'_>,
+        space: Space,
+        own: DevicePtr,
+        weighted: bool,
+        dst: DeviceBytes,
+    ) -> Result<(), DeviceError> {
+        // A chunk that says its distance has one byte more before what is aligned.
+        let shift = if let Coder::Mpc(0) = self.coder { FORM_AT - 1 } else { FORM_AT };
+        let chunks = Chunks::new(job, space, self.slot, shift);
+        let weight = if weighted { 1.0 } else { job.weight };
+        let mut args: Vec<KernelArg> = vec![
+            own.into(),
+            job.n_values.into(),
+            chunks.reports.into(),
+            chunks.slots.into(),
+            chunks.slot.into(),
+            weight.into(),
+        ];
+        match self.coder {
+            Coder::CuSzp(numbers) => args.extend(numbers.map(KernelArg::from)),
+            Coder::Mpc(number) | Coder::ZfpRate(number) => args.push(number.into()),
+        }
+        let (file, encode, _) = self.file();
+        job.launch(file, encode, chunks.n_chunks, THREADS, &args)?;
+        chunks.finish(job, self.parameter, [NULL, NULL], 1, dst)
+    }
+
+    fn decode(
+        &self,
+        job: &mut Job<'_>,
+        _: Space,
+        src: Payload,
+        divisor: u32,
+        dst: DevicePtr,
+        _: bool,
+    ) -> Result<(), DeviceError> {
+        let (src, n_bytes) = match src {
+            Payload::Given(src) => (src.ptr, src.n_bytes as u64),
+            Payload::JustWritten(src) => (src, JUST_WRITTEN),
+        };
+        let args = [
+            src.into(),
+            n_bytes.into(),
+            dst.into(),
+            job.n_values.into(),
+            job.outcome.into(),
+            job.weight.into(),
+            divisor.into(),
+        ];
+        let (file, _, decode) = self.file();
+        job.launch(file, decode, job.n_values.div_ceil(CHUNK), THREADS, &args)
+    }
+
+    fn scratch_bytes(&self, n_values: usize) -> usize {
+        Chunks::scratch_bytes(n_values, self.slot)
+    }
+}
