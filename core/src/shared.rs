@@ -172,6 +172,16 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.n_calls
     }
 
+    /// Number of lanes: the most segments of a call that are computed or sent at a time.
+    pub fn n_lanes(&self) -> usize {
+        self.shared.config.lanes
+    }
+
+    /// Bytes of a frame of the transport.
+    pub fn frame_bytes(&self) -> usize {
+        self.shared.frame_capacity()
+    }
+
     /// Returns whether a call has failed. All further calls then return [`Error::Poisoned`].
     pub fn is_poisoned(&self) -> bool {
         self.call_slots.iter().any(|call_slot| {

@@ -149,6 +149,10 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
         self.transport.borrow().size()
     }
 
+    pub(crate) fn frame_capacity(&self) -> usize {
+        self.transport.borrow().frame_capacity()
+    }
+
     /// Returns whether calls are being driven. If so, this was called from within a pass, by a
     /// user's operation or by the transport.
     pub(crate) const fn is_in_pass(&self) -> bool {

@@ -39,7 +39,8 @@ const BINDINGS: OptionalPart = OptionalPart {
         "foldwire-preload-openmpi",
         "foldwire-python",
     ],
-    features: "foldwire-command/tcp,foldwire-tests/tcp",
+    features: "foldwire-command/tcp,foldwire-tests/tcp,\
+               foldwire-capi/cuda,foldwire-python/simulated",
 };
 
 /// Features that every build has.

@@ -2,20 +2,20 @@
 //! its number.
 
 use crate::driver::StreamId;
-use crate::{Cuda, DeviceError, Driver, Workspace, WorkspaceConfig};
+use crate::{Cuda, DeviceError, DevicePtr, Driver, Workspace, WorkspaceConfig};
 use foldwire::codec::{CodecId, Written};
 use foldwire::device::{Device, DeviceCall, DeviceOp, Region};
 use foldwire::op::OpCode;
 use foldwire::{DType, Error};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 /// Devices and free workspaces of this process.
 #[derive(Default)]
 struct Pool {
-    devices: HashMap<usize, Arc<dyn Driver>>,
+    devices: BTreeMap<usize, Arc<dyn Driver>>,
     free: HashMap<(usize, WorkspaceConfig), Vec<Workspace>>,
 }
 
@@ -36,9 +36,11 @@ pub fn device(ordinal: usize) -> Result<Arc<dyn Driver>, DeviceError> {
     })
 }
 
-/// Makes a device of another kind known as number `ordinal`.
+/// Makes a device of another kind known as number `ordinal`. No call uses one of this number now.
 pub fn register(ordinal: usize, driver: Arc<dyn Driver>) {
-    pool().devices.insert(ordinal, driver);
+    let mut pool = pool();
+    pool.devices.insert(ordinal, driver);
+    pool.free.retain(|(of, _), _| *of != ordinal);
 }
 
 /// Lends a workspace of these sizes. It is made if none is free, and kept for later calls.
@@ -57,7 +59,25 @@ pub fn lend(
         None => Workspace::with_config(&device(ordinal)?, config)?,
     };
     workspace.set_stream(stream);
-    Ok(LentWorkspace { key: (ordinal, config), workspace: Some(workspace) })
+    let (workspace, last_error) = (Some(workspace), LastError::default());
+    Ok(LentWorkspace { key: (ordinal, config), workspace, last_error })
+}
+
+/// The error behind a call's [`Error::Device`], with the driver's words. It is there when the call
+/// has given its workspace back.
+#[derive(Clone, Debug, Default)]
+pub struct LastError(Arc<Mutex<Option<DeviceError>>>);
+
+impl LastError {
+    /// Takes the error, if there was one.
+    #[must_use]
+    pub fn take(&self) -> Option<DeviceError> {
+        self.place().take()
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<DeviceError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A workspace of the process, which is free again when this is dropped.
@@ -66,9 +86,29 @@ pub struct LentWorkspace {
     key: (usize, WorkspaceConfig),
     /// Present until it is dropped.
     workspace: Option<Workspace>,
+    last_error: LastError,
 }
 
 impl LentWorkspace {
+    /// Returns where the error of a call will be.
+    #[must_use]
+    pub fn last_error(&self) -> LastError {
+        self.last_error.clone()
+    }
+
+    /// Copies bytes within the device before the call ([`Workspace::copy`]).
+    ///
+    /// # Errors
+    /// As [`Workspace::copy`].
+    pub fn copy(
+        &mut self,
+        from: DevicePtr,
+        to: DevicePtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        self.workspace.as_ref().map_or(Ok(()), |workspace| workspace.copy(from, to, n_bytes))
+    }
+
     fn get(&mut self) -> Result<&mut Workspace, Error> {
         self.workspace.as_mut().ok_or(Error::Internal)
     }
@@ -76,9 +116,11 @@ impl LentWorkspace {
 
 impl Drop for LentWorkspace {
     fn drop(&mut self) {
-        // A workspace whose device failed is not lent again.
-        if let Some(workspace) = self.workspace.take().filter(|it| it.last_error().is_none()) {
-            pool().free.entry(self.key).or_default().push(workspace);
+        let Some(workspace) = self.workspace.take() else { return };
+        match workspace.last_error() {
+            None => pool().free.entry(self.key).or_default().push(workspace),
+            // A workspace whose device failed is not lent again.
+            Some(error) => *self.last_error.place() = Some(error.clone()),
         }
     }
 }

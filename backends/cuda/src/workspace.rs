@@ -150,6 +150,22 @@ impl Workspace {
         self.caller = stream;
     }
 
+    /// Copies bytes within the device before a call, in the order of the caller's stream. The
+    /// ranges do not overlap.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        match (self.caller, self.lanes.first()) {
+            (Some(caller), _) => self.driver.copy_within(caller, from, to, n_bytes),
+            (None, Some(lane)) => {
+                lane.copy(from, to, n_bytes)?;
+                lane.stream.finish()
+            }
+            (None, None) => Err(DeviceError::Capacity { need: 1, have: 0 }),
+        }
+    }
+
     /// Returns the error behind the latest [`Error::Device`], with the driver's words.
     #[must_use]
     pub fn last_error(&self) -> Option<&DeviceError> {

@@ -8,7 +8,7 @@
 !
 ! Communicators and requests are type(c_ptr). An absent plan, configuration or request argument is
 ! NULL in C: an exact call, default settings, a blocking call. Variables of type(fwPlan),
-! type(fwConfig) and type(fwReport) start with the values of FW_..._INIT.
+! type(fwConfig), type(fwMemory) and type(fwReport) start with the values of FW_..._INIT.
 !
 ! Arrays must be contiguous. For other arrays the compiler passes a temporary copy, which does not
 ! exist until a call with a request has finished. Arrays and handles that such a call, or a group,
@@ -38,6 +38,7 @@ module foldwire
     integer(c_int32_t), parameter :: FW_DAMAGED = 13
     integer(c_int32_t), parameter :: FW_TRANSPORT_ERROR = 14
     integer(c_int32_t), parameter :: FW_INTERNAL_ERROR = 15
+    integer(c_int32_t), parameter :: FW_DEVICE_ERROR = 16
 
     ! FW_FLOAT32 is real(c_float), FW_FLOAT64 real(c_double), FW_INT8 integer(c_int8_t), and so on.
     ! Fortran has no unsigned types and no 16-bit floats; those codes are for arrays from C.
@@ -77,6 +78,9 @@ module foldwire
     integer(c_int32_t), parameter :: FW_CHECKSUM_ALWAYS = 1
     integer(c_int32_t), parameter :: FW_CHECKSUM_NEVER = 2
 
+    integer(c_int32_t), parameter :: FW_MEMORY_HOST = 0
+    integer(c_int32_t), parameter :: FW_MEMORY_DEVICE = 1
+
     integer(c_int32_t), parameter :: FW_UNIQUE_ID_BYTES = 128
     integer(c_int32_t), parameter :: FW_SPLIT_NOCOLOR = -1
     integer(c_int32_t), parameter :: FW_VERSION_MAJOR = 0
@@ -113,6 +117,15 @@ module foldwire
         integer(c_size_t) :: exact_below = 0
         integer(c_int64_t) :: is_unbiased = 0
         integer(c_int64_t) :: seed = 0
+    end type
+
+    ! Arrays in the memory of a device are variables with the attribute device of CUDA Fortran, or
+    ! dummies of addresses from C.
+    type, bind(c) :: fwMemory
+        integer(c_size_t) :: size = 24
+        integer(c_int32_t) :: kind = FW_MEMORY_HOST
+        integer(c_int32_t) :: device = 0
+        type(c_ptr) :: stream = c_null_ptr
     end type
 
     type, bind(c) :: fwReport
@@ -185,6 +198,13 @@ module foldwire
             import :: c_int32_t, c_ptr, fwReport
             type(c_ptr), value :: comm
             type(fwReport), intent(inout) :: report
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommSetMemory(comm, memory) result(code) bind(c, name="fwCommSetMemory")
+            import :: c_int32_t, c_ptr, fwMemory
+            type(c_ptr), value :: comm
+            type(fwMemory), intent(in), optional :: memory
             integer(c_int32_t) :: code
         end function
 

@@ -23,7 +23,8 @@
  * array of 0 values may be NULL. Arrays must stay valid until the call has finished. Until then,
  * nobody may write an array that is sent, nor use an array that is received. Arrays may overlap
  * only where a function says so ("in place"). In a group, the arrays and request pointers must stay
- * valid until the group ends. Counts, plans and configurations are copied.
+ * valid until the group ends. Counts, plans and configurations are copied. Arrays are in the memory
+ * of the host, unless fwCommSetMemory named a device.
  *
  * Threads. A communicator, the communicators split from it, and their requests allow one call at a
  * time, from any thread (like MPI_THREAD_SERIALIZED). A second thread that makes a call meanwhile
@@ -137,6 +138,21 @@ typedef struct fwReport {
   double suspected_fill;
 } fwReport;
 
+// Kind of memory.
+typedef int32_t fwMemoryKind;
+
+// Memory that holds the arrays of collectives. Initialize with FW_MEMORY_INIT.
+typedef struct fwMemory {
+  // sizeof(fwMemory).
+  size_t size;
+  // FW_MEMORY_HOST or FW_MEMORY_DEVICE.
+  fwMemoryKind kind;
+  // Number of the CUDA device.
+  int32_t device;
+  // The cudaStream_t or CUstream on which the program uses the arrays. NULL: the default stream.
+  void *stream;
+} fwMemory;
+
 // Operation that combines the values of different ranks: one of the constants below, or a number
 // from fwRedOpCreate.
 typedef int32_t fwRedOp;
@@ -242,6 +258,10 @@ typedef struct fwRequest *fwRequest_t;
 // A bug in Foldwire. Please report it.
 #define FW_INTERNAL_ERROR 15
 
+// A device failed. fwGetLastError has the words of its driver. If it failed before the call began,
+// the communicator stays usable; fwCommGetAsyncError tells.
+#define FW_DEVICE_ERROR 16
+
 // float
 #define FW_FLOAT32 1
 
@@ -333,6 +353,12 @@ typedef struct fwRequest *fwRequest_t;
 
 // No message carries a checksum.
 #define FW_CHECKSUM_NEVER 2
+
+// Memory that the CPU reads.
+#define FW_MEMORY_HOST 0
+
+// Memory of an NVIDIA GPU.
+#define FW_MEMORY_DEVICE 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -450,6 +476,23 @@ fwResult fwCommAbort(fwComm_t comm);
 // in progress, unless another thread is in one. The returned fwResult is the result of the query
 // itself: FW_INVALID_HANDLE after fwCommAbort.
 fwResult fwCommGetAsyncError(fwComm_t comm, fwResult *async_error);
+
+// Sets where the arrays of this rank's later collectives on comm are; NULL: in host memory, as at
+// first. The other ranks need not use the same kind of memory, except in a group of all-reduces,
+// and with FW_AUTO, which compresses by fz-light on a device. Communicators that are made from
+// comm later take it over. Not allowed in a group.
+//
+// With FW_MEMORY_DEVICE, all arrays of a collective are in the memory of that device. They are
+// compressed and reduced there, and only compressed bytes come to the host. A call waits for what
+// the stream had to do when the call was started, and the host waits for the call as always: when
+// it has finished, so has all that it did on the device. No call waits for the whole device.
+// Barriers work as before. Results are the bytes that a call on host memory gives.
+//
+// FW_UNSUPPORTED is returned here if the library was built without devices, or if the driver or
+// the device is missing; by calls with a type, codec or operation that the device lacks, such as
+// integers or an operation of fwRedOpCreate; and by messages. fwCompress and fwDecompress work on
+// host memory.
+fwResult fwCommSetMemory(fwComm_t comm, const struct fwMemory *memory);
 
 // Creates an operation from a function. It can be used with every type of values that the function
 // can combine. All ranks of a call pass operations that compute the same. The function must be
@@ -791,4 +834,5 @@ fwResult fwDecompress(const void *compressed,
 #define FW_CONFIG_INIT { sizeof(fwConfig), 0, 0, 0, 0, 0, FW_CHECKSUM_AS_NEEDED, 0 }
 #define FW_PLAN_INIT \
     { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0 }
+#define FW_MEMORY_INIT { sizeof(fwMemory), FW_MEMORY_HOST, 0, 0 }
 #define FW_REPORT_INIT { sizeof(fwReport), 0, 0, 0, 0, 0, 0, {0}, {0}, 0 }

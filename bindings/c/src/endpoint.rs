@@ -17,8 +17,10 @@ use foldwire::{Config, Error, Report, SharedCommunicator, Stopper};
 
 use crate::errors::{ApiError, code_of};
 use crate::ffi::assert_send::AssertSend;
-use crate::ffi::call::{CoreCommunicator, DynCall};
+use crate::ffi::call::CoreCommunicator;
+use crate::ffi::device::ArrayMemory;
 use crate::ffi::process::OwnerProcess;
+use crate::ffi::started::DynCall;
 use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCCESS, fwResult};
 use crate::handle_table::{self, HandleEntry, HandleKind};
 use crate::transport::AnyTransport;
@@ -78,6 +80,8 @@ pub(crate) struct EndpointState {
 /// A communicator, and data about its calls.
 pub(crate) struct CommEntry {
     pub(crate) comm: CoreCommunicator,
+    /// Where the arrays of its collectives are.
+    pub(crate) memory: ArrayMemory,
     /// Report of the last successful call.
     pub(crate) report: Report,
     signals: Arc<Signals>,
@@ -173,7 +177,7 @@ impl SharedEndpoint {
             has_aborted: AtomicBool::new(false),
         });
         let mut guard = endpoint.enter()?;
-        guard.add_comm(&endpoint, comm)
+        guard.add_comm(&endpoint, comm, ArrayMemory::Host)
     }
 
     /// Checks that the current process created the endpoint.
@@ -232,13 +236,15 @@ impl EndpointState {
         &mut self,
         endpoint: &Arc<SharedEndpoint>,
         comm: CoreCommunicator,
+        memory: ArrayMemory,
     ) -> Result<usize, ApiError> {
         let failure = AtomicI32::new(FW_SUCCESS);
         let signals = Arc::new(Signals { stopper: comm.stopper(), failure });
         let (rank, size) = (comm.rank().index(), comm.size());
         let kind = HandleKind::Comm { rank, size, signals: Arc::clone(&signals) };
         let handle = handle_table::insert(HandleEntry { kind, endpoint: Arc::clone(endpoint) })?;
-        self.comms.insert(handle, CommEntry { comm, report: Report::default(), signals });
+        let report = Report::default();
+        self.comms.insert(handle, CommEntry { comm, memory, report, signals });
         Ok(handle)
     }
 
@@ -266,8 +272,7 @@ impl EndpointState {
     pub(crate) fn finish(&mut self, handle: usize) -> Result<(), ApiError> {
         handle_table::remove(handle);
         let CommRequest { call, comm } = self.requests.remove(&handle).ok_or_else(gone)?;
-        let report = call.wait().map_err(ApiError::from);
-        self.record(comm, report)
+        self.record(comm, call.wait())
     }
 
     /// Stores the report of a finished call. After an error, publishes whether the communicator is

@@ -87,6 +87,7 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
         Error::Transport { .. } => FW_TRANSPORT_ERROR,
         Error::Stalled { .. } | Error::Deadline { .. } => FW_TIMEOUT,
         Error::Aborted { .. } => FW_ABORTED,
+        Error::Device { .. } => FW_DEVICE_ERROR,
         Error::Poisoned => FW_POISONED,
         Error::Excluded { .. } => FW_EXCLUDED,
         _ => FW_INTERNAL_ERROR,
@@ -112,6 +113,7 @@ pub(crate) const fn words(code: fwResult) -> &'static CStr {
         FW_DAMAGED => c"the bytes are damaged, or were not made by Foldwire",
         FW_TRANSPORT_ERROR => c"the network failed",
         FW_INTERNAL_ERROR => c"a bug in Foldwire; please report it",
+        FW_DEVICE_ERROR => c"a device failed",
         _ => c"not a result code of Foldwire",
     }
 }

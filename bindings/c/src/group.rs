@@ -26,12 +26,14 @@ use std::time::Duration;
 use foldwire::op::OpCode;
 use foldwire::{Bound, DType, Element, Error, Report};
 
-use crate::endpoint::{EndpointGuard, SharedEndpoint};
+use crate::endpoint::{CommEntry, EndpointGuard, SharedEndpoint};
 use crate::errors::{self, ApiError};
-use crate::ffi::call::{CheckedCollective, CoreCommunicator, DynCall, with_type};
+use crate::ffi::call::{CheckedCollective, CoreCommunicator, with_type};
+use crate::ffi::device::ArrayMemory;
 use crate::ffi::memory::RequestOut;
 use crate::ffi::messages::{self, CheckedMessage};
 use crate::ffi::operations::operation;
+use crate::ffi::started::DynCall;
 use crate::ffi::types::{fwRequest_t, fwResult};
 pub(crate) use join::{PendingJoin, limit_of};
 
@@ -197,23 +199,25 @@ pub(crate) fn submit(submitted: Submission) -> Result<(), ApiError> {
     })??;
     let Some(Submission { endpoint, comm, call }) = now else { return Ok(()) };
     let mut guard = endpoint.enter()?;
-    let entry = &guard.entry(comm)?.comm;
+    let entry = guard.entry(comm)?;
     match call {
         SubmittedCall::Collective(call, None) => {
-            let report = call.start(entry).and_then(|call| Ok(call.wait()?));
+            let report = call.start(&entry.comm, entry.memory).and_then(DynCall::wait);
             guard.record(comm, report)
         }
         SubmittedCall::Collective(call, Some(mut place)) => {
-            let running = call.start(entry)?;
+            let running = call.start(&entry.comm, entry.memory)?;
             place.put(guard.add_request(&endpoint, comm, running)?);
             Ok(())
         }
         SubmittedCall::Messages(messages) => {
-            let report = messages::exchange(entry, &messages);
+            entry.memory.refuse_messages()?;
+            let report = messages::exchange(&entry.comm, &messages);
             guard.record(comm, report)
         }
         SubmittedCall::Message(message, mut place) => {
-            let running = messages::start(entry, &message)?;
+            entry.memory.refuse_messages()?;
+            let running = messages::start(&entry.comm, &message)?;
             place.put(guard.add_request(&endpoint, comm, running)?);
             Ok(())
         }
@@ -257,7 +261,7 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
             SubmittedCall::Collective(call, place) => Some((call, place)),
             SubmittedCall::Messages(_) | SubmittedCall::Message(..) => None,
         });
-        let entry = guards[endpoint].comms.get(&comm).map(|entry| &entry.comm);
+        let entry = guards[endpoint].comms.get(&comm);
         Box::pin(run_batch(endpoint, comm, entry, calls.collect()))
     });
     // A rank's future may be ready while its calls with requests still run. Advance these too,
@@ -308,17 +312,18 @@ fn exchange(
 async fn run_batch(
     endpoint: usize,
     handle: usize,
-    comm: Option<&CoreCommunicator>,
+    entry: Option<&CommEntry>,
     calls: Vec<GroupedCollective>,
 ) -> BatchOutcome {
     let mut outcome =
         BatchOutcome { endpoint, comm: handle, kept: Vec::new(), result: Ok(Report::default()) };
-    outcome.result = match comm {
+    outcome.result = match entry {
         // Excluded by `check`.
         None => Ok(Report::default()),
-        Some(comm) => match group_key(&calls) {
-            Some(common) => all_reduce(comm, calls, common).await,
-            None => one_by_one(comm, calls, &mut outcome.kept).await,
+        // A group call of core reads its arrays on the host.
+        Some(CommEntry { comm, memory, .. }) => match (memory, group_key(&calls)) {
+            (ArrayMemory::Host, Some(common)) => all_reduce(comm, calls, common).await,
+            _ => one_by_one(comm, *memory, calls, &mut outcome.kept).await,
         },
     };
     outcome
@@ -378,19 +383,20 @@ async fn all_reduce_typed<T: Element>(
 /// Starts as many calls at once as the communicator allows, and waits for those without a request.
 async fn one_by_one(
     comm: &CoreCommunicator,
+    memory: ArrayMemory,
     calls: Vec<GroupedCollective>,
     kept: &mut Vec<(Box<dyn DynCall>, RequestOut)>,
 ) -> Result<Report, ApiError> {
     let mut waiting = calls.into_iter().peekable();
     let mut running = VecDeque::<Box<dyn DynCall>>::new();
     let mut result = Ok(Report::default());
-    let mut add = |report: Result<Report, Error>| match (&mut result, report) {
+    let mut add = |report: Result<Report, ApiError>| match (&mut result, report) {
         (Ok(sum), Ok(report)) => *sum += report,
-        (Ok(_), Err(error)) => result = Err(ApiError::from(error)),
+        (Ok(_), Err(fault)) => result = Err(fault),
         (Err(_), _) => {}
     };
     while let Some((call, _)) = waiting.peek() {
-        match call.start(comm) {
+        match call.start(comm, memory) {
             Ok(started) => match waiting.next() {
                 Some((_, Some(place))) => kept.push((started, place)),
                 _ => running.push_back(started),

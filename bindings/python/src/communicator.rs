@@ -14,8 +14,8 @@ use foldwire::op::OpCode;
 use foldwire::{Config, DType, Report};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
-    self, CollectiveArgs, CountArgs, ErasedCommunicator, MessageArgs, ParsedPlan, RankEndpoint,
-    RawArray, collective,
+    self, ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, MessageArgs,
+    ParsedPlan, RankEndpoint, RawArray, collective,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
@@ -229,6 +229,8 @@ struct CallArgs<'py> {
     plan: Bound<'py, PyPlan>,
     /// Seconds without progress after which the call fails. `None`: the communicator's.
     timeout: Option<f64>,
+    /// Number of the device that has the arrays, and its stream. `None`: the CPU.
+    memory: Option<(usize, Option<u64>)>,
 }
 
 impl CallArgs<'_> {
@@ -245,10 +247,21 @@ impl CallArgs<'_> {
             (Some(counts), None) => CountArgs::Given(counts.clone()),
             (Some(to), Some(from)) => CountArgs::Exchanged(to.clone(), from.clone()),
         };
-        let send = ffi::array(self.send.as_ref(), dtype, false)?;
-        let recv = ffi::array(self.recv.as_ref(), dtype, true)?;
+        let (send, recv) = (self.send.as_ref(), self.recv.as_ref());
+        let (send, recv, memory) = match self.memory {
+            None => {
+                let (send, recv) =
+                    (ffi::array(send, dtype, false)?, ffi::array(recv, dtype, true)?);
+                (send, recv, ArrayMemory::Host)
+            }
+            Some((device, stream)) => {
+                let (send, recv) =
+                    (ffi::device_array(send, dtype)?, ffi::device_array(recv, dtype)?);
+                (send, recv, ArrayMemory::Device(DeviceStream { device, stream }))
+            }
+        };
         let (root, plan) = (self.root, self.plan.get().0);
-        Ok(CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan })
+        Ok(CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan, memory })
     }
 
     fn timeout(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
@@ -272,7 +285,7 @@ impl PyCommunicator {
         let report = py.detach(|| {
             self.endpoint.enter(|state| {
                 let running = CallWithArrays::start(state.comm(self.id)?, &collective, arrays)?;
-                Ok(running.with_timeout(timeout).wait()?)
+                running.with_timeout(timeout).wait()
             })
         });
         dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
@@ -499,7 +512,7 @@ impl PyRequest {
                 Poll::Pending => None,
                 Poll::Ready(report) => {
                     state.forget(self.id);
-                    Some(report.map_err(ApiError::from))
+                    Some(report)
                 }
             }
         });

@@ -33,6 +33,7 @@ const fn kind(fault: &ApiError) -> &'static str {
         FW_EXCLUDED => "excluded",
         FW_DAMAGED => "damaged",
         FW_TRANSPORT_ERROR => "transport",
+        FW_DEVICE_ERROR => "device",
         _ => "internal",
     }
 }
@@ -55,7 +56,8 @@ fn rank(error: &Error) -> Option<usize> {
 }
 
 /// Phrases of the C API in error messages, and their replacements for Python.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
+    ("cargo build --features cuda", "in a clone, `pip install bindings/python` does"),
     ("set its mode to FW_COMPRESS or FW_AUTO", "leave one of them out"),
     ("set its mode to FW_LOSSLESS or FW_COMPRESS", "write `lossless`, or a bound, instead"),
     ("as foldwire.h defines it", "as documented"),

@@ -3,6 +3,9 @@
 //! The attribute `__array_interface__` of an array has its address, shape and type, and whether it
 //! may be written. The Python package makes arrays contiguous and aligned; [`array`] checks it.
 //!
+//! The Python package describes an array on a device by a `DeviceArray`, which refers to its owner.
+//! The CPU never reads such an array.
+//!
 //! *Safety argument of every block.* The interface is only read from `numpy.ndarray`. Numpy keeps
 //! an array's memory in place while a reference to the array exists. Python callers hold a
 //! reference until the function returns. Calls that run longer hold references in
@@ -15,7 +18,7 @@ use std::time::Duration;
 
 use foldwire::compress::Layout;
 use foldwire::op::OpCode;
-use foldwire::{Bound as ErrorBound, DType, Element, Error, Report};
+use foldwire::{Bound as ErrorBound, DType, Element, Report};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
     self, CollectiveArgs, ErasedCall, ErasedCommunicator, MessageArgs, ParsedPlan, RawArray,
@@ -29,6 +32,7 @@ use crate::endpoint::LockedState;
 use crate::failure::raise;
 
 static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static DEVICE_ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Creates the exception for an invalid argument.
 fn refuse(py: Python<'_>, message: impl Into<String>) -> PyErr {
@@ -76,6 +80,22 @@ pub(crate) fn array(
         return Err(refuse(py, "the array is not aligned"));
     }
     Ok(RawArray { address, n_values })
+}
+
+/// Returns address and length of an array of `dtype` on a device. `None` is an empty array.
+///
+/// # Errors
+/// If `values` is not a `DeviceArray` of the Python package, of values of this size.
+pub(crate) fn device_array(values: Option<&Bound<'_, PyAny>>, dtype: DType) -> PyResult<RawArray> {
+    let Some(values) = values else { return Ok(RawArray::default()) };
+    let py = values.py();
+    let class = DEVICE_ARRAY.import(py, "foldwire._device_arrays", "DeviceArray")?;
+    let n_bytes: usize = values.getattr("dtype")?.getattr("itemsize")?.extract()?;
+    if !values.is_instance(class)? || n_bytes != dtype.n_bytes() {
+        return Err(refuse(py, format!("the argument is not an array of {dtype} on a device")));
+    }
+    let address = values.getattr("address")?.extract()?;
+    Ok(RawArray { address, n_values: values.getattr("size")?.extract()? })
 }
 
 /// Looks up the type with this code.
@@ -149,7 +169,7 @@ impl CallWithArrays {
     }
 
     /// Advances all calls of the endpoint until this one has finished.
-    pub(crate) fn wait(self) -> Result<Report, Error> {
+    pub(crate) fn wait(self) -> Result<Report, ApiError> {
         let Self { call, _arrays } = self;
         call.wait()
     }

@@ -9,6 +9,7 @@
 //! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
 //! | `report` | conversion of reports to dicts |
+//! | `simulated` | with the feature of this name: a simulated device, for tests |
 //!
 //! `foldwire_c::ffi::rust` checks memory and makes the calls. The C bindings use the same code, so
 //! generic code is compiled once for both.
@@ -23,6 +24,8 @@ mod endpoint;
 mod failure;
 mod ffi;
 mod report;
+#[cfg(feature = "simulated")]
+mod simulated;
 
 use foldwire::DType;
 use pyo3::prelude::*;
@@ -36,9 +39,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .collect();
     module.add("DTYPES", codes)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add("HAS_DEVICES", cfg!(feature = "cuda"))?;
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<communicator::PyRequest>()?;
     module.add_class::<communicator::PyPlan>()?;
+    #[cfg(feature = "simulated")]
+    module.add_class::<simulated::PySimulatedDevice>()?;
     module.add_function(wrap_pyfunction!(communicator::threads, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::join, module)?)?;

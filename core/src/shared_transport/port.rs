@@ -83,7 +83,7 @@ impl<X: Transport> Transport for Port<'_, X> {
     }
 
     fn frame_capacity(&self) -> usize {
-        self.shared.transport.borrow().frame_capacity()
+        self.shared.frame_capacity()
     }
 
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {

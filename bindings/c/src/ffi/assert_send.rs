@@ -15,13 +15,15 @@ pub(crate) struct AssertSend<V>(V);
 //   state.
 // So only one thread at a time changes the counts. `SharedEndpoint` keeps the state in a mutex, so
 // each thread sees the changes of the previous one. Nothing in the state is bound to a thread:
-// endpoints are `Send`, codecs are plain data, and any thread may use the callers' arrays until
-// their calls have finished, as foldwire.h requires.
+// endpoints and workspaces of devices are `Send`, codecs are plain data, and any thread may use the
+// callers' arrays until their calls have finished, as foldwire.h requires.
 unsafe impl Send for AssertSend<EndpointState> {}
 
-/// The compiler can check one part of this argument: transports are `Send`.
+/// The compiler can check one part of this argument: transports and workspaces are `Send`.
 const fn is_send<V: Send>() {}
 const _: () = is_send::<AnyTransport>();
+#[cfg(feature = "cuda")]
+const _: () = is_send::<foldwire_cuda::pool::LentWorkspace>();
 
 impl<V> AssertSend<V> {
     pub(crate) const fn new(value: V) -> Self {

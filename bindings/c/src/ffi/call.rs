@@ -6,20 +6,18 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::pin::Pin;
 use std::ptr;
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
+use foldwire::device::DeviceSlice;
 use foldwire::layout::{self, Window};
 use foldwire::op::OpCode;
-use foldwire::{
-    Bound, Collective, DType, Element, Error, Op, Pending, Plan, Rank, Report, SharedCommunicator,
-};
+use foldwire::{Bound, Collective, DType, Element, Error, Op, Plan, Rank, SharedCommunicator};
 
+use super::device::{self, ArrayMemory, DeviceStream, LentDevice};
 use super::memory::{LentArray, SendBuffer, bytes};
-use super::operations::{CombineFn, ReduceOperation, operation};
+use super::operations::{ReduceOperation, operation};
+use super::started::{DynCall, LentCounts, StartedCall, explained};
 use crate::errors::ApiError;
 use crate::ffi::types::{FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan};
 use crate::plan;
@@ -265,32 +263,48 @@ impl CheckedCollective {
 
     /// Starts the collective. `comm` must have the rank and size that were passed to
     /// [`new`](Self::new).
-    pub(crate) fn start(&self, comm: &CoreCommunicator) -> Result<Box<dyn DynCall>, ApiError> {
-        with_type!(self.dtype, T => self.start_typed::<T>(comm, false))
+    pub(crate) fn start(
+        &self,
+        comm: &CoreCommunicator,
+        memory: ArrayMemory,
+    ) -> Result<Box<dyn DynCall>, ApiError> {
+        self.start_or_check(comm, memory, false)
     }
 
     /// Checks that the collective can be started, without starting it.
-    pub(crate) fn check(&self, comm: &CoreCommunicator) -> Result<(), ApiError> {
-        check(comm, |comm| with_type!(self.dtype, T => self.start_typed::<T>(comm, true)))
+    pub(crate) fn check(
+        &self,
+        comm: &CoreCommunicator,
+        memory: ArrayMemory,
+    ) -> Result<(), ApiError> {
+        check(comm, |comm| self.start_or_check(comm, memory, true))
     }
 
     /// Starts the collective. With `only_checks`, writes no array.
-    fn start_typed<T: Element>(
+    fn start_or_check(
         &self,
         comm: &CoreCommunicator,
+        memory: ArrayMemory,
         only_checks: bool,
     ) -> Result<Box<dyn DynCall>, ApiError> {
-        let Self { kind, is_root, send, recv, overlap, .. } = *self;
-        let (plan, root) = (&self.plan, Rank::new(self.root));
-        let user = match self.op {
-            ReduceOperation::User(callback) => Some(callback.of_type::<T>()),
-            ReduceOperation::Known(_) => None,
-        };
-        let op = match &user {
-            // SAFETY: `StartedCall` drops the call before the function.
-            Some(function) => Op::User(unsafe { outlive(&**function) }),
-            None => operation::<T>(self.op.code())?,
-        };
+        if self.kind == CollectiveKind::Barrier {
+            let pending = comm.start_barrier()?;
+            let (_counts, _user, explain) = ([None, None], None, None);
+            return Ok(Box::new(StartedCall { pending, _counts, _user, explain }));
+        }
+        match memory {
+            ArrayMemory::Host => {
+                with_type!(self.dtype, T => self.start_typed::<T>(comm, only_checks))
+            }
+            ArrayMemory::Device(stream) => {
+                with_type!(self.dtype, T => self.start_on::<T>(comm, stream, only_checks))
+            }
+        }
+    }
+
+    /// Lends the counts of each rank, and describes the shares. The first part of the result must
+    /// live until the call is dropped.
+    fn shares(&self, size: usize) -> (LentCounts, layout::Shares<'static>) {
         let [given, other] = match &self.counts {
             ValueCounts::Same(_) => [None, None],
             ValueCounts::Given(counts) => [Some(Rc::clone(counts)), None],
@@ -304,23 +318,77 @@ impl CheckedCollective {
             (_, Some(send), Some(recv)) => layout::Shares::Exchanged { send, recv },
             (_, Some(counts), None) => layout::Shares::Given(counts),
             // `new` has checked that this does not overflow.
-            (ValueCounts::Same(count), ..) if kind.has_shares() => {
-                layout::Shares::Even(count * comm.size())
+            (ValueCounts::Same(count), ..) if self.kind.has_shares() => {
+                layout::Shares::Even(count * size)
             }
             (ValueCounts::Same(count), ..) => layout::Shares::Even(*count),
             _ => unreachable!("counts that were given are lent"),
         };
+        ([given, other], shares)
+    }
+
+    /// Starts the collective on a device's memory. With `only_checks`, writes no array.
+    fn start_on<T: Element>(
+        &self,
+        comm: &CoreCommunicator,
+        stream: DeviceStream,
+        only_checks: bool,
+    ) -> Result<Box<dyn DynCall>, ApiError> {
+        let Self { kind, is_root, send, recv, overlap, .. } = *self;
+        let collective = kind.collective().ok_or(Error::Internal)?;
+        // A user-defined operation is an error here: it is a function of the host.
+        let (op, root) = (operation::<T>(self.op.code())?, Rank::new(self.root));
+        let (_counts, shares) = self.shares(comm.size());
+        let region =
+            |(start, n): (*const c_void, usize)| DeviceSlice::<T>::new(start.addr() as u64, n);
+        let none = DeviceSlice::new(0, 0);
+        let mut first = None;
+        let (window, send, recv) = match (kind, overlap) {
+            (CollectiveKind::Broadcast, _) => {
+                if is_root && overlap == BufferOverlap::Apart && !only_checks {
+                    let (from, to) = (send.0.addr(), recv.0.addr());
+                    first = Some((from..from + recv.1 * T::BYTES, to));
+                }
+                (Window::Whole, none, region(recv))
+            }
+            // The root's block is where it belongs, and a device may have two names for it.
+            (CollectiveKind::Scatter, _) | (_, BufferOverlap::Apart) => {
+                (Window::Own, region(send), region(recv))
+            }
+            (_, BufferOverlap::InPlace) => {
+                (Window::Whole, none, region(if send.1 > recv.1 { send } else { recv }))
+            }
+        };
+        let call = foldwire::Call::of(collective, shares, window, send, recv);
+        let call = call.with_op(op).with_root(root);
+        let LentDevice { device, explain } = device::lend(comm, stream, first)?;
+        let pending = explained(comm.start_on(device, call, &self.plan), Some(&explain))?;
+        Ok(Box::new(StartedCall { pending, _counts, _user: None, explain: Some(explain) }))
+    }
+
+    /// Starts the collective on the host's memory. With `only_checks`, writes no array.
+    fn start_typed<T: Element>(
+        &self,
+        comm: &CoreCommunicator,
+        only_checks: bool,
+    ) -> Result<Box<dyn DynCall>, ApiError> {
+        let Self { kind, is_root, send, recv, overlap, .. } = *self;
+        let collective = kind.collective().ok_or(Error::Internal)?;
+        let (plan, root) = (&self.plan, Rank::new(self.root));
+        let user = match self.op {
+            ReduceOperation::User(callback) => Some(callback.of_type::<T>()),
+            ReduceOperation::Known(_) => None,
+        };
+        let op = match &user {
+            // SAFETY: `StartedCall` drops the call before the function.
+            Some(function) => Op::User(unsafe { outlive(&**function) }),
+            None => operation::<T>(self.op.code())?,
+        };
+        let (_counts, shares) = self.shares(comm.size());
         // If the arrays overlap, the call borrows only one: the longer array, or the receive array
         // after the input was copied.
         // SAFETY: guaranteed by the caller of `new`.
         let lend = |(start, n): (*const c_void, usize)| unsafe { LentArray::<T>::lend(start, n) };
-        let Some(collective) = kind.collective() else {
-            return Ok(Box::new(StartedCall::<f32, [f32; 0]> {
-                pending: comm.start_barrier()?,
-                _counts: [None, None],
-                _user: None,
-            }));
-        };
         let none = SendBuffer::Copied(Vec::new());
         let (window, send, recv) = match (kind, overlap) {
             (CollectiveKind::Broadcast, _) => {
@@ -342,7 +410,7 @@ impl CheckedCollective {
         };
         let call = foldwire::Call::of(collective, shares, window, send, recv);
         let pending = comm.start(call.with_op(op).with_root(root), plan)?;
-        Ok(Box::new(StartedCall { pending, _counts: [given, other], _user: user }))
+        Ok(Box::new(StartedCall { pending, _counts, _user: user, explain: None }))
     }
 
     /// Returns the bound and the grouping key of an all-reduce that can be part of a group call, or
@@ -406,9 +474,6 @@ pub(crate) fn check<R>(
     checked.map_err(|error| refused.unwrap_or_else(|| error.into()))
 }
 
-/// A running message of core.
-pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, T, LentArray<T>>;
-
 /// Extends the lifetime of a reference.
 ///
 /// # Safety
@@ -416,53 +481,4 @@ pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, T, LentArray<
 unsafe fn outlive<V: ?Sized + 'static>(value: &V) -> &'static V {
     // SAFETY: only the lifetime changes; the caller guarantees that it is long enough.
     unsafe { &*ptr::from_ref(value) }
-}
-
-/// A call in progress, on values of any type.
-pub(crate) trait DynCall: Future<Output = Result<Report, Error>> + Unpin {
-    /// Returns whether the call has finished. Does not advance it.
-    fn is_finished(&self) -> bool;
-
-    /// Advances all calls over the transport until this one has finished.
-    fn wait(self: Box<Self>) -> Result<Report, Error>;
-
-    /// Replaces the time without progress after which the call fails.
-    fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall>;
-}
-
-/// Boxes a running message as a call.
-pub(super) fn running<T: Element>(pending: PendingMessage<T>) -> Box<dyn DynCall> {
-    Box::new(StartedCall { pending, _counts: [None, None], _user: None })
-}
-
-/// A call of core, with the values that it borrows.
-struct StartedCall<T: Element, R: AsMut<[T]> + 'static> {
-    /// First, because fields are dropped in order: the call borrows from the fields below.
-    pending: Pending<'static, AnyTransport, T, R>,
-    _counts: [Option<Rc<[usize]>>; 2],
-    _user: Option<Rc<CombineFn<T>>>,
-}
-
-impl<T: Element, R: AsMut<[T]> + Unpin + 'static> DynCall for StartedCall<T, R> {
-    fn is_finished(&self) -> bool {
-        self.pending.is_finished()
-    }
-
-    fn wait(self: Box<Self>) -> Result<Report, Error> {
-        let Self { pending, _counts, _user } = *self;
-        pending.wait().outcome
-    }
-
-    fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall> {
-        let Self { pending, _counts, _user } = *self;
-        Box::new(Self { pending: pending.with_timeout(timeout), _counts, _user })
-    }
-}
-
-impl<T: Element, R: AsMut<[T]> + Unpin + 'static> Future for StartedCall<T, R> {
-    type Output = Result<Report, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.pending).poll(context).map(|finished| finished.outcome)
-    }
 }

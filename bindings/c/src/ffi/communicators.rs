@@ -327,8 +327,9 @@ pub unsafe extern "C" fn fwCommSplit(
         let mut guard = endpoint.enter()?;
         let entry = guard.entry(comm.addr())?;
         let n_calls = calls(&config, entry.comm.n_calls() as u32)?;
+        let memory = entry.memory;
         match entry.comm.split(color, key, n_calls) {
-            Ok(Some(made)) => *new_comm = comm_of(guard.add_comm(&endpoint, made)?),
+            Ok(Some(made)) => *new_comm = comm_of(guard.add_comm(&endpoint, made, memory)?),
             Ok(None) => {}
             Err(error) => return guard.record(comm.addr(), Err(error.into())),
         }
@@ -359,7 +360,7 @@ pub unsafe extern "C" fn fwCommShrink(
         handle_table::remove(comm.addr());
         if let Some(entry) = guard.comms.remove(&comm.addr()) {
             let survivors = entry.comm.shrink(patience, n_calls)?;
-            *new_comm = comm_of(guard.add_comm(&endpoint, survivors)?);
+            *new_comm = comm_of(guard.add_comm(&endpoint, survivors, entry.memory)?);
         }
         Ok(())
     })

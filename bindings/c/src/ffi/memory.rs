@@ -16,7 +16,7 @@ use std::slice;
 use foldwire::Element;
 
 use crate::errors::ApiError;
-use crate::ffi::types::{fwComm, fwConfig, fwPlan, fwReport, fwRequest, fwRequest_t};
+use crate::ffi::types::{fwComm, fwConfig, fwMemory, fwPlan, fwReport, fwRequest, fwRequest_t};
 
 /// Largest accepted size in bytes of a struct of a later version.
 const MAX_STRUCT_BYTES: usize = 4096;
@@ -230,8 +230,8 @@ pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>
 /// A C struct whose first member is its size in bytes, so that later versions can add members.
 ///
 /// # Safety
-/// The type must be `repr(C)`, begin with a `usize` that holds its size, and contain only numbers,
-/// so that every bit pattern is valid.
+/// The type must be `repr(C)`, begin with a `usize` that holds its size, and contain only numbers
+/// and raw pointers, so that every bit pattern is valid.
 pub(crate) unsafe trait Versioned: Copy {
     /// Size in bytes of the first version.
     const FIRST_BYTES: usize = size_of::<Self>();
@@ -241,6 +241,8 @@ pub(crate) unsafe trait Versioned: Copy {
 unsafe impl Versioned for fwConfig {}
 // SAFETY: the size, then integers, floats, and arrays of integers.
 unsafe impl Versioned for fwPlan {}
+// SAFETY: the size, then integers, and a raw pointer.
+unsafe impl Versioned for fwMemory {}
 // SAFETY: the size, then floats, integers, and arrays of integers.
 unsafe impl Versioned for fwReport {
     const FIRST_BYTES: usize = offset_of!(fwReport, suspected_fill);
@@ -301,7 +303,7 @@ pub(crate) unsafe fn read<V: Versioned>(
         return Err(ApiError::argument(message));
     }
     let mut copy = default;
-    // SAFETY: both have at least `known` bytes; `V` consists of numbers, so all bits are valid.
+    // SAFETY: both have at least `known` bytes; all bits are valid for a `Versioned` type.
     unsafe { ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut copy).cast(), known) };
     Ok(copy)
 }

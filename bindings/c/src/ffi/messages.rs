@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use foldwire::{DType, Element, Incoming, Outgoing, Plan, Rank, Report};
 
-use super::call::{CoreCommunicator, DynCall, running, with_type};
+use super::call::{CoreCommunicator, with_type};
 use super::memory::{LentArray, bytes};
+use super::started::{DynCall, running};
 use crate::errors::ApiError;
 use crate::ffi::types::fwPlan;
 use crate::plan::{self, EXACT};

@@ -104,7 +104,7 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), ApiError> {
         }
     }
     for ((endpoint, comm), report) in comms.into_iter().zip(group::block_on(calls, || false)) {
-        result = result.and(guards[endpoint].record(comm, report.map_err(ApiError::from)));
+        result = result.and(guards[endpoint].record(comm, report));
     }
     result
 }

@@ -14,14 +14,16 @@ use std::time::Duration;
 use foldwire::SharedCommunicator;
 use foldwire::compress::Layout;
 use foldwire::op::OpCode;
-use foldwire::{Bound, Config, DType, Element, Error, Report};
+use foldwire::{Bound, Config, DType, Element, Report};
 use foldwire_threads::World;
 
-use super::call::{CheckedCollective, CollectiveKind, CoreCommunicator, DynCall, ValueCounts};
+use super::call::{CheckedCollective, CollectiveKind, CoreCommunicator, ValueCounts};
 use super::codec::{self, ValueBytes};
+pub use super::device::{ArrayMemory, DeviceStream};
 use super::memory::LentArray;
 use super::messages::{self, CheckedMessage};
 use super::operations::{ReduceOperation, operation};
+use super::started::DynCall;
 use super::types::{FW_UNSUPPORTED, fwDataType, fwPlan};
 use crate::endpoint::with_messages;
 use crate::errors::ApiError;
@@ -207,6 +209,8 @@ pub struct CollectiveArgs {
     pub root: usize,
     /// The plan.
     pub plan: ParsedPlan,
+    /// Where both arrays are.
+    pub memory: ArrayMemory,
 }
 
 /// Arguments of a message to or from another rank.
@@ -365,7 +369,7 @@ impl ErasedCommunicator {
     /// The arrays must exist, with the stated lengths, until the call has finished or is dropped.
     /// Until then nobody else may use the receive array, nor write the send array.
     pub unsafe fn start(&self, call: &CollectiveArgs) -> Result<ErasedCall, ApiError> {
-        let CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan } = call;
+        let CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan, memory } = call;
         let kind = KINDS.iter().find(|(known, _)| known == name);
         let (_, kind) =
             *kind.ok_or_else(|| ApiError::argument(format!("unknown collective {name}")))?;
@@ -399,7 +403,7 @@ impl ErasedCommunicator {
         let call = unsafe {
             CheckedCollective::new(kind, counts, send, recv, *dtype, op, root, plan.0, place)
         }?;
-        Ok(ErasedCall(call.start(&self.0)?))
+        Ok(ErasedCall(call.start(&self.0, *memory)?))
     }
 
     /// Starts to send or receive a message.
@@ -559,13 +563,13 @@ impl ErasedCall {
     ///
     /// # Errors
     /// If the call fails.
-    pub fn wait(self) -> Result<Report, Error> {
+    pub fn wait(self) -> Result<Report, ApiError> {
         self.0.wait()
     }
 }
 
 impl Future for ErasedCall {
-    type Output = Result<Report, Error>;
+    type Output = Result<Report, ApiError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut *self.0).poll(context)

@@ -4,7 +4,7 @@
 //! number returns `FW_INVALID_ARGUMENT`. Each struct begins with its size, so that a later version
 //! can add members. A member that an older caller does not know is 0, its default.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
 /// Result of a function: FW_SUCCESS, or the kind of error. fwGetLastError has the error text.
 pub type fwResult = i32;
@@ -43,6 +43,9 @@ pub const FW_DAMAGED: fwResult = 13;
 pub const FW_TRANSPORT_ERROR: fwResult = 14;
 /// A bug in Foldwire. Please report it.
 pub const FW_INTERNAL_ERROR: fwResult = 15;
+/// A device failed. fwGetLastError has the words of its driver. If it failed before the call began,
+/// the communicator stays usable; fwCommGetAsyncError tells.
+pub const FW_DEVICE_ERROR: fwResult = 16;
 
 /// Type of an array's values.
 pub type fwDataType = i32;
@@ -124,6 +127,13 @@ pub const FW_CHECKSUM_AS_NEEDED: fwChecksum = 0;
 pub const FW_CHECKSUM_ALWAYS: fwChecksum = 1;
 /// No message carries a checksum.
 pub const FW_CHECKSUM_NEVER: fwChecksum = 2;
+
+/// Kind of memory.
+pub type fwMemoryKind = i32;
+/// Memory that the CPU reads.
+pub const FW_MEMORY_HOST: fwMemoryKind = 0;
+/// Memory of an NVIDIA GPU.
+pub const FW_MEMORY_DEVICE: fwMemoryKind = 1;
 
 /// Size of an fwUniqueId in bytes.
 pub const FW_UNIQUE_ID_BYTES: usize = 128;
@@ -217,6 +227,20 @@ pub struct fwPlan {
     pub is_unbiased: u64,
     /// Seed of the random numbers for is_unbiased.
     pub seed: u64,
+}
+
+/// Memory that holds the arrays of collectives. Initialize with FW_MEMORY_INIT.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct fwMemory {
+    /// sizeof(fwMemory).
+    pub size: usize,
+    /// FW_MEMORY_HOST or FW_MEMORY_DEVICE.
+    pub kind: fwMemoryKind,
+    /// Number of the CUDA device.
+    pub device: i32,
+    /// The cudaStream_t or CUstream on which the program uses the arrays. NULL: the default stream.
+    pub stream: *mut c_void,
 }
 
 /// Statistics of a finished call on this rank. Initialize with FW_REPORT_INIT.

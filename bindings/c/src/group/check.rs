@@ -31,14 +31,19 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
     }
     check_apart(ranges.into_iter())?;
     for (endpoint, comm, calls) in batches {
-        let comm = &guards[*endpoint].entry(*comm)?.comm;
+        let entry = guards[*endpoint].entry(*comm)?;
+        let (comm, memory) = (&entry.comm, entry.memory);
         let (mut together, mut n_with_request) = (Vec::new(), [0, 0]);
         let mut sends_itself = false;
         for call in calls {
             match call {
-                SubmittedCall::Collective(call, _) => call.check(comm)?,
-                SubmittedCall::Messages(messages) => together.extend_from_slice(messages),
+                SubmittedCall::Collective(call, _) => call.check(comm, memory)?,
+                SubmittedCall::Messages(messages) => {
+                    memory.refuse_messages()?;
+                    together.extend_from_slice(messages);
+                }
                 SubmittedCall::Message(message, _) => {
+                    memory.refuse_messages()?;
                     check(comm, |comm| messages::start(comm, message))?;
                     n_with_request[usize::from(message.is_sent())] += 1;
                     sends_itself |= message.is_to(comm.rank());

@@ -9,7 +9,9 @@ fn generated() -> String {
     let mut builder = cbindgen::Builder::new()
         .with_config(cbindgen::Config::from_file(package().join("cbindgen.toml")).unwrap());
     // Files in reading order.
-    for file in ["types", "communicators", "operations", "collectives", "requests", "codec"] {
+    const FILES: [&str; 7] =
+        ["types", "communicators", "device", "operations", "collectives", "requests", "codec"];
+    for file in FILES {
         builder = builder.with_src(package().join(format!("src/ffi/{file}.rs")));
     }
     let mut bytes = Vec::new();

@@ -86,6 +86,24 @@ static void misuse(void) {
     fwRequest_t twice[2] = {request, request};
     FAILS(FW_INVALID_ARGUMENT, fwWaitAll(2, twice));
     OK(fwWait(&request));
+    /* Memory. No machine has this device. */
+    fwMemory memory = FW_MEMORY_INIT;
+    OK(fwCommSetMemory(comm, NULL));
+    OK(fwCommSetMemory(comm, &memory));
+    FAILS(FW_INVALID_HANDLE, fwCommSetMemory(other, &memory));
+    memory.kind = 2;
+    FAILS(FW_INVALID_ARGUMENT, fwCommSetMemory(comm, &memory));
+    memory.kind = FW_MEMORY_DEVICE;
+    memory.device = -1;
+    FAILS(FW_INVALID_ARGUMENT, fwCommSetMemory(comm, &memory));
+    memory.device = 1000000;
+    FAILS(FW_UNSUPPORTED, fwCommSetMemory(comm, &memory));
+    memory.size = 8;
+    FAILS(FW_INVALID_ARGUMENT, fwCommSetMemory(comm, &memory));
+    OK(fwGroupStart());
+    FAILS(FW_INVALID_USAGE, fwCommSetMemory(comm, NULL));
+    OK(fwGroupEnd());
+    OK(fwAllReduce(data, out, 8, type, FW_SUM, NULL, comm, NULL));
     /* Operations. */
     fwRedOp op;
     FAILS(FW_INVALID_ARGUMENT, fwRedOpCreate(&op, NULL, NULL));

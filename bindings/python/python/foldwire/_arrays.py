@@ -13,6 +13,7 @@ from typing import Optional
 import numpy as np
 
 from . import _native
+from ._device_arrays import DeviceArray, apart_on_device, device_array, mixed, refuse_device
 from ._errors import Error
 
 # Foldwire's name of each type, with its code, its size in bytes, and whether it is a float.
@@ -99,6 +100,15 @@ def as_ndarray(values) -> np.ndarray:
     return values if type(values) is np.ndarray else _converted(values)
 
 
+def as_operand(values):
+    """Returns values on the CPU or on a device as a contiguous array. Copies only if necessary, and
+    only on the CPU."""
+    if type(values) is np.ndarray:
+        return as_array(values)
+    on_device = values if isinstance(values, DeviceArray) else device_array(values)
+    return as_array(values) if on_device is None else on_device
+
+
 def as_array(values) -> np.ndarray:
     """Returns values as a contiguous array. Copies only if necessary."""
     values = as_ndarray(values)
@@ -114,6 +124,7 @@ def as_array(values) -> np.ndarray:
 def _converted(values) -> np.ndarray:
     """Converts other objects, and subclasses of numpy's array."""
     if not isinstance(values, np.ndarray):
+        refuse_device(values)
         refuse_masks(values)
         # Not `asarray`, which drops masks of objects with an array interface.
         if hasattr(values, "__dlpack__") and not hasattr(values, "__array_interface__"):
@@ -133,10 +144,32 @@ def is_dense(array: np.ndarray) -> bool:
     return array.transpose(axes).flags.c_contiguous
 
 
+def operand_out(out, shape, like, what: str = "out"):
+    """Checks that a result like an array, of this shape, can be written to ``out``, or makes an
+    array for it. Without ``like``, ``out`` decides."""
+    if out is None and like is not None:
+        is_on_device = isinstance(like, DeviceArray)
+        return like.new(shape) if is_on_device else np.empty(shape, like.dtype)
+    on_device = None if type(out) is np.ndarray else device_array(out)
+    if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
+        raise mixed()
+    dtype = None if like is None else like.dtype
+    if on_device is not None:
+        return on_device.checked(shape, dtype, what)
+    return check_out(out, shape, dtype, what)
+
+
+def zeros_like(array):
+    """Returns zeros of the shape and type of an array, where it is."""
+    is_on_device = isinstance(array, DeviceArray)
+    return array.new(array.shape, is_zero=True).owner if is_on_device else np.zeros_like(array)
+
+
 def check_out(out, shape, dtype, what: str = "out") -> np.ndarray:
     """Checks that a result of this shape and type can be written to an array."""
     if type(out) is not np.ndarray:
         if not isinstance(out, np.ndarray):
+            refuse_device(out, what)
             kind = type(out).__name__
             raise Error(f"{what} is written; it must be a numpy array, not {kind}", field=what)
         refuse_masks(out, what)
@@ -164,13 +197,17 @@ _DELIVERY = threading.Lock()
 class Out:
     """An array that a call writes, directly or through a copy in C order.
 
-    ``array`` is the caller's array, ``memory`` the contiguous array that the call writes.
+    ``array`` is the caller's array, ``memory`` the contiguous array that the call writes. An array
+    on a device is written directly.
     """
 
     __slots__ = ("array", "memory", "_is_due")
 
-    def __init__(self, array: Optional[np.ndarray]):
+    def __init__(self, array):
         self.array = self.memory = array
+        if isinstance(array, DeviceArray):
+            self.array, self._is_due = array.owner, False
+            return
         self._is_due = array is not None and not array.flags.c_contiguous
         if self._is_due:
             self.memory = np.array(array, order="C", copy=True)
@@ -210,6 +247,8 @@ def apart(array, out, before: Optional[int] = 0):
     """
     if array is None or out is None or before == 0 and array is out:
         return array
+    if isinstance(array, DeviceArray):
+        return apart_on_device(array, out, before)
     if not np.may_share_memory(array, out):
         return array
     long, short = (out, array) if out.size >= array.size else (array, out)

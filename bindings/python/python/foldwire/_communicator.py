@@ -16,12 +16,16 @@ from ._arrays import (
     Out,
     apart,
     as_array,
+    as_operand,
     check_out,
     code_of,
     is_float,
+    operand_out,
     outs,
     type_name,
+    zeros_like,
 )
+from ._device_arrays import DeviceArray, memory_of, refuse_device
 from ._errors import Error
 
 __all__ = ["Communicator", "Request"]
@@ -80,7 +84,7 @@ class _Call:
 
     __slots__ = (
         "name", "send", "recv", "dtype", "op", "root", "count", "counts", "recv_counts", "plan",
-        "out", "timeout",
+        "out", "timeout", "memory",
     )
 
     def __init__(self, name, send, out, dtype, plan, op=_NO_OP, root=0, count=0, counts=None,
@@ -89,6 +93,8 @@ class _Call:
         self.count, self.counts, self.recv_counts = count, counts, recv_counts
         self.out = Out(out)
         self.recv = self.out.memory
+        is_on_device = DeviceArray in (type(send), type(out))
+        self.memory = memory_of(send, out) if is_on_device else None
         self.send = apart(send, self.recv, before)
         self.timeout = None
 
@@ -198,6 +204,11 @@ class Communicator:
     16 to 64 bits, bfloat16 of ml_dtypes, integers of 8 to 64 bits, and bool. Integers and bool are
     always exact.
 
+    *Devices.* Collectives also take torch's CUDA tensors, CuPy's arrays, and others with the CUDA
+    array interface, contiguous and of floats. They stay on the device, and the call keeps to the
+    order of the current stream. All arrays of a call are on the CPU, or all on one device; a new
+    result is of the same kind. Messages and :meth:`all_reduce_group` need numpy arrays.
+
     *Bounds.* Calls are exact unless ``bound`` is set, as an argument or for all calls
     (:attr:`bound`): ``"rel:1e-4"`` (a fraction of the value range over all ranks), ``"abs:0.1"``
     (in the unit of the data), ``"psnr:60"`` (dB), or ``"lossless"``, which compresses and keeps
@@ -244,11 +255,6 @@ class Communicator:
         """Returns type, operation and plan of a reduction."""
         return _reduction(str(op), array.dtype, dtype, self._text(bound, plan))
 
-    def _new(self, out, shape, like):
-        if out is None:
-            return np.empty(shape, like.dtype)
-        return check_out(out, shape, like.dtype)
-
     def _root(self, root):
         if not 0 <= whole(root, "root", -U32) < self.size:
             message = f"root {root} does not exist; there are {self.size} ranks"
@@ -293,8 +299,8 @@ class Communicator:
         Raises :class:`Error` of kind ``"unsupported"`` for an average of integers, and for a
         product of floats with an error bound.
         """
-        array = as_array(array)
-        out = self._new(out, array.shape, array)
+        array = as_operand(array)
+        out = operand_out(out, array.shape, array)
         return _Call("all_reduce", array, out, count=array.size,
                      **self._reduction(op, array, dtype, bound, plan))
 
@@ -303,8 +309,8 @@ class Communicator:
 
         The other arguments are those of :meth:`all_reduce`. ``out`` is used on the root only.
         """
-        array = as_array(array)
-        out = self._new(out, array.shape, array) if self._root(root) else None
+        array = as_operand(array)
+        out = operand_out(out, array.shape, array) if self._root(root) else None
         return _Call("reduce", array, out, root=root, count=array.size,
                      **self._reduction(op, array, dtype, bound, plan))
 
@@ -318,14 +324,14 @@ class Communicator:
 
         The other arguments are those of :meth:`all_reduce`.
         """
-        array = as_array(array)
+        array = as_operand(array)
         counts = self._shares(array.size) if counts is None else self._counts(counts)
         if counts is not None and sum(counts) != array.size:
             message = f"counts add up to {sum(counts)} values, but the array has {array.size}"
             raise Error(message, field="counts")
         own = array.size // self.size if counts is None else counts[self.rank]
         before = own * self.rank if counts is None else sum(counts[: self.rank])
-        out = self._new(out, (own,), array)
+        out = operand_out(out, (own,), array)
         return _Call("reduce_scatter", array, out, count=own, counts=counts, before=before,
                      **self._reduction(op, array, dtype, bound, plan))
 
@@ -334,8 +340,8 @@ class Communicator:
 
         The arguments are those of :meth:`all_reduce`.
         """
-        array = as_array(array)
-        out = self._new(out, array.shape, array)
+        array = as_operand(array)
+        out = operand_out(out, array.shape, array)
         return _Call("scan", array, out, count=array.size,
                      **self._reduction(op, array, None, bound, plan))
 
@@ -345,10 +351,10 @@ class Communicator:
         Rank 0 returns ``out`` unchanged, or zeros without ``out``. The arguments are those of
         :meth:`all_reduce`.
         """
-        array = as_array(array)
+        array = as_operand(array)
         if out is None and self.rank == 0:
-            out = np.zeros_like(array)
-        out = self._new(out, array.shape, array)
+            out = zeros_like(array)
+        out = operand_out(out, array.shape, array)
         return _Call("exclusive_scan", array, out, count=array.size,
                      **self._reduction(op, array, None, bound, plan))
 
@@ -360,8 +366,8 @@ class Communicator:
         The array has the same bits on every rank, also on the root if the plan compresses. It has
         the same shape and type on every rank.
         """
-        out = check_out(array, None, None, "array")
-        send = as_array(out) if self._root(root) else None
+        out = operand_out(array, None, None, "array")
+        send = as_operand(out) if self._root(root) else None
         return _Call("broadcast", send, out, code_of(out.dtype, dtype), self._plan(bound, plan),
                      root=root, count=out.size)
 
@@ -389,17 +395,17 @@ class Communicator:
         ``counts``, the array of rank r has ``counts[r]`` rows, and the result has the shape
         ``(sum(counts), *array.shape[1:])``, with the rows in order of ranks.
         """
-        array = as_array(array)
+        array = as_operand(array)
         share, shape = self._rows(array, counts)
-        out = self._new(out, shape, array)
+        out = operand_out(out, shape, array)
         return _Call("all_gather", array, out, code_of(array.dtype, dtype),
                      self._plan(bound, plan), **share._asdict())
 
     def _gather(self, array, root=0, counts=None, bound=None, plan=None, out=None):
         """Returns the result of :meth:`all_gather` on rank ``root``, and None on other ranks."""
-        array = as_array(array)
+        array = as_operand(array)
         share, shape = self._rows(array, counts)
-        out = self._new(out, shape, array) if self._root(root) else None
+        out = operand_out(out, shape, array) if self._root(root) else None
         return _Call("gather", array, out, code_of(array.dtype), self._plan(bound, plan),
                      root=root, **share._asdict())
 
@@ -410,10 +416,10 @@ class Communicator:
         ``counts[r]`` rows, and the root's array has ``sum(counts)`` rows. ``array`` is used on the
         root only.
         """
-        out = check_out(out, None, None)
+        out = operand_out(out, None, None)
         share, shape = self._rows(out, counts)
         if self._root(root):
-            array = as_array(array)
+            array = as_operand(array)
             if array.dtype != out.dtype:
                 message = f"array has type {array.dtype}, but out has type {out.dtype}"
                 raise Error(message, field="array")
@@ -431,12 +437,12 @@ class Communicator:
 
         The first axis of the array has length ``size``. The result has the shape of the array.
         """
-        array = as_array(array)
+        array = as_operand(array)
         if array.ndim == 0 or array.shape[0] != self.size:
             message = (f"the array has shape {array.shape}; its first axis must have length "
                        f"{self.size}")
             raise Error(message, field="array")
-        out = self._new(out, array.shape, array)
+        out = operand_out(out, array.shape, array)
         return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
                      count=array.size // self.size)
 
@@ -446,7 +452,7 @@ class Communicator:
         Rows of the array and of the result are in order of ranks. The result has the shape
         ``(sum(recv_counts), *array.shape[1:])``.
         """
-        array = as_array(array)
+        array = as_operand(array)
         if array.ndim == 0:
             raise Error("counts are numbers of rows, but this array is a scalar", field="array")
         to = self._counts(send_counts, "send_counts")
@@ -455,7 +461,7 @@ class Communicator:
             message = f"send_counts add up to {sum(to)} rows, but the array has {len(array)}"
             raise Error(message, field="send_counts")
         row = math.prod(array.shape[1:])
-        out = self._new(out, (sum(back), *array.shape[1:]), array)
+        out = operand_out(out, (sum(back), *array.shape[1:]), array)
         return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
                      counts=[count * row for count in to],
                      recv_counts=[count * row for count in back], before=None)
@@ -508,6 +514,8 @@ class Communicator:
         kept = []
         if feedback is not None:
             kept = list(feedback)
+            for array in kept:
+                refuse_device(array, "feedback")
             if [np.shape(array) for array in kept] != [array.shape for array in arrays]:
                 message = "feedback must have one array of the same shape for each array"
                 raise Error(message, field="feedback")
@@ -529,6 +537,7 @@ class Communicator:
 
         The type is float32 for floats of 16 bits, otherwise the type of the array.
         """
+        refuse_device(array)
         array = np.asanyarray(array)
         return np.zeros(array.shape, _residue(code_of(array.dtype, dtype)))
 

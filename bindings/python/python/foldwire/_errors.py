@@ -32,6 +32,8 @@ class Error(RuntimeError):
         The communicator was closed or shrunk, or belongs to the parent of this forked process.
     ``"excluded"``
         The other ranks shrank the communicator without this rank.
+    ``"device"``
+        A device failed.
     ``"damaged"``
         Bytes are damaged, or were not made by Foldwire.
     ``"internal"``

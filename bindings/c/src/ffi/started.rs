@@ -1,0 +1,87 @@
+//! A call in progress, with all that it borrows.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use foldwire::{Element, Error, Pending, Report};
+
+use super::device::Explain;
+use super::memory::LentArray;
+use super::operations::CombineFn;
+use crate::errors::ApiError;
+use crate::transport::AnyTransport;
+
+/// A running message of core.
+pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, T, LentArray<T>>;
+
+/// A call in progress, on values of any type.
+pub(crate) trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
+    /// Returns whether the call has finished. Does not advance it.
+    fn is_finished(&self) -> bool;
+
+    /// Advances all calls over the transport until this one has finished.
+    fn wait(self: Box<Self>) -> Result<Report, ApiError>;
+
+    /// Replaces the time without progress after which the call fails.
+    fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall>;
+}
+
+/// Boxes a running message as a call.
+pub(super) fn running<T: Element>(pending: PendingMessage<T>) -> Box<dyn DynCall> {
+    Box::new(StartedCall { pending, _counts: [None, None], _user: None, explain: None })
+}
+
+/// A call of core, with the values that it borrows.
+pub(super) struct StartedCall<T: Element, R: 'static> {
+    /// First, because fields are dropped in order: the call borrows from the fields below.
+    pub(super) pending: Pending<'static, AnyTransport, T, R>,
+    pub(super) _counts: LentCounts,
+    pub(super) _user: Option<Rc<CombineFn<T>>>,
+    /// For a call on a device's memory.
+    pub(super) explain: Option<Explain>,
+}
+
+/// The counts that a call borrows.
+pub(super) type LentCounts = [Option<Rc<[usize]>>; 2];
+
+/// Adds the device's own words to the error of a call.
+pub(super) fn explained<R>(
+    outcome: Result<R, Error>,
+    explain: Option<&Explain>,
+) -> Result<R, ApiError> {
+    outcome.map_err(|error| {
+        let fault = ApiError::from(error);
+        let words = explain.filter(|_| matches!(error, Error::Device { .. }));
+        match words.and_then(|explain| explain()) {
+            Some(words) => ApiError { message: format!("{}: {words}", fault.message), ..fault },
+            None => fault,
+        }
+    })
+}
+
+impl<T: Element, R: 'static> DynCall for StartedCall<T, R> {
+    fn is_finished(&self) -> bool {
+        self.pending.is_finished()
+    }
+
+    fn wait(self: Box<Self>) -> Result<Report, ApiError> {
+        let Self { pending, _counts, _user, explain } = *self;
+        explained(pending.wait().outcome, explain.as_ref())
+    }
+
+    fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall> {
+        let Self { pending, _counts, _user, explain } = *self;
+        Box::new(Self { pending: pending.with_timeout(timeout), _counts, _user, explain })
+    }
+}
+
+impl<T: Element, R: 'static> Future for StartedCall<T, R> {
+    type Output = Result<Report, ApiError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.pending).poll(context);
+        polled.map(|finished| explained(finished.outcome, self.explain.as_ref()))
+    }
+}

@@ -1,0 +1,252 @@
+"""Tests of arrays in the memory of a device. No device is needed: arrays that claim to be on one
+are refused before anything reads them."""
+
+import sys
+import types
+import unittest
+from unittest import mock
+
+import numpy as np
+
+import foldwire
+from foldwire import _device_arrays
+from foldwire._device_arrays import device_array
+
+# No machine has this device.
+MISSING = 1_000_000
+
+
+class Fake:
+    """An array with the CUDA array interface, at an address that nothing may read."""
+
+    def __init__(self, shape=(6,), typestr="<f4", address=256, device=MISSING, **more):
+        self.device = device
+        self.__cuda_array_interface__ = {
+            "shape": shape, "typestr": typestr, "data": (address, False), "version": 3, **more}
+
+    def __dlpack_device__(self):
+        return (2, self.device)
+
+
+def collectives(comm, make):
+    """Returns all collectives with arrays on a device."""
+    a, b = make(), make(address=1024)
+    rows = make(shape=(comm.size, 6), address=1024)
+    yield lambda: comm.all_reduce(a, out=b)
+    yield lambda: comm.all_reduce(a, out=a)
+    yield lambda: comm.reduce(a, root=0, out=b)
+    yield lambda: comm.reduce_scatter(a, out=make(shape=(6 // comm.size,), address=1024))
+    yield lambda: comm.scan(a, out=b)
+    yield lambda: comm.exclusive_scan(a, out=b)
+    yield lambda: comm.broadcast(a)
+    yield lambda: comm.all_gather(a, out=rows)
+    yield lambda: comm.gather(a, out=rows)
+    yield lambda: comm.scatter(rows, a)
+    yield lambda: comm.all_to_all(rows, out=make(shape=(comm.size, 6), address=4096))
+    yield lambda: comm.all_to_all_v(a, [6 // comm.size] * comm.size, [1] * comm.size,
+                                    out=make(shape=(comm.size,), address=4096))
+
+
+class Devices(unittest.TestCase):
+    def refused(self, call, kind="unsupported", says=""):
+        with self.assertRaises(foldwire.Error) as raised:
+            call()
+        self.assertEqual(raised.exception.kind, kind)
+        self.assertIn(says, str(raised.exception))
+
+    def test_a_missing_device_is_an_error_that_says_what_to_do(self):
+        says = "driver" if foldwire._native.HAS_DEVICES else "pip install"
+
+        def program(comm):
+            for call in collectives(comm, Fake):
+                self.refused(call, says=says)
+                self.refused(lambda: comm.start_all_reduce(Fake(), out=Fake(address=512)))
+            # Nothing was sent.
+            self.assertEqual(comm.all_reduce(np.ones(3))[0], comm.size)
+
+        foldwire.run(2, program)
+
+    def test_arrays_on_the_cpu_and_on_a_device_do_not_mix(self):
+        comm, = foldwire.threads(1)
+        host = np.zeros(6, np.float32)
+        for call in (lambda: comm.all_reduce(Fake(), out=host),
+                     lambda: comm.all_reduce(host, out=Fake()),
+                     lambda: comm.scatter(host, Fake()),
+                     lambda: comm.scatter(Fake(), host)):
+            self.assertRaises(TypeError, call)
+        self.refused(lambda: comm.all_reduce(Fake(), out=Fake(device=0, address=1024)),
+                     kind="argument", says="devices")
+        self.refused(lambda: comm.all_reduce(Fake(stream=1), out=Fake(stream=2, address=1024)),
+                     kind="argument", says="streams")
+
+    def test_what_needs_the_cpu_says_so(self):
+        comm, = foldwire.threads(1)
+        for call in (lambda: comm.send(Fake(), 0), lambda: comm.recv(Fake(), 0),
+                     lambda: comm.start_send(Fake(), 0), lambda: comm.start_recv(Fake(), 0),
+                     lambda: comm.send_recv(np.ones(6), 0, Fake(), 0),
+                     lambda: comm.all_reduce_group([Fake()]),
+                     lambda: comm.all_reduce_group([np.ones(6)], feedback=[Fake(typestr="<f8")],
+                                                   bounds="abs:1"),
+                     lambda: comm.feedback_for(Fake()),
+                     lambda: foldwire.compress(Fake())):
+            self.refused(call, says="on the CPU")
+
+    def test_results_have_the_type_shape_and_place_that_calls_need(self):
+        comm, = foldwire.threads(1)
+        for wrong, says in (
+            (Fake(shape=(5,), address=1024), "shape"),
+            (Fake(typestr="<f8", address=1024), "type"),
+        ):
+            self.refused(lambda: comm.all_reduce(Fake(), out=wrong), "argument", says)
+        self.refused(lambda: comm.all_reduce(Fake(), out=Fake(address=260)), says="overlaps")
+        read_only = Fake()
+        read_only.__cuda_array_interface__["data"] = (1024, True)
+        self.refused(lambda: comm.all_reduce(Fake(), out=read_only), "argument", "read-only")
+        # Nobody knows how to make another such array.
+        self.refused(lambda: comm.all_reduce(Fake()), says="pass an array")
+
+    def test_strange_arrays_are_refused(self):
+        for strange, kind in (
+            (Fake(strides=(8,)), "unsupported"),
+            (Fake(shape=(2, 3), strides=(4, 8)), "unsupported"),
+            (Fake(typestr=">f4"), "unsupported"),
+            (Fake(mask=np.ones(6)), "unsupported"),
+            (Fake(address=258), "argument"),
+            (Fake(stream=0), "argument"),
+        ):
+            self.refused(lambda: device_array(strange), kind)
+        comm, = foldwire.threads(1)
+        self.refused(lambda: comm.all_reduce(Fake(typestr="<c8"), out=Fake(typestr="<c8")))
+        for same in (Fake(strides=(4,)), Fake(shape=(2, 3), strides=(12, 4)),
+                     Fake(shape=(1, 6), strides=(99, 4)),
+                     Fake(shape=(0,), strides=(8,), address=0)):
+            self.assertEqual(device_array(same).address,
+                             same.__cuda_array_interface__["data"][0])
+
+    def test_dlpack_alone_is_refused_and_never_copied(self):
+        class OnlyDlpack:
+            def __dlpack_device__(self):
+                return (2, 0)
+
+            def __dlpack__(self, **_):
+                raise AssertionError("nobody reads it")
+
+        comm, = foldwire.threads(1)
+        self.refused(lambda: comm.all_reduce(OnlyDlpack()), says="from_dlpack")
+
+    def test_tensors_of_torch_are_read_by_torchs_own_functions(self):
+        class Tensor:
+            layout, dtype, shape, is_cuda = "strided", "torch.bfloat16", (2, 3), True
+            device = types.SimpleNamespace(index=3)
+            data_ptr, is_neg, is_contiguous = lambda _: 512, lambda _: False, lambda _: True
+
+        torch = types.SimpleNamespace(Tensor=Tensor, strided="strided", cuda=types.SimpleNamespace(
+            current_stream=lambda device: types.SimpleNamespace(cuda_stream=0)))
+        with mock.patch.dict(sys.modules, torch=torch):
+            found = device_array(Tensor())
+            self.assertEqual((found.address, found.shape, found.size, found.device, found.stream),
+                             (512, (2, 3), 6, 3, _device_arrays._DEFAULT_STREAM))
+            self.assertEqual((found.dtype.name, found.nbytes), ("bfloat16", 12))
+            Tensor.is_contiguous = lambda _: False
+            self.refused(lambda: device_array(Tensor()), says="contiguous")
+            Tensor.is_cuda = False
+            self.assertIsNone(device_array(Tensor()))
+
+
+@unittest.skipUnless(hasattr(foldwire._native, "SimulatedDevice"),
+                     "a simulated device: cargo test -p foldwire-python --features simulated")
+class SimulatedDevices(unittest.TestCase):
+    """Every collective gives the bits of the same call on the CPU."""
+
+    SIZE = 3
+
+    def setUp(self):
+        self.device = foldwire._native.SimulatedDevice(MISSING + 1)
+        self.streams = [self.device.stream() for _ in range(self.SIZE)]
+
+    def on_device(self, values, stream):
+        """Returns a copy of an array on the device."""
+        made = Fake(values.shape, values.dtype.str, self.device.put(values.tobytes()),
+                    MISSING + 1, stream=stream)
+        made.values = lambda: np.frombuffer(
+            self.device.get(made.__cuda_array_interface__["data"][0]),
+            values.dtype).reshape(values.shape)
+        return made
+
+    def test_every_collective_gives_the_bits_of_the_cpu(self):
+        n = 300
+
+        def program(comm):
+            own = np.sin(np.arange(n * comm.size) + comm.rank).astype(np.float32)
+            part, rows = own[:n], own.reshape(comm.size, n)
+            at_root = comm.rank == 1
+            counts = [n] * comm.size
+
+            def put(values):
+                return self.on_device(values, self.streams[comm.rank])
+
+            for bound in (None, "abs:1e-3", "rel:1e-2"):
+                for name, send, out, more in (
+                    ("all_reduce", part, part, {"op": "avg"}),
+                    ("reduce", part, part if at_root else None, {"root": 1}),
+                    ("reduce_scatter", own, part, {"op": "max"}),
+                    ("scan", part, part, {}),
+                    ("exclusive_scan", part, part, {}),
+                    ("all_gather", part, rows, {}),
+                    ("all_gather", part, own, {"counts": counts}),
+                    ("gather", part, rows if at_root else None, {"root": 1}),
+                    ("scatter", own if at_root else None, part, {"root": 1}),
+                    ("all_to_all", rows, rows, {}),
+                    ("all_to_all_v", own, own,
+                     {"send_counts": counts, "recv_counts": counts}),
+                ):
+                    call = getattr(comm, name)
+                    into = None if out is None else np.zeros_like(out)
+                    expected = call(send, out=into, bound=bound, **more)
+                    to = None if out is None else put(np.zeros_like(out))
+                    found = call(None if send is None else put(send), out=to, bound=bound, **more)
+                    self.assertIs(found, to)
+                    if to is not None:
+                        np.testing.assert_array_equal(to.values(), expected, name)
+                array = put(part)
+                self.assertIs(comm.broadcast(array, root=2, bound=bound), array)
+                np.testing.assert_array_equal(
+                    array.values(), comm.broadcast(part.copy(), root=2, bound=bound))
+                # In place, and without blocking.
+                request = comm.start_all_reduce(array, out=array, bound=bound)
+                self.assertIs(request.wait(), array)
+
+        foldwire.run(self.SIZE, program)
+
+    def test_what_the_device_cannot_do_is_an_error_and_nothing_was_sent(self):
+        def program(comm):
+            def put(dtype):
+                return self.on_device(np.ones(50, dtype), self.streams[comm.rank])
+
+            for dtype, plan in ((np.int32, None), (np.float32, "abs:1e-3,codec:dense")):
+                with self.assertRaises(foldwire.Error) as raised:
+                    comm.all_reduce(put(dtype), out=put(dtype), plan=plan)
+                self.assertEqual(raised.exception.kind, "unsupported")
+            array = put(np.float32)
+            comm.all_reduce(array, out=array)
+            self.assertEqual(array.values()[0], self.SIZE)
+
+        foldwire.run(self.SIZE, program)
+
+    def test_a_failed_device_is_an_error_with_its_own_words(self):
+        def program(comm):
+            array = self.on_device(np.ones(50, np.float32), self.streams[comm.rank])
+            comm.all_reduce(array, out=array)
+            comm.barrier()
+            self.device.refuse_launches(0)
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.all_reduce(array, out=array)
+            return raised.exception
+
+        failures = foldwire.run(self.SIZE, program)
+        self.assertTrue(any(failure.kind == "device" and "refuses" in str(failure)
+                            for failure in failures), failures)
+
+
+if __name__ == "__main__":
+    unittest.main()
