@@ -5,6 +5,7 @@
 //! table and its JSON use the same cells.
 
 mod choices;
+mod cuda;
 mod kernels;
 mod libfabric;
 mod links;
@@ -28,7 +29,7 @@ use section::ReportSection;
 ///
 /// If stdout cannot be written. The output itself contains errors of single sections.
 pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
-    let sections: [ReportSection; 10] = [
+    let sections: [ReportSection; 11] = [
         machine::section(),
         kernels::section(),
         presets::section(),
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
         mpi::section(),
         libfabric::section(),
         tcp::section(),
+        cuda::section(),
     ];
     if args.json {
         let object: Map<_, _> =

@@ -36,6 +36,7 @@ fn all_sections_are_there() {
         "mpi",
         "libfabric",
         "tcp",
+        "cuda",
     ] {
         assert!(object[key].is_object(), "{key}");
     }
@@ -49,6 +50,10 @@ fn all_sections_are_there() {
     assert_eq!(object["mpi"]["built_in"], cfg!(feature = "mpi"));
     assert_eq!(object["libfabric"]["built_in"], cfg!(feature = "libfabric"));
     assert_eq!(object["tcp"]["built_in"], cfg!(feature = "tcp"));
+    assert_eq!(object["cuda"]["built_in"], cfg!(feature = "cuda"));
+    if let Some(missing) = object["cuda"]["driver"].as_str().filter(|it| it.starts_with('m')) {
+        assert!(missing.contains("install NVIDIA's driver"), "{missing}");
+    }
 }
 
 #[cfg(not(feature = "mpi"))]

@@ -45,7 +45,27 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError::Missing`] if the driver or the device is missing, with what to do about it.
     pub fn open(ordinal: usize) -> Result<Arc<dyn Driver>, DeviceError> {
-        let missing = |what: String| DeviceError::Missing { what, remedy: REMEDY };
+        let n_devices = Self::n_devices()?;
+        let number = i32::try_from(ordinal).ok().filter(|_| ordinal < n_devices);
+        let Some(number) = number else {
+            return Err(missing(format!("there is no device {ordinal}, of {n_devices}")));
+        };
+        let opened = (|| {
+            let (device, name, capability) = found(number)?;
+            // SAFETY: `found` returned the device. The context is released when `Cuda` is dropped.
+            let context = unsafe { result::primary_ctx::retain(device) }?;
+            let modules = Mutex::default();
+            Ok(Self { device, context, name, capability, modules })
+        })();
+        let cuda: Self = opened.map_err(|error: DriverError| missing(words(error)))?;
+        Ok(Arc::new(cuda))
+    }
+
+    /// Number of devices of this machine.
+    ///
+    /// # Errors
+    /// [`DeviceError::Missing`] without a driver.
+    pub fn n_devices() -> Result<usize, DeviceError> {
         // SAFETY: Loading the driver's library has no requirements.
         if !unsafe { sys::is_culib_present() } {
             return Err(missing("NVIDIA's driver (libcuda) was not found".into()));
@@ -53,26 +73,39 @@ impl Cuda {
         result::init()
             .map_err(|error| missing(format!("the driver does not start: {}", words(error))))?;
         let n_devices = result::device::get_count().map_err(|error| missing(words(error)))?;
-        let number = i32::try_from(ordinal).ok().filter(|number| *number < n_devices);
-        let Some(number) = number else {
-            return Err(missing(format!("there is no device {ordinal}, of {n_devices}")));
-        };
-        let opened = (|| {
-            let device = result::device::get(number)?;
-            let name = result::device::get_name(device)?;
-            // SAFETY: `get` returned the device.
-            let attribute = |which| unsafe { result::device::get_attribute(device, which) };
-            let capability = (
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            );
-            // SAFETY: `get` returned the device. The context is released when `Cuda` is dropped.
-            let context = unsafe { result::primary_ctx::retain(device) }?;
-            let modules = Mutex::default();
-            Ok(Self { device, context, name, capability, modules })
-        })();
-        let cuda: Self = opened.map_err(|error: DriverError| missing(words(error)))?;
-        Ok(Arc::new(cuda))
+        Ok(usize::try_from(n_devices).unwrap_or(0))
+    }
+
+    /// Version of CUDA that the driver offers: major and minor.
+    ///
+    /// # Errors
+    /// [`DeviceError::Missing`] without a driver.
+    pub fn driver_version() -> Result<(i32, i32), DeviceError> {
+        Self::n_devices()?;
+        let mut version = 0;
+        // SAFETY: The driver is loaded, and the pointer is that of a number.
+        let said = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+        said.map_err(|error| missing(words(error)))?;
+        Ok((version / 1000, version % 1000 / 10))
+    }
+
+    /// Version of NVRTC, which compiles the kernels: major and minor.
+    ///
+    /// # Errors
+    /// [`DeviceError::Missing`] if it was not found.
+    pub fn compiler_version() -> Result<(i32, i32), DeviceError> {
+        nvrtc::version()
+    }
+
+    /// Name and compute capability of a device. Does not open it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Missing`] if the driver or the device is missing.
+    pub fn describe(ordinal: usize) -> Result<(String, (i32, i32)), DeviceError> {
+        Self::n_devices()?;
+        let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        let (_, name, capability) = found(number).map_err(|error| missing(words(error)))?;
+        Ok((name, capability))
     }
 
     /// Makes the context current, and turns the driver's error into ours.
@@ -135,6 +168,23 @@ impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cuda").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+fn missing(what: String) -> DeviceError {
+    DeviceError::Missing { what, remedy: REMEDY }
+}
+
+/// Looks a device up. Returns its handle, name and compute capability.
+fn found(number: i32) -> Result<(sys::CUdevice, String, (i32, i32)), DriverError> {
+    let device = result::device::get(number)?;
+    let name = result::device::get_name(device)?;
+    // SAFETY: `get` returned the device.
+    let attribute = |which| unsafe { result::device::get_attribute(device, which) };
+    let capability = (
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    );
+    Ok((device, name, capability))
 }
 
 /// Returns an error in the driver's words.

@@ -34,6 +34,17 @@ pub(super) fn load() -> Result<(), DeviceError> {
     Err(DeviceError::Missing { what: "the compiler NVRTC was not found".into(), remedy: REMEDY })
 }
 
+/// Returns the library's version: major and minor.
+pub(super) fn version() -> Result<(i32, i32), DeviceError> {
+    load()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: The library is loaded, and the pointers are those of numbers.
+    let said = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result();
+    let failed = |reason| DeviceError::Failed { during: "asking NVRTC for its version", reason };
+    said.map_err(|error| failed(format!("{error:?}")))?;
+    Ok((major, minor))
+}
+
 /// Returns paths at which the library may be: the variable's, and CUDA's toolkit.
 fn candidates() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =

@@ -32,7 +32,7 @@ impl ReportSection {
 
     /// The section of a backend that this program was built without. `needs` lists the requirements
     /// to build with the feature `key`.
-    #[cfg(not(all(feature = "libfabric", feature = "mpi", feature = "tcp")))]
+    #[cfg(not(all(feature = "cuda", feature = "libfabric", feature = "mpi", feature = "tcp")))]
     pub(super) fn absent_backend(key: &'static str, needs: &str) -> Self {
         let how = format!("no; build with `cargo build --release --features {key}`");
         Self::new(key, format!("Backend {key}"))
