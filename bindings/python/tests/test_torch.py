@@ -1,6 +1,7 @@
 """Tests of the hook for DistributedDataParallel, and of the process group."""
 
 import unittest
+from unittest import mock
 
 try:
     import torch
@@ -504,6 +505,44 @@ class Torch(unittest.TestCase):
 
         for off in foldwire.run(2, program):
             self.assertLess(off, 1.0)
+
+
+@unittest.skipIf(torch is None, "torch's devices: no torch")
+class Devices(unittest.TestCase):
+    def test_floats_stay_on_the_gpu_and_the_rest_has_a_reason(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        from foldwire._torch_tensors import is_usable, why_through_cpu
+        with FakeTensorMode():
+            floats = torch.empty(3, device="cuda", dtype=torch.bfloat16)
+            integers = torch.empty(3, device="cuda", dtype=torch.int64)
+        with mock.patch.object(foldwire._native, "HAS_DEVICES", True):
+            self.assertIsNone(why_through_cpu(floats))
+            self.assertTrue(is_usable(floats))
+            self.assertIn("kernels for torch.int64", why_through_cpu(integers))
+            self.assertFalse(is_usable(integers))
+            with mock.patch.object(torch.version, "hip", "6.0"):
+                self.assertIn("not on hip", why_through_cpu(floats))
+        with mock.patch.object(foldwire._native, "HAS_DEVICES", False):
+            self.assertIn("pip install", why_through_cpu(floats))
+        self.assertIn("not on meta", why_through_cpu(torch.empty(3, device="meta")))
+        self.assertIsNone(why_through_cpu(torch.ones(3, dtype=torch.int64)))
+
+    def test_a_call_for_each_gradient_gives_the_bits_of_the_call_for_all(self):
+        import foldwire.torch as ft
+
+        def program(comm):
+            def gradients():
+                return [torch.linspace(-1, 1, n) * (comm.rank + 1) for n in range(1, 400, 17)]
+
+            state, each, all = ft.HookState(comm, "rel:1e-3"), gradients(), gradients()
+            state._average_on_device(each)
+            self.assertGreater(state.raw_bytes, 0)
+            state.average(0, all)
+            for one, other in zip(each, all):
+                self.assertTrue(torch.equal(one, other))
+
+        foldwire.run(2, program)
 
 
 if __name__ == "__main__":

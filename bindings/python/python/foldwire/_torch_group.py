@@ -12,7 +12,7 @@ from . import join, unique_id
 from ._communicator import Communicator
 from ._errors import Error
 from ._torch_line import again, line_of, seconds
-from ._torch_tensors import Lent, is_dense_cpu, is_float, op_of
+from ._torch_tensors import Lent, is_float, is_usable, on_stream, op_of
 
 __all__ = ["ProcessGroup", "settings"]
 
@@ -84,11 +84,13 @@ class _Passed(dist._Work):
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """A process group whose collectives of CPU tensors use Foldwire.
+    """A process group whose collectives use Foldwire, for tensors on the CPU and for floats on
+    NVIDIA's GPUs.
 
     All-reduces, all-gathers and reduce-scatters of large arrays of floats have the bound and plan
-    of :func:`configure`. All other calls are exact. Messages, coalesced calls, bitwise operations
-    and tensors on other devices use gloo. All ranks choose alike, by type and operation.
+    of :func:`configure`. All other calls are exact. Messages, coalesced calls, bitwise operations,
+    integers on GPUs and tensors on other devices use gloo. All ranks choose alike, by type and
+    operation.
 
     ``timeout`` is the longest time without progress of a call. After a call has failed, with
     Foldwire or gloo, all later calls fail.
@@ -134,8 +136,9 @@ class ProcessGroup(dist.ProcessGroup):
         if hasattr(self._gloo, "abort"):
             self._gloo.abort()
 
-    def _start(self, call, result, opts, n_bytes=None):
-        """Starts ``call(comm)``. ``n_bytes``: size of floats that may be compressed, or None."""
+    def _start(self, call, result, opts, tensor, n_bytes=None):
+        """Starts ``call(comm)`` on a tensor. ``n_bytes``: size of floats that may be compressed, or
+        None."""
         is_large = n_bytes is not None and n_bytes >= self._min_bytes
         self.n_taken += is_large
         comm = self.comm if is_large else self._exact
@@ -145,6 +148,7 @@ class ProcessGroup(dist.ProcessGroup):
             comm.timeout = limit
             call(comm)
 
+        limited = on_stream(limited, tensor)
         return self._line.start(limited, result, getattr(opts, "asyncOp", True))
 
     def _pass_on(self, name, *args, peer=None):
@@ -190,7 +194,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.AllreduceOptions()
         (tensor,) = tensors
         op = op_of(opts, tensor)
-        if op is None or not is_dense_cpu(tensor):
+        if op is None or not is_usable(tensor):
             return self._pass_on("allreduce", tensors, opts)
 
         def call(comm):
@@ -198,13 +202,14 @@ class ProcessGroup(dist.ProcessGroup):
             comm.all_reduce(own.array, op, out=own.array, dtype=own.dtype)
             own.give_back()
 
-        return self._start(call, tensors, opts, tensor.nbytes if is_float(tensor) else None)
+        n_bytes = tensor.nbytes if is_float(tensor) else None
+        return self._start(call, tensors, opts, tensor, n_bytes)
 
     def reduce(self, tensors, opts=None):
         opts = opts or dist.ReduceOptions()
         (tensor,) = tensors
         op, root = op_of(opts, tensor), opts.rootRank
-        if op is None or not is_dense_cpu(tensor):
+        if op is None or not is_usable(tensor):
             return self._pass_on("reduce", tensors, opts)
 
         def call(comm):
@@ -213,7 +218,7 @@ class ProcessGroup(dist.ProcessGroup):
             comm.reduce(own.array, op, root, out=out, dtype=own.dtype)
             own.give_back()
 
-        return self._start(call, tensors, opts)
+        return self._start(call, tensors, opts, tensor)
 
     def _scatter(self, output, tensor, op, opts):
         if tensor.numel() != self.size() * output.numel():
@@ -225,21 +230,22 @@ class ProcessGroup(dist.ProcessGroup):
             comm.reduce_scatter(own.array, op, out=to.array, dtype=own.dtype)
             to.give_back()
 
-        return self._start(call, [output], opts, tensor.nbytes if is_float(tensor) else None)
+        n_bytes = tensor.nbytes if is_float(tensor) else None
+        return self._start(call, [output], opts, tensor, n_bytes)
 
     def reduce_scatter(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.ReduceScatterOptions()
         (output,), (inputs,) = output_tensors, input_tensors
         op = op_of(opts, output)
         alike = all(tensor.nbytes == output.nbytes for tensor in inputs)
-        if op is None or not alike or not is_dense_cpu(output):
+        if op is None or not alike or not is_usable(output):
             return self._pass_on("reduce_scatter", output_tensors, input_tensors, opts)
         return self._scatter(output, torch.stack([t.reshape(-1) for t in inputs]), op, opts)
 
     def _reduce_scatter_base(self, output, tensor, opts=None):
         opts = opts or dist.ReduceScatterOptions()
         op = op_of(opts, output)
-        if op is None or not is_dense_cpu(output):
+        if op is None or not is_usable(output):
             return self._pass_on("_reduce_scatter_base", output, tensor, opts)
         return self._scatter(output, tensor, op, opts)
 
@@ -248,7 +254,7 @@ class ProcessGroup(dist.ProcessGroup):
     def broadcast(self, tensors, opts=None):
         opts = opts or dist.BroadcastOptions()
         (tensor,) = tensors
-        if not is_dense_cpu(tensor):
+        if not is_usable(tensor):
             return self._pass_on("broadcast", tensors, opts)
 
         def call(comm):
@@ -256,13 +262,13 @@ class ProcessGroup(dist.ProcessGroup):
             comm.broadcast(own.array, opts.rootRank, dtype=own.dtype)
             own.give_back()
 
-        return self._start(call, tensors, opts)
+        return self._start(call, tensors, opts, tensor)
 
     def allgather(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.AllgatherOptions()
         (outputs,), (tensor,) = output_tensors, input_tensors
         alike = all(output.nbytes == tensor.nbytes for output in outputs)
-        if not alike or not is_dense_cpu(tensor):
+        if not alike or not is_usable(tensor):
             return self._pass_on("allgather", output_tensors, input_tensors, opts)
 
         def call(comm):
@@ -273,11 +279,11 @@ class ProcessGroup(dist.ProcessGroup):
                 to.give_back()
 
         n_bytes = tensor.nbytes * self.size() if is_float(tensor) else None
-        return self._start(call, output_tensors, opts, n_bytes)
+        return self._start(call, output_tensors, opts, tensor, n_bytes)
 
     def _allgather_base(self, output, tensor, opts=None):
         opts = opts or dist.AllgatherOptions()
-        if not is_dense_cpu(tensor):
+        if not is_usable(tensor):
             return self._pass_on("_allgather_base", output, tensor, opts)
 
         def call(comm):
@@ -286,12 +292,13 @@ class ProcessGroup(dist.ProcessGroup):
             comm.all_gather(own.array, out=rows, dtype=own.dtype)
             to.give_back()
 
-        return self._start(call, [output], opts, output.nbytes if is_float(tensor) else None)
+        n_bytes = output.nbytes if is_float(tensor) else None
+        return self._start(call, [output], opts, tensor, n_bytes)
 
     def gather(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.GatherOptions()
         (tensor,), (outputs,) = input_tensors, output_tensors or [[]]
-        if not is_dense_cpu(tensor):
+        if not is_usable(tensor):
             return self._pass_on("gather", output_tensors, input_tensors, opts)
 
         def call(comm):
@@ -301,12 +308,12 @@ class ProcessGroup(dist.ProcessGroup):
                 to.array[:] = row
                 to.give_back()
 
-        return self._start(call, output_tensors, opts)
+        return self._start(call, output_tensors, opts, tensor)
 
     def scatter(self, output_tensors, input_tensors, opts=None):
         opts = opts or dist.ScatterOptions()
         (output,), (inputs,) = output_tensors, input_tensors or [[]]
-        if not is_dense_cpu(output):
+        if not is_usable(output):
             return self._pass_on("scatter", output_tensors, input_tensors, opts)
 
         def call(comm):
@@ -315,11 +322,11 @@ class ProcessGroup(dist.ProcessGroup):
             comm.scatter(rows, to.array, opts.rootRank)
             to.give_back()
 
-        return self._start(call, output_tensors, opts)
+        return self._start(call, output_tensors, opts, output)
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
         opts = opts or dist.AllToAllOptions()
-        if not is_dense_cpu(tensor):
+        if not is_usable(tensor):
             return self._pass_on("alltoall_base", output, tensor, output_splits, input_splits,
                                  opts)
 
@@ -330,10 +337,10 @@ class ProcessGroup(dist.ProcessGroup):
             comm.all_to_all_v(array, counts, back, out=out)
             to.give_back()
 
-        return self._start(call, [output], opts)
+        return self._start(call, [output], opts, tensor)
 
     def barrier(self, opts=None):
-        return self._start(lambda comm: comm.barrier(), None, opts or dist.BarrierOptions())
+        return self._start(lambda comm: comm.barrier(), None, opts or dist.BarrierOptions(), None)
 
     # Names of the same calls in later versions of torch.
     def all_gather_single(self, output, tensor, opts=None):

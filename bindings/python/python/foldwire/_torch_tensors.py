@@ -1,9 +1,15 @@
 """Conversion of tensors to arrays, and of torch's operations to Foldwire's names."""
 
+import functools
+import warnings
+from typing import Optional
+
 import torch
 import torch.distributed as dist
 
-__all__ = ["Lent", "is_dense_cpu", "is_float", "op_of"]
+from . import _native
+
+__all__ = ["Lent", "is_float", "is_usable", "on_stream", "op_of", "why_through_cpu"]
 
 _FLOATS = {
     torch.float32: "float32",
@@ -33,9 +39,43 @@ def is_float(tensor: torch.Tensor) -> bool:
     return tensor.dtype in _FLOATS
 
 
-def is_dense_cpu(tensor: torch.Tensor) -> bool:
-    """Returns whether Foldwire can read the tensor: dense, on the CPU."""
-    return tensor.device.type == "cpu" and tensor.layout == torch.strided
+def why_through_cpu(tensor: torch.Tensor) -> Optional[str]:
+    """Returns why calls need a copy of the tensor on the CPU. None: it is there, or on a GPU whose
+    memory calls can use."""
+    # Torch for AMD's GPUs calls them "cuda", too.
+    kind = "hip" if tensor.is_cuda and torch.version.hip else tensor.device.type
+    if kind == "cpu" or kind == "cuda" and _native.HAS_DEVICES and is_float(tensor):
+        return None
+    if kind != "cuda":
+        return f"Foldwire computes on the CPU and on NVIDIA's GPUs only, not on {kind}"
+    if not _native.HAS_DEVICES:
+        return "this build of Foldwire has no support for devices; `pip install` adds it"
+    return f"there are no kernels for {tensor.dtype}"
+
+
+def is_usable(tensor: torch.Tensor) -> bool:
+    """Returns whether calls can use the tensor's memory: dense, on the CPU or on a GPU."""
+    return tensor.layout == torch.strided and why_through_cpu(tensor) is None
+
+
+def on_stream(call, tensor: Optional[torch.Tensor]):
+    """Returns a call that uses the stream that is now current for the tensor's device, whichever
+    thread makes it."""
+    if tensor is None or not tensor.is_cuda:
+        return call
+    stream = torch.cuda.current_stream(tensor.device)
+
+    def ordered():
+        with torch.cuda.stream(stream):
+            call()
+
+    return ordered
+
+
+@functools.lru_cache(maxsize=None)
+def _say_once(why):
+    message = f"tensors go through the CPU's memory: {why}"
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def op_of(options, tensor):
@@ -47,17 +87,24 @@ def op_of(options, tensor):
 
 
 class Lent:
-    """A tensor as a numpy array of one dimension. Shares the tensor's memory if possible, otherwise
-    has a copy on the CPU.
+    """A tensor as an array of one dimension: a numpy array, or a tensor on a GPU. Shares the
+    tensor's memory if possible, otherwise has a copy: on the CPU if there is a reason ``why``.
 
     Types that Foldwire lacks become bytes, which can be sent but not reduced.
     """
 
-    def __init__(self, tensor: torch.Tensor):
+    def __init__(self, tensor: torch.Tensor, why: Optional[str] = None):
         self._tensor = tensor.detach()
+        self.dtype = _TYPES.get(tensor.dtype, "uint8")
+        why = why or why_through_cpu(tensor)
+        if tensor.device.type != "cpu":
+            if why is None:
+                self._values = self._tensor.contiguous()
+                self.array = self._values.reshape(-1)
+                return
+            _say_once(why)
         self._values = self._tensor.to("cpu").contiguous()
         values = self._values.reshape(-1)
-        self.dtype = _TYPES.get(tensor.dtype, "uint8")
         if tensor.dtype not in _TYPES:
             values = values.view(torch.uint8)
         if tensor.dtype == torch.bfloat16:
@@ -69,3 +116,6 @@ class Lent:
         """Copies the values back to the tensor, unless they share its memory."""
         if self._values.data_ptr() != self._tensor.data_ptr():
             self._tensor.copy_(self._values)
+            if self._tensor.is_cuda:
+                # Whoever waits for the call may use another stream.
+                torch.cuda.current_stream(self._tensor.device).synchronize()

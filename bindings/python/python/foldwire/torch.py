@@ -13,25 +13,30 @@ the bound, and all other data exact:
 >>> foldwire.torch.configure(bound="rel:1e-3", min_bytes=1 << 20)          # doctest: +SKIP
 >>> torch.distributed.init_process_group("foldwire")                       # doctest: +SKIP
 
-Importing this module registers the backend ``"foldwire"``. For tensors on other devices, the hook
-copies them through the CPU's memory, and the process group uses gloo.
+Importing this module registers the backend ``"foldwire"``.
+
+CUDA tensors of floats stay on their GPU: they are compressed and reduced there, in the order of the
+current stream. Through the CPU's memory go, with a warning: tensors of other devices and, in the
+hook, gradients with error feedback or unbiased rounding. The process group passes the other tensors
+on to gloo.
 
 A failed call raises :class:`foldwire.Error` when it is made or waited for, with the rank and field
 that it is about. All later calls raise it again. Torch futures raise a ``RuntimeError`` with the
 same message.
 """
 
+import collections
 from typing import Optional
 
 import torch
 import torch.distributed as dist
 
-from . import join, unique_id
+from . import _native, join, unique_id
 from ._communicator import Communicator
 from ._errors import Error
 from ._torch_group import ProcessGroup, settings
 from ._torch_line import line_of
-from ._torch_tensors import Lent
+from ._torch_tensors import Lent, on_stream, why_through_cpu
 
 __all__ = ["HookState", "ProcessGroup", "all_reduce", "configure", "connect", "hook"]
 
@@ -129,15 +134,44 @@ class HookState:
 
         ``index`` identifies the list of tensors, which has its own error feedback.
         """
-        lent = [Lent(gradient) for gradient in gradients]
+        why = next(filter(None, map(why_through_cpu, gradients)), None)
+        if self.feedback or self.unbiased:
+            why = why or "error feedback and unbiased rounding are computed there"
+        elif why is None and gradients and gradients[0].is_cuda:
+            self._average_on_device(gradients)
+            return
+        lent = [Lent(gradient, why) for gradient in gradients]
         arrays, dtype = [own.array for own in lent], lent[0].dtype
         residues = self._residues_of(index, arrays, dtype) if self.feedback else None
         self.comm.all_reduce_group(arrays, "avg", feedback=residues, plan=self._words(),
                                    dtype=dtype)
-        self.raw_bytes += self.comm.report["raw_bytes"]
-        self.wire_bytes += self.comm.report["wire_bytes"]
+        self._count(self.comm.report)
         for own in lent:
             own.give_back()
+
+    def _average_on_device(self, gradients) -> None:
+        """Averages tensors on a GPU: a call for each, as many at once as the communicator has."""
+        words, running = self._words(), collections.deque()
+
+        def finish():
+            request, own = running.popleft()
+            request.wait()
+            self._count(request.report)
+            own.give_back()
+
+        for gradient in gradients:
+            if len(running) == self.comm._native.n_calls:
+                finish()
+            own = Lent(gradient)
+            request = self.comm.start_all_reduce(own.array, "avg", plan=words, out=own.array,
+                                                 dtype=own.dtype)
+            running.append((request, own))
+        while running:
+            finish()
+
+    def _count(self, report) -> None:
+        self.raw_bytes += report["raw_bytes"]
+        self.wire_bytes += report["wire_bytes"]
 
 
 def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -152,6 +186,7 @@ def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
         state.average(bucket.index(), bucket.gradients())
 
     is_last = bucket.is_last()
+    average = on_stream(average, bucket.buffer())
     work = line_of(state.comm).start(average, bucket.buffer(), is_async=not is_last)
     if is_last:
         work.wait()
@@ -169,4 +204,5 @@ def configure(bound: Optional[str] = None, plan: Optional[str] = None,
     settings.update(bound=bound, plan=plan, min_bytes=min_bytes)
 
 
-dist.Backend.register_backend("foldwire", ProcessGroup, devices=["cpu"])
+dist.Backend.register_backend("foldwire", ProcessGroup,
+                              devices=["cpu", "cuda"] if _native.HAS_DEVICES else ["cpu"])
