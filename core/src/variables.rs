@@ -12,7 +12,7 @@ use core::fmt;
 const PREFIX: &str = "FOLDWIRE_";
 
 /// Known names without the prefix, in alphabetical order.
-pub const KNOWN: [&str; 35] = [
+pub const KNOWN: [&str; 36] = [
     "ADDRESS",
     "BOUND",
     "BOUND_ALLGATHER",
@@ -32,6 +32,7 @@ pub const KNOWN: [&str; 35] = [
     "MESSAGES_MIN_BYTES",
     "MIN_BYTES",
     "MPIRUN",
+    "NVRTC",
     "PROVIDER",
     "PYTHON",
     "RANK",

@@ -54,6 +54,7 @@ fn all_names_that_sources_read_are_known() {
     for folder in [
         "core/src",
         "backends/bootstrap/src",
+        "backends/cuda/src",
         "backends/tcp/src",
         "backends/libfabric/src",
         "backends/mpi/src",
