@@ -98,7 +98,16 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// [`DeviceError`] if the device fails.
     pub fn to_vec(&self, driver: &Arc<dyn Driver>) -> Result<Vec<T>, DeviceError> {
-        let mut values = vec![T::zeroed(); self.n_values];
+        self.front(driver, self.n_values)
+    }
+
+    /// Copies the first `n_values` values to the host.
+    ///
+    /// # Errors
+    /// [`DeviceError::Capacity`] if there are fewer; or if the device fails.
+    pub fn front(&self, driver: &Arc<dyn Driver>, n_values: usize) -> Result<Vec<T>, DeviceError> {
+        self.check(n_values)?;
+        let mut values = vec![T::zeroed(); n_values];
         Transfer::new(driver, size_of_val(&values[..]))?.download(self, &mut values)?;
         Ok(values)
     }

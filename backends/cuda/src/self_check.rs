@@ -139,8 +139,6 @@ impl<'d> TaskRun<'d> {
         self.stream.finish()?;
         let outcome = self.outcome.to_vec(self.driver)?[0];
         let Ok(done) = outcome.result(self.codec.dtype()) else { return Ok(None) };
-        let mut written = self.written.to_vec(self.driver)?;
-        written.truncate(done.n_bytes);
-        Ok(Some(written))
+        Ok(Some(self.written.front(self.driver, done.n_bytes)?))
     }
 }

@@ -130,7 +130,12 @@ impl Workspace {
         driver: &Arc<dyn Driver>,
         config: WorkspaceConfig,
     ) -> Result<Self, DeviceError> {
-        let lane = |_| Lane::new(driver, config.frame_bytes);
+        let lane = |_| {
+            let lane = Lane::new(driver, config.frame_bytes)?;
+            // Guesses may copy back more than kernels wrote.
+            lane.stream.clear(lane.written.ptr, lane.written.n_bytes)?;
+            lane.stream.finish().map(|()| lane)
+        };
         let lanes = (0..config.n_lanes).map(lane).collect::<Result<_, _>>()?;
         let event = driver.new_event()?;
         Ok(Self {

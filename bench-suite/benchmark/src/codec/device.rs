@@ -51,10 +51,7 @@ impl<T: Float> DeviceBench<'_, T> {
         self.enqueue(codec, task)?;
         self.stream.finish()?;
         let outcome = self.outcome.to_vec(self.driver)?[0];
-        let n_bytes = outcome.result(T::DTYPE)?.n_bytes;
-        let mut written = self.written.to_vec(self.driver)?;
-        written.truncate(n_bytes);
-        Ok(written)
+        Ok(self.written.front(self.driver, outcome.result(T::DTYPE)?.n_bytes)?)
     }
 
     /// Returns the median time of a task, or of a copy of the field.
