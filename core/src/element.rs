@@ -427,7 +427,7 @@ macro_rules! word {
                 // Vectors lack an instruction for it, but convert the lowest 1 to a float.
                 let lowest = (self & self.wrapping_neg()) as u32;
                 let exponent = (lowest.cast_signed() as f32).to_bits() >> 23 & 0xff;
-                if self == 0 { 32 } else { (exponent.wrapping_sub(127)) as Self }
+                exponent.wrapping_sub(127) as Self
             }
 
             #[inline(always)]

@@ -13,7 +13,7 @@ use std::vec::Vec;
 use std::{println, vec};
 
 /// Arrays of different character.
-fn arrays<T: Float>(n_values: usize) -> Vec<(&'static str, Vec<T>)> {
+pub(super) fn arrays<T: Float>(n_values: usize) -> Vec<(&'static str, Vec<T>)> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
         state ^= state << 13;

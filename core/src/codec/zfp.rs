@@ -15,7 +15,7 @@
 //!
 //! The codecs differ in the planes that they drop. Steps 1 to 3 process many blocks side by side in
 //! vectors. Step 4 has two forms that write the same bits: `planes` takes one plane after the other
-//! from a table and is the specification; `lanes` is faster, for codes of up to 64 bits.
+//! from a table and is the specification; `lanes` is faster, for codes of up to two words.
 
 pub(super) mod lanes;
 pub(super) mod planes;
@@ -23,6 +23,7 @@ pub(super) mod planes;
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
 use crate::kernel::Code;
+use lanes::{LaneReader, LaneWriter};
 use planes::{MAX_WORDS, PLANES_PER_WORD, gather, spread};
 
 /// Values in a block.
@@ -150,6 +151,9 @@ impl<T: Float> BlockBatch<T> {
     /// because the block's values were finite.
     #[inline(always)]
     pub(super) fn transform_back(&self, values: &mut [T]) {
+        let mut padded = [T::ZERO; BATCH * BLOCK];
+        let n_values = values.len();
+        let decoded = (&mut *values).try_into().unwrap_or(&mut padded);
         let mut rows = [[T::ZERO; BATCH]; BLOCK];
         let [xs, ys, zs, ws] = &mut rows;
         for i in 0..BATCH {
@@ -180,53 +184,76 @@ impl<T: Float> BlockBatch<T> {
             zs[i] = value(z);
             ws[i] = value(w);
         }
-        let mut decoded = [T::ZERO; BATCH * BLOCK];
         for i in 0..BATCH {
             for (k, row) in rows.iter().enumerate() {
                 decoded[BLOCK * i + k] = row[i];
             }
         }
-        values.copy_from_slice(&decoded[..values.len()]);
+        if n_values < BATCH * BLOCK {
+            values.copy_from_slice(&padded[..n_values]);
+        }
     }
 
-    /// Computes the blocks, of up to as many bits as a word has, from `digits` and `exponents`.
+    /// Computes blocks of N words from `digits` and `exponents`. D has the bits of the digits that
+    /// can be coded.
     #[inline(always)]
-    pub(super) fn write_words<W: Word>(&self, words: &mut [W; BATCH], block_bits: u32) {
+    pub(super) fn write_words<D: Word, W: Word, const N: usize>(
+        &self,
+        lanes: &mut LaneWriter<D, W, N>,
+        block_bits: u32,
+    ) {
+        for (row, digits) in lanes.coefficients.iter_mut().zip(&self.digits) {
+            for i in 0..BATCH {
+                let n_planes = n_planes::<T>(self.exponents[i].to_u64());
+                let kept = T::Bits::ONES << (T::Bits::BITS - n_planes);
+                // Words of fewer bits than the digits take the highest planes.
+                row[i] = D::from_u64((digits[i] & kept).reversed().to_u64());
+            }
+        }
+        lanes.encode();
         let header_bits = 1 + exponent_bits::<T>();
-        for (i, word) in words.iter_mut().enumerate() {
+        let n_unused = N as u32 * W::BITS - block_bits;
+        for i in 0..BATCH {
             let exponent = self.exponents[i];
-            let kept = T::Bits::ONES << (T::Bits::BITS - n_planes::<T>(exponent.to_u64()));
-            // Words of fewer bits than the digits take the highest planes.
-            let planes = |k: usize| W::from_u64((self.digits[k][i] & kept).reversed().to_u64());
-            let coefficients = [planes(0), planes(1), planes(2), planes(3)];
-            let header = W::from_u64(exponent.to_u64() << 1 | 1);
-            let block = header | lanes::encode(coefficients) << header_bits;
             let is_zero = exponent == T::Bits::ZERO;
-            *word = if is_zero { W::ZERO } else { block & W::ONES >> (W::BITS - block_bits) };
+            let mut low = W::from_u64(exponent.to_u64() << 1 | 1);
+            for (nth, codes) in lanes.codes.iter_mut().enumerate() {
+                let word = codes[i] << header_bits | low;
+                low = codes[i] >> (W::BITS - header_bits);
+                let word = if nth + 1 == N { word << n_unused >> n_unused } else { word };
+                codes[i] = if is_zero { W::ZERO } else { word };
+            }
         }
     }
 
     /// Inverse of [`write_words`](Self::write_words). `None` if a block's first bit says that it
     /// has an exponent, but the exponent is 0.
     #[inline(always)]
-    pub(super) fn read_words<W: Word>(
+    pub(super) fn read_words<W: Word, const N: usize>(
         &mut self,
-        words: &[W; BATCH],
+        lanes: &mut LaneReader<W, N>,
         block_bits: u32,
     ) -> Option<()> {
         let header_bits = 1 + exponent_bits::<T>();
         let mut is_damaged = false;
-        let [xs, ys, zs, ws] = &mut self.digits;
-        for (i, word) in words.iter().enumerate() {
-            let is_zero = *word & W::from_u64(1) == W::ZERO;
-            let word = if is_zero { W::ZERO } else { *word };
-            let header = word & W::ONES >> (W::BITS - header_bits);
+        for i in 0..BATCH {
+            let is_zero = lanes.codes[0][i] & W::from_u64(1) == W::ZERO;
+            let header = lanes.codes[0][i] & W::ONES >> (W::BITS - header_bits);
             is_damaged |= header == W::from_u64(1);
-            self.exponents[i] = T::Bits::from_u64((header >> 1).to_u64());
-            let n_bits = W::from_u64((block_bits - header_bits).into());
-            let [x, y, z, w] = lanes::decode(word >> header_bits, n_bits);
-            let digits = |planes: W| T::Bits::from_u64(planes.to_u64()).reversed();
-            [xs[i], ys[i], zs[i], ws[i]] = [digits(x), digits(y), digits(z), digits(w)];
+            let exponent = if is_zero { W::ZERO } else { header >> 1 };
+            self.exponents[i] = T::Bits::from_u64(exponent.to_u64());
+            let mut high = W::ZERO;
+            for codes in lanes.codes.iter_mut().rev() {
+                let code = codes[i] >> header_bits | high << (W::BITS - header_bits);
+                high = codes[i];
+                codes[i] = if is_zero { W::ZERO } else { code };
+            }
+        }
+        lanes.decode(block_bits - header_bits);
+        for (digits, row) in self.digits.iter_mut().zip(&lanes.coefficients) {
+            for i in 0..BATCH {
+                digits[i] = T::Bits::from_u64(row[i].to_u64()).reversed();
+            }
         }
         (!is_damaged).then_some(())
     }

@@ -6,16 +6,18 @@
 //! value, is the setting. A block is coded as `zfp` describes, and bits that exceed the rate are
 //! dropped.
 //!
-//! Each block has a fixed place, so blocks do not depend on each other. If a block has at most 64
-//! bits (rates up to 16), vectors code many of them side by side.
+//! Each block has a fixed place, so blocks do not depend on each other. Vectors code many of them
+//! side by side, if a block has at most 64 bits (rates up to 16), and all blocks of `f32`.
 
 use super::CodecId;
-use super::bits::{BitReader, BitWriter};
+use super::bits::BitWriter;
 use super::coder::{Coded, Coder, CoderParams};
+use super::zfp::lanes::{Codes, LaneReader, LaneWriter};
 use super::zfp::planes::{LANES, MAX_WORDS, PLANES_PER_WORD, PlaneReader, PlaneWriter, ROOM};
 use super::zfp::{BATCH, BLOCK, BlockBatch, exponent_bits, n_planes};
 use crate::element::Float;
 use crate::element::sealed::Word;
+use bytemuck::pod_read_unaligned;
 
 /// The codec `zfp-rate`.
 pub type ZfpRate<T> = Coded<T, ZfpRateCoder>;
@@ -57,10 +59,19 @@ impl<T: Float> Coder<T> for ZfpRateCoder {
 
     #[inline(always)]
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        if self.0 == T::Bits::BITS {
+            // Never shorter than the values.
+            return None;
+        }
         let dst = dst.get_mut(..self.n_bytes::<T>(values.len()))?;
         match self.block_bits::<T>() {
-            block_bits @ ..=32 => encode_short::<T, u32>(values, dst, block_bits),
-            block_bits @ 33..=64 => encode_short::<T, u64>(values, dst, block_bits),
+            block_bits @ ..=32 => encode_side_by_side::<T, u32, u32, 1>(values, dst, block_bits),
+            block_bits @ 33..=64 => {
+                encode_side_by_side::<T, T::Bits, u64, 1>(values, dst, block_bits)
+            }
+            block_bits if T::Bits::BITS == 32 => {
+                encode_side_by_side::<T, u32, u64, 2>(values, dst, block_bits)
+            }
             block_bits => encode_long(values, dst, block_bits),
         }
     }
@@ -76,101 +87,128 @@ impl<T: Float> Coder<T> for ZfpRateCoder {
             return None;
         }
         match block_bits {
-            ..=32 => decode_short::<T, u32>(src, values, block_bits),
-            33..=64 => decode_short::<T, u64>(src, values, block_bits),
+            ..=32 => decode_side_by_side::<T, u32, 1>(src, values, block_bits),
+            33..=64 => decode_side_by_side::<T, u64, 1>(src, values, block_bits),
+            _ if T::Bits::BITS == 32 => decode_side_by_side::<T, u64, 2>(src, values, block_bits),
             _ => decode_long(src, values, block_bits),
         }
     }
 }
 
-/// Encodes blocks that fit a word.
+/// Encodes blocks of up to N words. D has the bits of the digits that can be coded.
 #[inline(always)]
-fn encode_short<T: Float, W: Word>(values: &[T], dst: &mut [u8], block_bits: u32) -> Option<usize> {
+fn encode_side_by_side<T: Float, D: Word, W: Word, const N: usize>(
+    values: &[T],
+    dst: &mut [u8],
+    block_bits: u32,
+) -> Option<usize> {
     let mut batch = BlockBatch::<T>::NEW;
-    let mut words = [W::ZERO; BATCH];
+    let mut lanes = LaneWriter::<D, W, N>::NEW;
+    let mut room = [0; ROOM];
     let batches = values.chunks(BATCH * BLOCK);
-    if !is_aligned(block_bits) {
-        let mut writer = BitWriter::new(dst);
-        for values in batches {
-            batch.transform(values);
-            if !batch.are_finite() {
-                return None;
-            }
-            batch.write_words(&mut words, block_bits);
-            for word in &words[..values.len().div_ceil(BLOCK)] {
-                writer.put_long(word.to_u64(), block_bits)?;
-            }
-        }
-        return writer.finish();
-    }
+    // A batch takes a whole number of bytes.
     for (values, dst) in batches.zip(dst.chunks_mut(BATCH * block_bits as usize / 8)) {
         batch.transform(values);
         if !batch.are_finite() {
             return None;
         }
-        batch.write_words(&mut words, block_bits);
+        batch.write_words(&mut lanes, block_bits);
+        let words = &lanes.codes;
         match block_bits {
-            16 => store::<W, 2>(&words, dst),
-            32 => store::<W, 4>(&words, dst),
-            _ => store::<W, 8>(&words, dst),
+            16 => store::<W, 2>(&words[0], dst),
+            32 => store::<W, 4>(&words[0], dst),
+            64 => store::<W, 8>(&words[0], dst),
+            _ => {
+                pack(words, block_bits, &mut room);
+                dst.copy_from_slice(&room[..dst.len()]);
+            }
         }
     }
     Some(dst.len())
 }
 
-/// Inverse of [`encode_short`].
+/// Inverse of [`encode_side_by_side`].
 #[inline(always)]
-fn decode_short<T: Float, W: Word>(src: &[u8], values: &mut [T], block_bits: u32) -> Option<()> {
+fn decode_side_by_side<T: Float, W: Word, const N: usize>(
+    src: &[u8],
+    values: &mut [T],
+    block_bits: u32,
+) -> Option<()> {
     let mut batch = BlockBatch::<T>::NEW;
-    let mut words = [W::ZERO; BATCH];
+    let mut lanes = LaneReader::<W, N>::NEW;
+    let mut room = [0; ROOM];
     let batches = values.chunks_mut(BATCH * BLOCK);
-    if !is_aligned(block_bits) {
-        let mut reader = BitReader::new(src);
-        for values in batches {
-            let n_blocks = values.len().div_ceil(BLOCK);
-            words.fill_with(|| W::ZERO);
-            words[..n_blocks].fill_with(|| W::from_u64(reader.take_long(block_bits)));
-            batch.read_words(&words, block_bits)?;
-            batch.transform_back(values);
-        }
-        return Some(());
-    }
     for (values, src) in batches.zip(src.chunks(BATCH * block_bits as usize / 8)) {
         if values.len() < BATCH * BLOCK {
-            words = [W::ZERO; BATCH];
+            lanes.codes = [[W::ZERO; BATCH]; N];
         }
+        let words = &mut lanes.codes;
         match block_bits {
-            16 => load::<W, 2>(src, &mut words),
-            32 => load::<W, 4>(src, &mut words),
-            _ => load::<W, 8>(src, &mut words),
+            16 => load::<W, 2>(src, &mut words[0]),
+            32 => load::<W, 4>(src, &mut words[0]),
+            64 => load::<W, 8>(src, &mut words[0]),
+            _ => {
+                let (used, unused) = room.split_at_mut(src.len());
+                used.copy_from_slice(src);
+                if values.len() < BATCH * BLOCK {
+                    unused.fill(0);
+                }
+                unpack(&room, block_bits, words);
+            }
         }
-        batch.read_words(&words, block_bits)?;
+        batch.read_words(&mut lanes, block_bits)?;
         batch.transform_back(values);
     }
     Some(())
 }
 
-/// Returns whether blocks are as long as an integer.
+/// Writes the low K bytes of each word.
 #[inline(always)]
-fn is_aligned(block_bits: u32) -> bool {
-    matches!(block_bits, 16 | 32 | 64)
-}
-
-/// Writes the low N bytes of each word.
-#[inline(always)]
-fn store<W: Word, const N: usize>(words: &[W; BATCH], dst: &mut [u8]) {
-    for (dst, word) in dst.as_chunks_mut::<N>().0.iter_mut().zip(words) {
-        dst.copy_from_slice(&word.to_u64().to_le_bytes()[..N]);
+fn store<W: Word, const K: usize>(words: &[W; BATCH], dst: &mut [u8]) {
+    for (dst, word) in dst.as_chunks_mut::<K>().0.iter_mut().zip(words) {
+        dst.copy_from_slice(&word.to_u64().to_le_bytes()[..K]);
     }
 }
 
 /// Inverse of [`store`].
 #[inline(always)]
-fn load<W: Word, const N: usize>(src: &[u8], words: &mut [W; BATCH]) {
-    for (src, word) in src.as_chunks::<N>().0.iter().zip(words) {
+fn load<W: Word, const K: usize>(src: &[u8], words: &mut [W; BATCH]) {
+    for (src, word) in src.as_chunks::<K>().0.iter().zip(words) {
         let mut bytes = [0; 8];
-        bytes[..N].copy_from_slice(src);
+        bytes[..K].copy_from_slice(src);
         *word = W::from_u64(u64::from_le_bytes(bytes));
+    }
+}
+
+/// Writes blocks one after the other. Their bits above `block_bits` are 0.
+#[inline(always)]
+fn pack<W: Word, const N: usize>(words: &Codes<W, N>, block_bits: u32, dst: &mut [u8; ROOM]) {
+    let (mut at, mut begun) = (0, 0);
+    for i in 0..BATCH {
+        let mut block = 0_u128;
+        for (nth, words) in (0..).zip(words) {
+            block |= u128::from(words[i].to_u64()) << (W::BITS * nth);
+        }
+        // Blocks of more than 121 bits begin at bit 0 or 4, and have at most 124 bits.
+        let bits = block << (at % 8) | u128::from(begun);
+        let byte = at as usize / 8 % (ROOM / 2);
+        dst[byte..byte + 16].copy_from_slice(&bits.to_le_bytes());
+        at += block_bits;
+        begun = dst[at as usize / 8 % ROOM] & ((1 << (at % 8)) - 1);
+    }
+}
+
+/// Inverse of [`pack`].
+#[inline(always)]
+fn unpack<W: Word, const N: usize>(src: &[u8; ROOM], block_bits: u32, words: &mut Codes<W, N>) {
+    for i in 0..BATCH {
+        let at = i as u32 * block_bits;
+        let byte = at as usize / 8 % (ROOM / 2);
+        let bits: u128 = pod_read_unaligned(&src[byte..byte + 16]);
+        let block = bits >> (at % 8) & u128::MAX >> (128 - block_bits);
+        for (nth, words) in (0..).zip(words.iter_mut()) {
+            words[i] = W::from_u64((block >> (W::BITS * nth)) as u64);
+        }
     }
 }
 
@@ -241,4 +279,49 @@ fn decode_long<T: Float>(src: &[u8], values: &mut [T], block_bits: u32) -> Optio
         batch.transform_back(values);
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::tests::arrays;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// Compares with blocks that are coded plane by plane.
+    fn check<T: Float>(rates: core::ops::RangeInclusive<u32>) {
+        for (name, array) in arrays::<T>(651) {
+            for rate in rates.clone() {
+                let (coder, values) = (ZfpRateCoder(rate), &array[..651 - rate as usize]);
+                let block_bits = coder.block_bits::<T>();
+                let n_bytes = coder.n_bytes::<T>(values.len());
+                let (mut found, mut expected) = (vec![0xff; n_bytes], vec![0; n_bytes]);
+                let n_found = coder.encode(values, &mut found);
+                assert_eq!(
+                    n_found,
+                    encode_long(values, &mut expected, block_bits),
+                    "{name}, {rate}"
+                );
+                assert!(n_found.is_none() || found == expected, "{name}, {rate}");
+                // Any bytes are blocks too, but for the bits behind the last.
+                let noise = (0..n_bytes as u32).map(|i| (i * i * rate).to_le_bytes()[1]);
+                let mut noise: Vec<_> = noise.collect();
+                *noise.last_mut().unwrap() = 0;
+                for src in [expected, noise] {
+                    let (mut found, mut expected) = (values.to_vec(), values.to_vec());
+                    let is_found = coder.decode(&src, &mut found);
+                    assert_eq!(is_found, decode_long(&src, &mut expected, block_bits));
+                    let bits = |values: &[T]| values.iter().map(|x| x.bits()).collect();
+                    let (found, expected): (Vec<_>, Vec<_>) = (bits(&found), bits(&expected));
+                    assert!(is_found.is_none() || found == expected, "{name}, {rate}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_side_by_side_are_those_coded_plane_by_plane() {
+        check::<f32>(1..=31);
+        check::<f64>(1..=16);
+    }
 }

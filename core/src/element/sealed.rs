@@ -106,7 +106,8 @@ pub trait Word:
     /// The bits in reverse order.
     fn reversed(self) -> Self;
     fn leading_zeros(self) -> u32;
-    /// Number of zeros below the lowest 1; BITS if there is none.
+    /// Number of zeros below the lowest 1. If there is none, a number by which shifts give 0: at
+    /// least BITS, and −127, modulo 2^BITS, for words of 32 bits.
     fn trailing_zeros(self) -> Self;
     fn to_u64(self) -> u64;
     /// Truncates `bits` to the low bits.

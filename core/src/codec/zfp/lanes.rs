@@ -1,147 +1,306 @@
-//! Coding of all planes of a block at once, in one word, so that vectors code many blocks side by
-//! side. Writes the bits of `planes`.
+//! Coding of all planes of a block at once, so that vectors code many blocks side by side. Writes
+//! the bits of `planes`.
 //!
-//! There, n is the number of coefficients up to the last one that had a 1 in a higher plane. As
-//! long as n stays the same, all planes have the same form: n bits, and a test that says 0. So the
-//! code is a row of at most four *stages*, for n = 0, 1, 2 and for n ≥ 3. In stage n the first n
-//! coefficients are spread to every (n + 1)th bit; the places between them are the tests. The first
-//! test that says 1 ends the stage. It belongs to the plane of the highest 1 among the other
-//! coefficients. Behind it, 0s lead to the coefficient that has this 1, and n grows by as much. The
-//! same plane goes on with the next stage's first test. From n = 3 on, a plane's code is the plane
-//! itself, because the fourth coefficient's bit is its own test.
+//! Let p₀, p₁ and p₂ be the first plane in which a coefficient from number 0, 1 or 2 on has a 1.
+//! The search in plane pⱼ passes coefficient j, whose bit there is fⱼ. If fⱼ is 1, the search ends
+//! and the next begins with a test. If it is 0, the search goes on with the next coefficient in the
+//! same plane, so pⱼ₊₁ = pⱼ. Between pⱼ₋₁ and pⱼ all planes have the same form, *stage* j: the bits
+//! of the first j coefficients, and a test that says 0. So the code is a row of pieces, and pⱼ and
+//! fⱼ tell the places of all:
 //!
-//! Words hold a plane, or a coefficient's bits, with the highest plane in bit 0. There are no
-//! branches: a block computes also the stages that it skips.
+//! | piece | starts at |
+//! |---|---|
+//! | stage 0: a test for each plane | 0 |
+//! | test 1, and f₀ | t₀ = p₀ |
+//! | stage 1: two bits for each plane | t₀ + 2 |
+//! | test 1 if f₀ = 1, and f₁ | t₁ = t₀ + 2 + 2 (p₁ − p₀) |
+//! | stage 2: three bits for each plane | t₁ + 1 + f₀ |
+//! | test 1 if f₁ = 1, and f₂ | t₂ = t₁ + 1 + f₀ + 3 (p₂ − p₁) |
+//! | the last coefficient's bit in plane p₂ if f₂ = 1 | t₂ + 1 + f₁ |
+//! | the rest: four bits for each plane | t₂ + 1 + f₁ + f₂ |
+//!
+//! With three coefficients before it, the last coefficient's bit is its own test. In stages 1 and 2
+//! the first piece's test belongs to the plane before, so a plane's bits follow its predecessor's
+//! test.
+//!
+//! Rows hold a coefficient's bits, with the highest plane in bit 0, or the bits of codes. There are
+//! no branches: a block computes also the pieces that it lacks. Their places lie outside the code.
 
+use super::{BATCH, BLOCK};
 use crate::element::sealed::Word;
 
-/// Coefficients of a block: bit p is the bit in plane p, counted from the highest.
-type Coefficients<W> = [W; 4];
+/// Coefficients of blocks side by side: bit p is the bit in plane p, counted from the highest.
+type Rows<W> = [[W; BATCH]; BLOCK];
+/// Codes of blocks side by side, of N words each.
+pub(in crate::codec) type Codes<W, const N: usize> = [[W; BATCH]; N];
 
-/// Position in the code of a block.
-#[derive(Clone, Copy)]
-struct Position<W> {
-    /// Bits before.
-    bit: W,
-    /// Current plane.
-    plane: W,
-    /// Number of coefficients up to the last one with a 1 so far.
-    n: W,
+/// Writes codes of N words. Coefficients have at most 32 bits if there are several words.
+///
+/// It holds all rows, because to clear them for each batch takes a tenth of the time.
+pub(in crate::codec) struct LaneWriter<D, W, const N: usize> {
+    pub(super) coefficients: Rows<D>,
+    pieces: Pieces<D, N>,
+    /// Codes, up to their words.
+    pub(in crate::codec) codes: Codes<W, N>,
 }
 
-/// Returns the code of a block, up to as many bits as a word has.
-#[inline(always)]
-pub(super) fn encode<W: Word>(coefficients: Coefficients<W>) -> W {
-    let mut at = Position { bit: W::ZERO, plane: W::ZERO, n: W::ZERO };
-    let mut code = encode_stage::<W, 0>(&coefficients, &mut at);
-    code = code | encode_stage::<W, 1>(&coefficients, &mut at);
-    code = code | encode_stage::<W, 2>(&coefficients, &mut at);
-    // With n = 3, the current plane still lacks the fourth coefficient's bit.
-    let is_open = at.n == word(3);
-    let last = coefficients[3].shifted_down(at.plane) & word(1);
-    code = code | if is_open { last.shifted_up(at.bit) } else { W::ZERO };
-    let bit = at.bit.plus(if is_open { word(1) } else { W::ZERO });
-    let quarter = W::BITS / 4;
-    let rest = (0_u32..).zip(coefficients).fold(W::ZERO, |rest, (i, coefficient)| {
-        let planes = coefficient.shifted_down(at.plane.plus(word(1)));
-        rest | (planes & W::ONES >> (W::BITS - quarter)) << (i * quarter)
-    });
-    code | interleaved(rest).shifted_up(bit)
+/// Reads codes of N words.
+pub(in crate::codec) struct LaneReader<W, const N: usize> {
+    pub(in crate::codec) codes: Codes<W, N>,
+    pieces: FoundPieces<W, N>,
+    /// Coefficients. Of several words, only the 32 highest planes have a meaning.
+    pub(super) coefficients: Rows<W>,
 }
 
-/// Returns the code of stage N, and moves behind it; 0 if the block skips the stage.
-#[inline(always)]
-fn encode_stage<W: Word, const N: usize>(
-    coefficients: &Coefficients<W>,
-    at: &mut Position<W>,
-) -> W {
-    let others = coefficients[N..].iter().fold(W::ZERO, |all, bits| all | *bits);
-    let end = others.trailing_zeros();
-    let n_planes = end.minus(at.plane);
-    let mut code = W::ZERO;
-    for (i, bits) in coefficients[..N].iter().enumerate() {
-        let bits = bits.shifted_down(at.plane.plus(word(1))) & low_bits(n_planes);
-        code = code | spread::<W, N>(bits) << i as u32;
-    }
-    code = code.shifted_up(at.bit.plus(word(1)));
-    let test = (0..=N).fold(at.bit, |bit, _| bit.plus(n_planes));
-    let mut n_zeros = word::<W>(3 - N as u64);
-    for i in (N..3).rev() {
-        let is_one = coefficients[i].shifted_down(end) & word(1) != W::ZERO;
-        n_zeros = if is_one { word((i - N) as u64) } else { n_zeros };
-    }
-    let is_written = if n_zeros < word(3 - N as u64) { word(1) } else { W::ZERO };
-    let found = word::<W>(1) | is_written.shifted_up(n_zeros.plus(word(1)));
-    code = code | found.shifted_up(test);
-    if at.n != word(N as u64) {
-        return W::ZERO;
-    }
-    at.bit = test.plus(word(1)).plus(n_zeros).plus(is_written);
-    at.plane = end;
-    at.n = n_zeros.plus(word(N as u64 + 1));
-    code
+/// Pieces of codes, as bits of coefficients, and their places.
+struct Pieces<D, const N: usize> {
+    p0: [D; BATCH],
+    /// f₀, and the bits of stage 1.
+    stage_1: [[D; BATCH]; 2],
+    /// Bits of stage 2.
+    stage_2: [[D; BATCH]; 2],
+    stage_2_at: [D; BATCH],
+    /// Bits behind stages 1 and 2.
+    marks: [[D; BATCH]; 2],
+    /// t₁ and t₂.
+    marks_at: [[D; BATCH]; 2],
+    /// As many planes of the rest as fit a word: two coefficients side by side, and two.
+    rest: [[[D; BATCH]; 2]; N],
+    rest_at: [D; BATCH],
 }
 
-/// Returns the coefficients with this code of `n_bits`. All higher bits must be 0. Bits behind the
-/// code's end are those of the format: 0, but for a search that it cuts off.
-#[inline(always)]
-pub(super) fn decode<W: Word>(code: W, n_bits: W) -> Coefficients<W> {
-    let mut at = Position { bit: W::ZERO, plane: W::ZERO, n: W::ZERO };
-    let mut coefficients = [W::ZERO; 4];
-    decode_stage::<W, 0>(code, n_bits, &mut coefficients, &mut at);
-    decode_stage::<W, 1>(code, n_bits, &mut coefficients, &mut at);
-    decode_stage::<W, 2>(code, n_bits, &mut coefficients, &mut at);
-    let rest = code.shifted_down(at.bit);
-    let is_open = at.n == word(3);
-    let last = if is_open { (rest & word(1)).shifted_up(at.plane) } else { W::ZERO };
-    coefficients[3] = coefficients[3] | last;
-    let rest = deinterleaved(if is_open { rest >> 1 } else { rest });
-    let quarter = W::BITS / 4;
-    for (i, coefficient) in (0_u32..).zip(&mut coefficients) {
-        let planes = rest >> (i * quarter) & W::ONES >> (W::BITS - quarter);
-        *coefficient = *coefficient | planes.shifted_up(at.plane.plus(word(1)));
-    }
-    coefficients
+/// Pieces of codes that were read, with the bits where the code has them.
+struct FoundPieces<W, const N: usize> {
+    /// p₀, p₁ and p₂.
+    planes: [[W; BATCH]; 3],
+    /// f₀, f₁ and f₂, and the last coefficient's bit in plane p₂.
+    bits: [[W; BATCH]; 4],
+    stage_1: [W; BATCH],
+    stage_2: [[W; BATCH]; N],
+    rest: [[W; BATCH]; N],
 }
 
-/// Reads stage N, and moves behind it; reads nothing if the block skips the stage.
+/// Planes of stage 2 that fit a word, and their bits.
+const STAGE_2_PLANES: u32 = 21;
+const STAGE_2_BITS: u64 = 3 * STAGE_2_PLANES as u64;
+
+impl<D: Word, W: Word, const N: usize> LaneWriter<D, W, N> {
+    const ROW: [D; BATCH] = [D::ZERO; BATCH];
+    pub(in crate::codec) const NEW: Self = Self {
+        coefficients: [Self::ROW; BLOCK],
+        pieces: Pieces {
+            p0: Self::ROW,
+            stage_1: [Self::ROW; 2],
+            stage_2: [Self::ROW; 2],
+            stage_2_at: Self::ROW,
+            marks: [Self::ROW; 2],
+            marks_at: [Self::ROW; 2],
+            rest: [[Self::ROW; 2]; N],
+            rest_at: Self::ROW,
+        },
+        codes: [[W::ZERO; BATCH]; N],
+    };
+
+    /// Computes the codes.
+    #[inline(always)]
+    pub(super) fn encode(&mut self) {
+        self.cut();
+        let Self { pieces, codes, .. } = self;
+        for i in 0..BATCH {
+            let of = |row: &[D; BATCH]| W::from_u64(row[i].to_u64());
+            let mut code = [W::ZERO; N];
+            let [f0, stage_1] = pieces.stage_1.each_ref().map(of);
+            let start = word::<W>(1) | f0 << 1 | spread::<W, 1>(stage_1) << 3;
+            put(&mut code, start, of(&pieces.p0));
+            for (mark, at) in pieces.marks.iter().zip(&pieces.marks_at) {
+                put(&mut code, of(mark), of(at));
+            }
+            let stage_2 = pieces.stage_2.each_ref().map(of);
+            let (stage_2_at, rest_at) = (of(&pieces.stage_2_at), of(&pieces.rest_at));
+            for (nth, rest) in (0_u32..).zip(&pieces.rest) {
+                let [a, b] = stage_2.map(|bits| spread::<W, 2>(bits >> (STAGE_2_PLANES * nth)));
+                put(&mut code, a | b << 1, stage_2_at.plus(word(STAGE_2_BITS * u64::from(nth))));
+                let [low, high] = rest.each_ref().map(of);
+                let rest = interleaved(low | high << (W::BITS / 2));
+                put(&mut code, rest, rest_at.plus(word((W::BITS * nth).into())));
+            }
+            for (codes, code) in codes.iter_mut().zip(code) {
+                codes[i] = code;
+            }
+        }
+    }
+
+    /// Cuts the coefficients into pieces.
+    #[inline(always)]
+    fn cut(&mut self) {
+        let Self { coefficients, pieces, .. } = self;
+        let one = word::<D>(1);
+        let quarter = W::BITS / 4;
+        let rest = D::ONES >> (D::BITS - quarter);
+        for i in 0..BATCH {
+            let [a, b, c, d] = coefficients.each_ref().map(|row| row[i]);
+            let p2 = (c | d).trailing_zeros();
+            let p1 = (b | c | d).trailing_zeros();
+            let p0 = (a | b | c | d).trailing_zeros();
+            let from_p0 = a.shifted_down(p0);
+            let from_p1 = [a, b].map(|bits| bits.shifted_down(p1));
+            let from_p2 = [a, b, c, d].map(|bits| bits.shifted_down(p2));
+            let [f0, f1, f2] = [from_p0, from_p1[1], from_p2[2]].map(|bits| bits & one);
+            let last = from_p2[3] & f2;
+            let t1 = (p1 << 1).minus(p0).plus(word(2));
+            let after_t1 = t1.plus(one).plus(f0);
+            let n_planes = p2.minus(p1);
+            let t2 = after_t1.plus(n_planes << 1).plus(n_planes);
+            pieces.p0[i] = p0;
+            pieces.stage_1[0][i] = f0;
+            pieces.stage_1[1][i] = from_p0 >> 1 & low_bits(p1.minus(p0));
+            for (row, bits) in pieces.stage_2.iter_mut().zip(from_p1) {
+                row[i] = bits >> 1 & low_bits(n_planes);
+            }
+            // Behind the test of the plane before.
+            pieces.stage_2_at[i] = after_t1.plus(one);
+            pieces.marks[0][i] = f0 | f1.shifted_up(f0);
+            pieces.marks[1][i] = f1 | (f2 | last << 1).shifted_up(f1);
+            pieces.marks_at[0][i] = t1;
+            pieces.marks_at[1][i] = t2;
+            for (nth, rows) in (0_u32..).zip(&mut pieces.rest) {
+                let [a, b, c, d] = from_p2.map(|bits| bits >> (1 + quarter * nth) & rest);
+                rows[0][i] = a | b << quarter;
+                rows[1][i] = c | d << quarter;
+            }
+            pieces.rest_at[i] = t2.plus(one).plus(f1).plus(f2);
+        }
+    }
+}
+
+/// Puts bits at a place of a code. Drops those outside.
 #[inline(always)]
-fn decode_stage<W: Word, const N: usize>(
-    code: W,
-    n_bits: W,
-    coefficients: &mut Coefficients<W>,
-    at: &mut Position<W>,
-) {
-    let is_taken = at.n == word(N as u64);
-    let rest = if is_taken { code.shifted_down(at.bit) } else { W::ZERO };
-    let test = (rest & tests::<W, N>()).trailing_zeros();
-    let before = rest & low_bits(test);
-    for (i, coefficient) in coefficients[..N].iter_mut().enumerate() {
-        let bits = gather::<W, N>(before >> (1 + i as u32));
-        *coefficient = *coefficient | bits.shifted_up(at.plane.plus(word(1)));
+fn put<W: Word, const N: usize>(code: &mut [W; N], bits: W, at: W) {
+    code[0] = code[0] | bits.shifted_up(at);
+    for (nth, code) in (1..).zip(&mut code[1..]) {
+        // Of both shifts, one has a number below 0, which is a large one, unless both have 0.
+        let start = word::<W>((W::BITS * nth).into());
+        let (up, down) = (bits.shifted_up(at.minus(start)), bits.shifted_down(start.minus(at)));
+        *code = *code | up | down;
     }
-    let search = rest.shifted_down(test.plus(word(1)));
-    let mut n_zeros = word::<W>(3 - N as u64);
-    for i in (0..3 - N).rev() {
-        let is_one = search & word(1 << i) != W::ZERO;
-        n_zeros = if is_one { word(i as u64) } else { n_zeros };
+}
+
+/// Returns the bits that begin a few behind a place of a code; 0 for those outside.
+#[inline(always)]
+fn take<W: Word, const N: usize>(code: &[W; N], at: W, n_behind: u32) -> W {
+    // In two steps, because vectors compare a sum with the number of bits.
+    let mut bits = code[0].shifted_down(at) >> n_behind;
+    let at = at.plus(word(n_behind.into()));
+    for (nth, code) in (1..).zip(&code[1..]) {
+        let start = word::<W>((W::BITS * nth).into());
+        bits = bits | code.shifted_down(at.minus(start)) | code.shifted_up(start.minus(at));
     }
-    let start = at.bit.plus(test).plus(word(1));
-    let n_left = if start < n_bits { n_bits.minus(start) } else { W::ZERO };
-    n_zeros = n_zeros.min(n_left);
-    let plane = at.plane.plus(divided::<W, N>(test));
-    // Without a test that says 1, there is nothing left to read.
-    let is_found = is_taken && test < word(W::BITS.into());
-    let found = if is_found { word::<W>(1).shifted_up(plane) } else { W::ZERO };
-    for (i, coefficient) in coefficients[N..].iter_mut().enumerate() {
-        let is_here = n_zeros == word(i as u64);
-        *coefficient = *coefficient | if is_here { found } else { W::ZERO };
+    bits
+}
+
+impl<W: Word, const N: usize> LaneReader<W, N> {
+    const ROW: [W; BATCH] = [W::ZERO; BATCH];
+    pub(in crate::codec) const NEW: Self = Self {
+        codes: [Self::ROW; N],
+        pieces: FoundPieces {
+            planes: [Self::ROW; 3],
+            bits: [Self::ROW; 4],
+            stage_1: Self::ROW,
+            stage_2: [Self::ROW; N],
+            rest: [Self::ROW; N],
+        },
+        coefficients: [Self::ROW; BLOCK],
+    };
+
+    /// Computes the coefficients with these codes of `n_bits`. All higher bits of codes must be 0.
+    /// Bits behind a code's end are those of the format: 0, but for a search that it cuts off.
+    #[inline(always)]
+    pub(super) fn decode(&mut self, n_bits: u32) {
+        self.find(n_bits);
+        let Self { pieces, coefficients, .. } = self;
+        let quarter = W::BITS / 4;
+        let rest_bits = W::ONES >> (W::BITS - quarter);
+        for i in 0..BATCH {
+            let [p0, p1, p2] = pieces.planes.each_ref().map(|row| row[i]);
+            let [f0, f1, f2, last] = pieces.bits.each_ref().map(|row| row[i]);
+            let stage_1 = gather::<W, 1>(pieces.stage_1[i] >> 1);
+            let mut stage_2 = [W::ZERO; 2];
+            let mut rest = [W::ZERO; BLOCK];
+            for nth in 0..N {
+                for (k, bits) in (1_u32..).zip(&mut stage_2) {
+                    let planes = gather::<W, 2>(pieces.stage_2[nth][i] >> k);
+                    *bits = *bits | planes << (STAGE_2_PLANES * nth as u32);
+                }
+                let columns = deinterleaved(pieces.rest[nth][i]);
+                for (k, bits) in (0_u32..).zip(&mut rest) {
+                    let planes = columns >> (k * quarter) & rest_bits;
+                    *bits = *bits | planes << (nth as u32 * quarter);
+                }
+            }
+            let stage_1 = (f0 | stage_1 << 1).shifted_up(p0);
+            let [stage_2_a, stage_2_b] = stage_2.map(|bits| bits << 1);
+            let [a, b, c, d] = rest.map(|bits| bits << 1);
+            coefficients[0][i] = stage_1 | stage_2_a.shifted_up(p1) | a.shifted_up(p2);
+            coefficients[1][i] = (f1 | stage_2_b).shifted_up(p1) | b.shifted_up(p2);
+            coefficients[2][i] = (f2 | c).shifted_up(p2);
+            coefficients[3][i] = (last | d).shifted_up(p2);
+        }
     }
-    if is_taken {
-        let is_written = if n_zeros < word(3 - N as u64) { word(1) } else { W::ZERO };
-        at.bit = start.plus(n_zeros).plus(is_written);
-        at.plane = plane;
-        at.n = n_zeros.plus(word(N as u64 + 1));
+
+    /// Finds the pieces of the codes.
+    #[inline(always)]
+    fn find(&mut self, n_bits: u32) {
+        let Self { codes, pieces, .. } = self;
+        let one = word::<W>(1);
+        // A search that is cut off finds a 1 there.
+        let end: [W; N] = core::array::from_fn(|nth| {
+            let n_bits = n_bits.saturating_sub(nth as u32 * W::BITS);
+            W::ONES.shifted_up(word(n_bits.into()))
+        });
+        for i in 0..BATCH {
+            let code: [W; N] = core::array::from_fn(|nth| codes[nth][i]);
+            let ended: [W; N] = core::array::from_fn(|nth| code[nth] | end[nth]);
+            let p0 = code[0].trailing_zeros();
+            let f0 = take(&ended, p0, 1) & one;
+            let stage = take(&code, p0, 2);
+            // A stage that is not there ends at once.
+            let tests = stage & tests::<W, 1>() | f0 ^ one;
+            let n_coded = tests.trailing_zeros();
+            pieces.stage_1[i] = stage & below_lowest(tests);
+            let p1 = p0.plus(n_coded >> 1);
+            let at = p0.plus(word(2)).plus(n_coded).plus(f0);
+            let f1 = take(&ended, at, 0) & one;
+            let mut n_coded = W::ZERO;
+            let mut is_over = f1 ^ one;
+            for (nth, stage_2) in (0..).zip(&mut pieces.stage_2) {
+                let stage = take(&code, at.plus(word(STAGE_2_BITS * nth)), 1);
+                let mut tests = stage & self::tests::<W, 2>() | is_over;
+                if nth + 1 < N as u64 {
+                    // Another word goes on behind as many planes as fit.
+                    let end = word::<W>(1 << STAGE_2_BITS);
+                    is_over = if tests & end.minus(one) == W::ZERO { W::ZERO } else { one };
+                    tests = tests | end;
+                }
+                stage_2[i] = stage & below_lowest(tests);
+                n_coded = n_coded.plus(tests.trailing_zeros());
+            }
+            let p2 = p1.plus(third(n_coded));
+            let t2 = at.plus(one).plus(n_coded);
+            let at = t2.plus(f1);
+            let f2 = take(&ended, at, 0) & one;
+            // Without coefficient 2, the search has found the last one, if there was a search.
+            let is_search = if t2 < word(u64::from(W::BITS) * N as u64) { one } else { W::ZERO };
+            let last = (take(&code, at, 1) | f2 ^ one) & is_search;
+            for (nth, rest) in (0..).zip(&mut pieces.rest) {
+                rest[i] = take(&code, at.plus(f2).plus(word((W::BITS * nth).into())), 1);
+            }
+            for (row, plane) in pieces.planes.iter_mut().zip([p0, p1, p2]) {
+                row[i] = plane;
+            }
+            for (row, bit) in pieces.bits.iter_mut().zip([f0, f1, f2, last]) {
+                row[i] = bit;
+            }
+        }
     }
 }
 
@@ -153,7 +312,13 @@ fn word<W: Word>(number: u64) -> W {
 /// Returns the mask of the n lowest bits.
 #[inline(always)]
 fn low_bits<W: Word>(n: W) -> W {
-    word::<W>(1).shifted_up(n).minus(word(1))
+    !W::ONES.shifted_up(n)
+}
+
+/// Returns the mask of the places below the lowest 1.
+#[inline(always)]
+fn below_lowest<W: Word>(bits: W) -> W {
+    !bits & bits.minus(word(1))
 }
 
 /// Returns the mask of the places of tests in stage N: every (N + 1)th bit.
@@ -162,15 +327,11 @@ fn tests<W: Word, const N: usize>() -> W {
     word([u64::MAX, 0x5555_5555_5555_5555, 0x9249_2492_4924_9249][N])
 }
 
-/// Returns ⌊number / (N + 1)⌋ for numbers of up to 64.
+/// Returns ⌊number / 3⌋ for numbers below 128.
 #[inline(always)]
-fn divided<W: Word, const N: usize>(number: W) -> W {
-    match N {
-        0 => number,
-        1 => number >> 1,
-        // 43/128 is a little more than a third.
-        _ => (number << 5).plus(number << 3).plus(number << 1).plus(number) >> 7,
-    }
+fn third<W: Word>(number: W) -> W {
+    // 43/128 is a little more than a third.
+    (number << 5).plus(number << 3).plus(number << 1).plus(number) >> 7
 }
 
 /// Distances and masks of the steps that spread bits to every second or every third place. The
@@ -297,13 +458,17 @@ mod tests {
         (0..n_planes).map(|_| plane()).collect()
     }
 
-    fn planes_of<W: Word>(coefficients: Coefficients<W>) -> Vec<[bool; 4]> {
+    fn planes_of<W: Word>(coefficients: [W; BLOCK]) -> Vec<[bool; 4]> {
         let bits = |plane| coefficients.map(|bits| bits.to_u64() >> plane & 1 == 1);
         (0..W::BITS).map(bits).collect()
     }
 
+    fn batch<W: Word>(rows: &Rows<W>, i: usize) -> Vec<[bool; 4]> {
+        planes_of(rows.each_ref().map(|row| row[i]))
+    }
+
     /// Blocks whose coefficients begin in any planes, with few or many ones.
-    fn check<W: Word>() {
+    fn check<D: Word, W: Word, const N: usize>() {
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move || {
             state ^= state << 13;
@@ -311,33 +476,53 @@ mod tests {
             state ^= state << 17;
             state
         };
-        for _ in 0..20_000 {
-            let mut coefficients = [W::ZERO; 4];
-            for bits in &mut coefficients {
+        let room = N * W::BITS as usize;
+        for _ in 0..800 {
+            let mut writer = LaneWriter::<D, W, N>::NEW;
+            for bits in writer.coefficients.as_flattened_mut() {
                 let sparse = if random() % 8 == 0 { random() & random() } else { u64::MAX };
-                let start = W::from_u64(random() % u64::from(W::BITS + 1));
-                *bits = W::from_u64(random() & sparse).shifted_up(start);
+                let start = D::from_u64(random() % u64::from(D::BITS + 1));
+                *bits = D::from_u64(random() & sparse).shifted_up(start);
             }
-            let code = encode(coefficients);
-            let expected = coded(&planes_of(coefficients));
-            let n_bits = expected.len().min(W::BITS as usize);
-            for (i, bit) in expected[..n_bits].iter().enumerate() {
-                assert_eq!(code.to_u64() >> i & 1 == 1, *bit, "{coefficients:x?}, bit {i}");
+            writer.encode();
+            let LaneWriter { coefficients: rows, codes, .. } = writer;
+            let bit = |codes: &Codes<W, N>, i: usize, at: usize| {
+                codes[at / W::BITS as usize][i].to_u64() >> (at % W::BITS as usize) & 1 == 1
+            };
+            for i in 0..BATCH {
+                let expected = coded(&batch(&rows, i));
+                let found: Vec<_> = (0..room).map(|at| bit(&codes, i, at)).collect();
+                let n_bits = expected.len().min(room);
+                assert_eq!(found[..n_bits], expected[..n_bits], "{:?}", batch(&rows, i));
             }
             // Any bits are a code, and any code may be cut off.
-            for code in [code, W::from_u64(random()), W::from_u64(random() & random())] {
-                let n_bits = random() % u64::from(W::BITS);
-                let code = code & low_bits(W::from_u64(n_bits));
-                let bits: Vec<_> = (0..n_bits).map(|i| code.to_u64() >> i & 1 == 1).collect();
-                let found = planes_of(decode(code, W::from_u64(n_bits)));
-                assert_eq!(found, decoded(&bits, W::BITS as usize), "{n_bits} bits of {code:x?}");
+            let noise = codes.map(|row| row.map(|_| W::from_u64(random())));
+            let sparse = noise.map(|row| row.map(|bits| bits & W::from_u64(random())));
+            for codes in [codes, noise, sparse] {
+                let n_bits = random() as u32 % room as u32;
+                let kept = |nth: usize| {
+                    let n_bits = n_bits.saturating_sub(nth as u32 * W::BITS);
+                    low_bits::<W>(word(n_bits.into()))
+                };
+                let cut: Codes<W, N> =
+                    core::array::from_fn(|nth| codes[nth].map(|bits| bits & kept(nth)));
+                let mut reader = LaneReader { codes: cut, ..LaneReader::NEW };
+                reader.decode(n_bits);
+                for i in 0..BATCH {
+                    let bits: Vec<_> = (0..n_bits as usize).map(|at| bit(&cut, i, at)).collect();
+                    let n_planes = D::BITS.min(W::BITS) as usize;
+                    let found = batch(&reader.coefficients, i);
+                    assert_eq!(found[..n_planes], decoded(&bits, n_planes), "{n_bits}: {bits:?}");
+                }
             }
         }
     }
 
     #[test]
     fn codes_are_those_of_the_format_and_may_be_cut_off() {
-        check::<u32>();
-        check::<u64>();
+        check::<u32, u32, 1>();
+        check::<u32, u64, 1>();
+        check::<u64, u64, 1>();
+        check::<u32, u64, 2>();
     }
 }
