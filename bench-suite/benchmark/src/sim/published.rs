@@ -11,7 +11,7 @@ use anyhow::Context;
 use foldwire::Preset;
 use foldwire_arguments::SimArgs;
 use foldwire_arguments::speeds::SpeedsArg;
-use foldwire_published::COLLECTIVES;
+use foldwire_published::{COLLECTIVES, figures};
 use foldwire_workbench::streams;
 use foldwire_workbench::table::{Align, Table};
 use rayon::prelude::*;
@@ -38,7 +38,9 @@ struct Figure {
     /// Figure, table or section.
     at: String,
     experiment: String,
-    published: String,
+    published: Option<String>,
+    /// System whose image stacking is the figure, in place of `published`.
+    stacking: Option<String>,
     model: Option<FigureModel>,
     program: Option<ProgramModel>,
     /// Reason why there is no prediction.
@@ -168,16 +170,32 @@ pub(super) fn run(is_json: bool) -> anyhow::Result<()> {
 }
 
 impl Figure {
+    /// What the paper reports.
+    fn published(&self) -> Option<String> {
+        let Some(system) = &self.stacking else { return self.published.clone() };
+        let is_share = self.model.as_ref().is_some_and(|model| model.shows == Shows::Shares);
+        let is_shown = |row: &&foldwire_published::Figure| {
+            (row.paper, row.system, row.set) == (&self.paper, system, "image stacking")
+                && !["PSNR", "NRMSE"].contains(&row.metric)
+                && is_share == (row.metric != "speed-up")
+        };
+        let values: Vec<_> =
+            figures().iter().filter(is_shown).filter_map(|row| row.at(1e-4)).collect();
+        let values: Vec<_> = values.iter().map(f64::to_string).collect();
+        (!values.is_empty()).then(|| values.join(" / "))
+    }
+
     fn row(self, all: &BTreeMap<String, Measurement>) -> anyhow::Result<FigureRow> {
         let name = format!("{} {}: {}", self.paper, self.at, self.experiment);
         let predicted = match (&self.model, &self.program, &self.why) {
-            (Some(model), None, None) => model.predict().with_context(|| name)?,
+            (Some(model), None, None) => model.predict().with_context(|| name.clone())?,
             (None, Some(program), None) => program.predict(),
             (None, None, Some(_)) => PredictedFigure::default(),
             _ => anyhow::bail!("{name}: one of model, program and why is needed"),
         };
         let PredictedFigure { as_published, foldwire, commands, budgets } = predicted;
-        let Self { paper, at, experiment, published, why, note, measured, .. } = self;
+        let published = self.published().with_context(|| format!("{name}: nothing published"))?;
+        let Self { paper, at, experiment, why, note, measured, .. } = self;
         let measurement = match &measured {
             Some(MeasuredFigure { by, .. }) => {
                 Some(all.get(by).with_context(|| format!("no measurement {by}"))?.clone())
@@ -441,11 +459,25 @@ mod tests {
         for figure in &file.figure {
             let ways = [figure.model.is_some(), figure.program.is_some(), figure.why.is_some()];
             assert_eq!(ways.iter().filter(|&&is| is).count(), 1, "{figure:?}");
+            assert!(figure.published().is_some_and(|text| !text.is_empty()), "{figure:?}");
+            assert!(figure.published.is_none() || figure.stacking.is_none(), "{figure:?}");
             if let Some(model) = &figure.model {
                 let command = model.command(&model.speeds[0], model.bytes[0], &model.preset);
                 assert!(SimArgs::parse(&command).is_ok(), "{command}");
             }
         }
+    }
+
+    #[test]
+    fn figures_of_stacking_are_those_of_the_table() {
+        let file: FiguresFile = toml::from_str(COLLECTIVES).expect("the figures");
+        let published = |at: &str, experiment: &str| {
+            let is_it = |figure: &&Figure| figure.at == at && figure.experiment == experiment;
+            file.figure.iter().find(is_it).and_then(Figure::published)
+        };
+        let shares = "stacking, 18 threads: shares";
+        assert_eq!(published("Table VII", shares).as_deref(), Some("38.61 / 60.42 / 0.96"));
+        assert_eq!(published("Table VII", "stacking, CPRP2P").as_deref(), Some("0.95"));
     }
 
     /// Two ranks that exchange halves: the sums of a budget are the time.
