@@ -305,15 +305,15 @@ DEVICE void decode_cuszp(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8
     store_values<T>(to, n, stage);
 }
 
-#define CUSZP_KERNELS(T, name, resident)                                                          \
-    KERNEL(cuszp_encode_##name, BLOCKS, resident,                                                 \
+#define CUSZP_KERNELS(T, name)                                                                    \
+    KERNEL(cuszp_encode_##name, BLOCKS, 2,                                                        \
            (const u8 *own, u64 n_values, u8 *reports, u8 *slots, u64 slot_bytes,                  \
             double weight_of_own, double spacing, double inverse, double limit, double bound),    \
            {                                                                                      \
                encode_cuszp<T>(own, n_values, {reports, slots, slot_bytes}, weight_of_own,        \
                                lattice_of<T>(spacing, inverse, limit, bound, 1));                 \
            })                                                                                     \
-    KERNEL(cuszp_decode_##name, BLOCKS, resident,                                                 \
+    KERNEL(cuszp_decode_##name, BLOCKS, 2,                                                        \
            (const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outcome, double weight,      \
             u64 divisor),                                                                         \
            { decode_cuszp<T>(src, src_bytes, dst, n_values, outcome, weight, divisor); })

@@ -335,16 +335,16 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
 #define LATTICE_PARAMETERS                                                                        \
     double spacing, double inverse, double limit, double bound, double weight
 #define LATTICE(T) lattice_of<T>(spacing, inverse, limit, bound, weight)
-#define FZ_LIGHT_KERNELS(T, name, resident)                                                       \
-    KERNEL(fz_light_encode_##name, BLOCKS, resident,                                              \
+#define FZ_LIGHT_KERNELS(T, name)                                                                 \
+    KERNEL(fz_light_encode_##name, BLOCKS, (T::BYTES < 8 ? 8 : 4),                                \
            (const u8 *own, u64 n_values, u8 *reports, u8 *slots, u64 slot_bytes,                  \
             LATTICE_PARAMETERS),                                                                  \
            { encode<T>(own, n_values, reports, slots, slot_bytes, LATTICE(T)); })                 \
-    KERNEL(fz_light_decode_##name, BLOCKS, resident,                                              \
+    KERNEL(fz_light_decode_##name, BLOCKS, (T::BYTES < 8 ? 8 : 4),                                \
            (const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outcome, double weight,      \
             u64 divisor, double spacing),                                                         \
            { decode<T>(src, src_bytes, dst, n_values, outcome, weight, divisor, spacing); })      \
-    KERNEL(fz_light_fold_##name, BLOCKS, resident,                                                \
+    KERNEL(fz_light_fold_##name, BLOCKS, (T::BYTES < 8 ? 4 : 2),                                  \
            (const u8 *src, u64 src_bytes, const u8 *own, u64 n_values, u8 *reports, u8 *slots,    \
             u64 slot_bytes, u8 *outcome, LATTICE_PARAMETERS, double step, u64 max_operands,       \
             u64 op, u8 *output, u64 divisor),                                                     \
@@ -353,7 +353,7 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
                        LATTICE(T), step, max_operands, static_cast<u32>(op),                      \
                        {output, divisor});                                                        \
            })                                                                                     \
-    KERNEL(fz_light_combine_##name, BLOCKS, resident,                                             \
+    KERNEL(fz_light_combine_##name, BLOCKS, (T::BYTES < 8 ? 5 : 3),                               \
            (const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_values, u8 *reports,        \
             u8 *slots, u64 slot_bytes, u8 *outcome, LATTICE_PARAMETERS, double step,              \
             u64 max_operands, u64 op, u64 is_static),                                             \

@@ -326,12 +326,12 @@ DEVICE void decode_mpc(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *
     }
 }
 
-#define MPC_KERNELS(T, name, resident)                                                            \
-    KERNEL(mpc_encode_##name, BLOCKS, resident,                                                   \
+#define MPC_KERNELS(T, name)                                                                      \
+    KERNEL(mpc_encode_##name, BLOCKS, 2,                                                          \
            (const u8 *own, u64 n_values, u8 *reports, u8 *slots, u64 slot_bytes,                  \
             double weight_of_own, u64 dim),                                                       \
            { encode_mpc<T>(own, n_values, {reports, slots, slot_bytes}, weight_of_own, dim); })   \
-    KERNEL(mpc_decode_##name, BLOCKS, resident,                                                   \
+    KERNEL(mpc_decode_##name, BLOCKS, 2,                                                          \
            (const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outcome, double weight,      \
             u64 divisor),                                                                         \
            { decode_mpc<T>(src, src_bytes, dst, n_values, outcome, weight, divisor); })

@@ -231,7 +231,7 @@ DEVICE void gather(u8 *dst, u64 n_values, const u8 *slots, u64 slot_bytes, u64 s
     copy_bytes(slots + chunk * slot_bytes, static_cast<u32>(shift), to, end - start);
 }
 
-#define PAYLOAD_KERNELS(T, name, resident)                                                        \
+#define PAYLOAD_KERNELS(T, name)                                                                  \
     KERNEL(payload_finish_##name, FINISHERS, 1,                                                   \
            (u8 *dst, u64 n_values, const u8 *reports, u8 *outcome, double step, const u8 *a,      \
             const u8 *b, u64 own_operands),                                                       \

@@ -22,6 +22,9 @@ struct alignas(16) Vector {
 #include "machine.hpp"
 #else
 
+// Kernels of one file need not use every constant of the others.
+#pragma nv_diag_suppress 177
+
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 /// Defines a kernel: its name, threads in a block, parameters in brackets, and body. At least

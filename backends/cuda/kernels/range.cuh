@@ -40,6 +40,6 @@ template <class T> DEVICE void value_range(const u8 *values, u64 n, u8 *parts) {
     }
 }
 
-#define RANGE_KERNELS(T, name, resident)                                                          \
+#define RANGE_KERNELS(T, name)                                                                    \
     KERNEL(value_range_##name, RANGE_THREADS, 1, (const u8 *values, u64 n, u8 *parts),            \
            { value_range<T>(values, n, parts); })

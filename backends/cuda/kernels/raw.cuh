@@ -99,7 +99,7 @@ DEVICE void operate_on_values(u8 *dst, const u8 *a, const u8 *b, u64 n_values, u
     }
 }
 
-#define RAW_KERNELS(T, name, resident)                                                            \
+#define RAW_KERNELS(T, name)                                                                      \
     KERNEL(raw_operate_##name, RAW_THREADS, 1,                                                    \
            (u8 *dst, const u8 *a, const u8 *b, u64 n_values, u64 op, double weight, u8 *output,   \
             double weight_of_sums, u64 divisor, u8 *outcome, u64 n_bytes),                        \

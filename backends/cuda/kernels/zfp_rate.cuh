@@ -345,15 +345,15 @@ DEVICE void decode_zfp_rate(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values,
     store_values<T>(to, n, stage);
 }
 
-#define ZFP_RATE_KERNELS(T, name, resident)                                                       \
-    KERNEL(zfp_rate_encode_##name, BLOCKS, resident,                                              \
+#define ZFP_RATE_KERNELS(T, name)                                                                 \
+    KERNEL(zfp_rate_encode_##name, BLOCKS, 2,                                                     \
            (const u8 *own, u64 n_values, u8 *reports, u8 *slots, u64 slot_bytes,                  \
             double weight_of_own, u64 rate),                                                      \
            {                                                                                      \
                encode_zfp_rate<T>(own, n_values, {reports, slots, slot_bytes}, weight_of_own,     \
                                   rate);                                                          \
            })                                                                                     \
-    KERNEL(zfp_rate_decode_##name, BLOCKS, resident,                                              \
+    KERNEL(zfp_rate_decode_##name, BLOCKS, 2,                                                     \
            (const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outcome, double weight,      \
             u64 divisor),                                                                         \
            { decode_zfp_rate<T>(src, src_bytes, dst, n_values, outcome, weight, divisor); })

@@ -23,14 +23,14 @@
 const shim::Kernel *shim::kernels;
 
 #define ALL_TYPES(KERNELS)                                                                        \
-    KERNELS(F32, f32, 1)                                                                          \
-    KERNELS(F64, f64, 1)                                                                          \
-    KERNELS(F16, f16, 1)                                                                          \
-    KERNELS(BF16, bf16, 1)
+    KERNELS(F32, f32)                                                                             \
+    KERNELS(F64, f64)                                                                             \
+    KERNELS(F16, f16)                                                                             \
+    KERNELS(BF16, bf16)
 
 #define WIDE_TYPES(KERNELS)                                                                       \
-    KERNELS(F32, f32, 1)                                                                          \
-    KERNELS(F64, f64, 1)
+    KERNELS(F32, f32)                                                                             \
+    KERNELS(F64, f64)
 
 WIDE_TYPES(CUSZP_KERNELS)
 ALL_TYPES(FZ_LIGHT_KERNELS)

@@ -120,7 +120,7 @@ impl Module {
         const PAYLOAD: &str = include_str!("../kernels/payload.cuh");
         const CHUNK: &str = include_str!("../kernels/chunk.cuh");
         const CODED: &str = include_str!("../kernels/coded.cuh");
-        let (files, macro_name, resident): (&[&str], _, _) = match self.file {
+        let (files, macro_name): (&[&str], _) = match self.file {
             KernelFile::FzLight => (
                 &[
                     PAYLOAD,
@@ -130,29 +130,27 @@ impl Module {
                     include_str!("../kernels/fz_light.cuh"),
                 ],
                 "FZ_LIGHT_KERNELS",
-                if self.dtype == DType::F64 { 2 } else { 4 },
             ),
-            KernelFile::Raw => (&[include_str!("../kernels/raw.cuh")], "RAW_KERNELS", 1),
-            KernelFile::Payload => (&[PAYLOAD], "PAYLOAD_KERNELS", 1),
+            KernelFile::Raw => (&[include_str!("../kernels/raw.cuh")], "RAW_KERNELS"),
+            KernelFile::Payload => (&[PAYLOAD], "PAYLOAD_KERNELS"),
             KernelFile::CuSzp => {
-                (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/cuszp.cuh")], "CUSZP_KERNELS", 2)
+                (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/cuszp.cuh")], "CUSZP_KERNELS")
             }
             KernelFile::Mpc => {
-                (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/mpc.cuh")], "MPC_KERNELS", 2)
+                (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/mpc.cuh")], "MPC_KERNELS")
             }
             KernelFile::ZfpRate => (
                 &[PAYLOAD, CHUNK, CODED, include_str!("../kernels/zfp_rate.cuh")],
                 "ZFP_RATE_KERNELS",
-                2,
             ),
-            KernelFile::Range => (&[include_str!("../kernels/range.cuh")], "RANGE_KERNELS", 1),
+            KernelFile::Range => (&[include_str!("../kernels/range.cuh")], "RANGE_KERNELS"),
         };
         let mut source = String::new();
         source.push_str(include_str!("../kernels/primitives.cuh"));
         source.push_str(include_str!("../kernels/floats.cuh"));
         files.iter().for_each(|file| source.push_str(file));
         let type_name = name.to_uppercase();
-        source + &format!("\n{macro_name}({type_name}, {name}, {resident})\n")
+        source + &format!("\n{macro_name}({type_name}, {name})\n")
     }
 }
 

@@ -11,7 +11,7 @@ const CHUNK: usize = 4096;
 
 /// Checks a codec with each of these bounds and settings, one for each array in turn.
 fn bytes_are_equal<T: Float>(id: CodecId, bounds: &[f64], settings: &[u16]) {
-    for n_values in [0, 1, 3, 31, 33, 64, 65, 301, CHUNK, 2 * CHUNK + 1101] {
+    for n_values in [0, 1, 3, 31, 33, 65, 301, CHUNK, CHUNK + 1101] {
         let arrays = arrays::<T>(n_values, 1).into_iter().zip(arrays::<T>(n_values, 2));
         for (i, ((name, x), (_, y))) in arrays.enumerate() {
             let pairs = bounds.iter().flat_map(|bound| settings.iter().map(move |s| (*bound, *s)));
@@ -69,8 +69,8 @@ fn zfp_rate_is_that_of_core() {
 
 fn damage_is_found_alike<T: Float>(id: CodecId, settings: &[u16]) {
     let params = CodecParams::new(Quantum::new::<T>(1e-3).unwrap()).for_sums_of(3);
-    let names = ["smooth", "dotted", "steps", "any magnitude"];
-    for (name, x) in arrays::<T>(150, 1).into_iter().filter(|(name, _)| names.contains(name)) {
+    let names = ["smooth", "dotted", "steps"];
+    for (name, x) in arrays::<T>(101, 1).into_iter().filter(|(name, _)| names.contains(name)) {
         for &setting in settings {
             let params = params.with_setting(setting);
             let pair = &mut Pair::<T>::new(id, &params, name);
