@@ -1,5 +1,5 @@
 //! Codec `mpc` (docs/format.md, section 7.6). A warp transposes a group of residuals, as many as a
-//! word has bits, by ballots. It does so twice: to count the words that are kept, and to write them.
+//! word has bits, by ballots. It does so twice: to count the words to keep, and to write them.
 
 /// Values of a section.
 static const u32 SECTION = 1024;

@@ -1,7 +1,7 @@
 //! A device that the host's processor plays: defines the primitives of `kernels/primitives.cuh`.
 //!
 //! Blocks of a grid run one after the other. The threads of a block are fibers of one thread of the
-//! host. A fiber runs to its next collective, then the next lane runs. At the last lane all lanes of
+//! host. A fiber runs to its next collective, then the next lane. At the last lane all lanes of
 //! the warp must be at the same collective, and at the last warp all warps at the same barrier.
 //! Found and reported: divergence at collectives, accesses outside of the memory that the caller
 //! named or that are not aligned, reads of shared memory that nothing has written, and accesses of

@@ -94,8 +94,8 @@ trait CodecKernels {
         dst: DeviceBytes,
     ) -> Result<(), DeviceError>;
 
-    /// Payload → values. `is_operand` says that the payload is an operand of a reduction, which must
-    /// suit this codec.
+    /// Payload → values. `is_operand` says that the payload is an operand of a reduction, which
+    /// must suit this codec.
     fn decode(
         &self,
         job: &mut Job<'_>,
@@ -265,8 +265,8 @@ impl DeviceCodec {
     /// Tasks read all payloads and values before they write to the destination of the same kind.
     ///
     /// # Errors
-    /// [`DeviceError`] if a buffer does not suit the task, or the device refuses a launch. Errors in
-    /// payloads are reported in the outcome.
+    /// [`DeviceError`] if a buffer does not suit the task, or the device refuses a launch. The
+    /// outcome reports errors in payloads.
     pub fn enqueue(
         &self,
         on: &mut dyn Launcher,

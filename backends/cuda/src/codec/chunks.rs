@@ -1,5 +1,5 @@
-//! Launches that all codecs with chunks share: chunks lie in slots of scratch memory; one block finds
-//! their places, and each is moved to its place.
+//! Launches that all codecs with chunks share: chunks lie in slots of scratch memory, one block
+//! finds their places, and each is moved to its place.
 
 use foldwire::codec::fz_light::HEADER_BYTES;
 
