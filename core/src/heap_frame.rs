@@ -1,7 +1,6 @@
 //! Frames in heap memory, for transports that need no special memory.
 
 use crate::transport::FRAME_ALIGN;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -39,9 +38,9 @@ static N_STAGGERED: AtomicUsize = AtomicUsize::new(0);
 ///
 /// [`Transport::Frame`]: crate::Transport::Frame
 pub struct HeapFrame {
-    storage: Box<[u8]>,
+    /// Ends where the frame ends.
+    storage: Vec<u8>,
     start: usize,
-    n_bytes: usize,
 }
 
 impl HeapFrame {
@@ -70,35 +69,36 @@ impl HeapFrame {
         let mut storage = Vec::new();
         storage.try_reserve_exact(n_stored).ok()?;
         storage.resize(n_stored, 0);
-        let storage = storage.into_boxed_slice();
         let start = offset.wrapping_sub(storage.as_ptr().addr()) % modulus;
-        Some(Self { storage, start, n_bytes })
+        storage.truncate(start + n_bytes);
+        Some(Self { storage, start })
     }
 }
 
 impl AsRef<[u8]> for HeapFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.storage[self.start..self.start + self.n_bytes]
+        &self.storage[self.start..]
     }
 }
 
 impl AsMut<[u8]> for HeapFrame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.start..self.start + self.n_bytes]
+        &mut self.storage[self.start..]
     }
 }
 
 impl fmt::Debug for HeapFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeapFrame").field("n_bytes", &self.n_bytes).finish_non_exhaustive()
+        f.debug_struct("HeapFrame").field("n_bytes", &self.as_ref().len()).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
 
     #[test]
     fn a_frame_is_aligned_and_has_its_length() {

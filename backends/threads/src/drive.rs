@@ -29,13 +29,15 @@ pub fn drive<'a, X: Transport + 'a, T: Element>(
 ) -> Vec<Result<Report, Error>> {
     let mut operations: Vec<_> = operations.into_iter().map(Some).collect();
     let mut results = vec![Err(Error::Finished); operations.len()];
-    while operations.iter().any(Option::is_some) {
+    let mut n_left = operations.len();
+    while n_left > 0 {
         for (slot, result) in operations.iter_mut().zip(&mut results) {
             if let Some(operation) = slot
                 && let Poll::Ready(ready) = operation.poll()
             {
                 *result = ready;
                 *slot = None;
+                n_left -= 1;
             }
         }
     }

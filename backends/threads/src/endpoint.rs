@@ -81,12 +81,23 @@ impl Endpoint {
     /// # Errors
     /// [`Error::PeerLost`] if `to` has closed.
     fn link(&mut self, to: Rank, tag: Tag) -> Result<&mut Producer<SentFrame>, Error> {
+        let position = match self.outbound.position(to, tag) {
+            Some(position) => position,
+            None => self.open_link(to, tag)?,
+        };
+        if self.fabric.is_closed(to) {
+            return Err(Error::PeerLost { peer: to });
+        }
+        self.outbound.all().get_mut(position).ok_or(Error::NoSuchTag { tag })
+    }
+
+    #[cold]
+    fn open_link(&mut self, to: Rank, tag: Tag) -> Result<usize, Error> {
         self.check(to, tag)?;
         if self.fabric.is_closed(to) {
             return Err(Error::PeerLost { peer: to });
         }
-        let open = || self.fabric.open_link(self.rank, to, tag);
-        self.outbound.find_or_insert(to, tag, open).ok_or(Error::NoSuchTag { tag })
+        Ok(self.outbound.insert(to, tag, self.fabric.open_link(self.rank, to, tag)))
     }
 
     /// Sends the frame, or returns it with the error.

@@ -15,7 +15,12 @@ use crate::pool::FramePool;
 /// A frame comes from [`poll_frame`](foldwire::transport::Transport::poll_frame) or from a receive,
 /// and goes back when it is sent or recycled. Dropping it frees its memory and lets the pool
 /// allocate another frame.
-pub struct Frame {
+pub struct Frame(
+    /// A pointer, because frames often move: between pool, ranks and links.
+    Box<FrameBuffer>,
+);
+
+struct FrameBuffer {
     memory: HeapFrame,
     /// Weak, because the pool owns idle frames.
     home: Weak<FramePool>,
@@ -24,32 +29,32 @@ pub struct Frame {
 impl Frame {
     pub(crate) fn allocate(n_bytes: usize, home: Weak<FramePool>) -> Result<Self, Error> {
         let memory = HeapFrame::try_new(n_bytes).ok_or(Error::OutOfMemory { need: n_bytes })?;
-        Ok(Self { memory, home })
+        Ok(Self(Box::new(FrameBuffer { memory, home })))
     }
 
     /// Returns whether this frame came from the pool that `pool` points to.
     pub(crate) fn belongs_to(&self, pool: *const FramePool) -> bool {
-        std::ptr::eq(self.home.as_ptr(), pool)
+        std::ptr::eq(self.0.home.as_ptr(), pool)
     }
 }
 
 impl AsRef<[u8]> for Frame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        self.memory.as_ref()
+        self.0.memory.as_ref()
     }
 }
 
 impl AsMut<[u8]> for Frame {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
-        self.memory.as_mut()
+        self.0.memory.as_mut()
     }
 }
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if let Some(pool) = self.home.upgrade() {
+        if let Some(pool) = self.0.home.upgrade() {
             pool.forget_one();
         }
     }

@@ -65,10 +65,12 @@ impl FrameInbox {
         if self.arrivals.is_some() {
             return self.take_paced(fabric, from, tag);
         }
-        if self.links.find(from, tag).is_none() {
+        let position = self.links.position(from, tag).or_else(|| {
             self.collect(fabric);
-        }
-        match self.links.find(from, tag).and_then(|link| link.consumer.pop()) {
+            self.links.position(from, tag)
+        });
+        let link = position.and_then(|position| self.links.all().get_mut(position));
+        match link.and_then(|link| link.consumer.pop()) {
             Some((sent, sender_waits)) => NextFrame::Arrived(sent, sender_waits),
             None => NextFrame::Missing,
         }

@@ -24,30 +24,15 @@ impl<T> LinkIndex<T> {
         self.list.get_mut(position)
     }
 
-    /// Returns the link. Inserts a new one if it does not exist.
-    pub(crate) fn find_or_insert(
-        &mut self,
-        peer: Rank,
-        tag: Tag,
-        link: impl FnOnce() -> T,
-    ) -> Option<&mut T> {
-        let position = match self.position(peer, tag) {
-            Some(position) => position,
-            None => {
-                self.insert(peer, tag, link());
-                self.list.len() - 1
-            }
-        };
-        self.list.get_mut(position)
-    }
-
-    /// Returns the link's position in the list.
-    fn position(&self, peer: Rank, tag: Tag) -> Option<usize> {
+    /// Returns the link's position in [`all`](Self::all).
+    pub(crate) fn position(&self, peer: Rank, tag: Tag) -> Option<usize> {
         let of_tag = self.index.get(tag.index())?;
         Some(of_tag.get(peer.index())?.checked_sub(1)? as usize)
     }
 
-    pub(crate) fn insert(&mut self, peer: Rank, tag: Tag, link: T) {
+    /// Adds a link, and returns its position.
+    pub(crate) fn insert(&mut self, peer: Rank, tag: Tag, link: T) -> usize {
+        let position = self.list.len();
         self.list.push(link);
         if self.index.len() <= tag.index() {
             self.index.resize(tag.index() + 1, Box::default());
@@ -57,6 +42,7 @@ impl<T> LinkIndex<T> {
             *of_tag = vec![0; self.n_ranks].into_boxed_slice();
         }
         of_tag[peer.index()] = self.list.len() as u32;
+        position
     }
 
     pub(crate) fn all(&mut self) -> &mut [T] {
