@@ -201,6 +201,18 @@ impl<F: FrameBuffer> Lanes<F> {
         self.lanes.clear();
         self.lanes.extend((0..n_lanes).map(|i| Lane::new(Tag(i as u16), i)));
     }
+
+    /// Does the same as [`begin`](Self::begin) with one lane, and keeps the one of the last call.
+    #[cfg(feature = "alloc")]
+    fn begin_one(&mut self) {
+        match &mut self.lanes[..] {
+            [lane] => {
+                lane.restart(0);
+                self.record = None;
+            }
+            _ => self.begin(1),
+        }
+    }
 }
 
 impl<'a> Engine<'a> {

@@ -116,7 +116,7 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.n_channels()
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {
         self.inner.poll_frame().map_err(|error| self.error(error))
     }
@@ -125,13 +125,13 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.n_frames()
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
         let to = self.outer(to);
         self.inner.poll_ready(to, tag).map_err(|error| self.error(error))
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         to: Rank,
@@ -143,7 +143,7 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(error))
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_recv(
         &mut self,
         from: Rank,
@@ -161,7 +161,7 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.forget(self.outer(peer));
     }
 
-    #[inline]
+    #[inline(always)]
     fn recycle(&mut self, frame: X::Frame) {
         self.inner.recycle(frame);
     }

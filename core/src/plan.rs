@@ -122,22 +122,27 @@ impl PartialEq for Plan {
             overlap,
             piece_bytes,
             is_auto,
-        } = *self;
+        } = self;
+        let theirs = &other.pipeline;
         // Zero-sized schedules may all have the same address, so compare names too.
         let same_schedule = match (schedule, other.schedule) {
             (None, None) => true,
-            (Some(a), Some(b)) => ptr::addr_eq(a, b) && a.name() == b.name(),
+            (Some(a), Some(b)) => ptr::addr_eq(*a, b) && a.name() == b.name(),
             _ => false,
         };
+        // Every call compares its plan with earlier ones, so nothing is copied here.
         same_schedule
-            && pipeline.code() == other.pipeline.code()
-            && (codec, setting) == (other.codec, other.setting)
-            && (strides, prediction) == (other.strides, other.prediction)
-            && (bound, scope, spacing) == (other.bound, other.scope, other.spacing)
-            && (rounding, division, sampling) == (other.rounding, other.division, other.sampling)
-            && (exact_below, same_bits) == (other.exact_below, other.same_bits)
-            && (overlap, is_auto) == (other.overlap, other.is_auto)
-            && piece_bytes == other.piece_bytes
+            && (pipeline.passing, pipeline.partial) == (theirs.passing, theirs.partial)
+            && (pipeline.own, *codec) == (theirs.own, other.codec)
+            && (*setting, *prediction) == (other.setting, other.prediction)
+            && strides == &other.strides
+            && bound == &other.bound
+            && (*scope, *spacing) == (other.scope, other.spacing)
+            && rounding == &other.rounding
+            && (*division, *sampling) == (other.division, other.sampling)
+            && (*exact_below, *same_bits) == (other.exact_below, other.same_bits)
+            && (*overlap, *is_auto) == (other.overlap, other.is_auto)
+            && *piece_bytes == other.piece_bytes
     }
 }
 

@@ -106,6 +106,14 @@ impl Report {
 }
 
 impl Report {
+    /// Sets what a call counts and times back to zero. The rest is known before a call begins.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn restart(&mut self) {
+        (self.raw_bytes, self.wire_bytes, self.n_messages) = (0, 0, 0);
+        (self.encode, self.fold, self.decode) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        (self.total, self.blocks) = (Duration::ZERO, BlockStats::default());
+    }
+
     /// Raises the bounds to that of a message; infinite if its codec keeps none.
     pub(crate) fn add_message(&mut self, bound: f64) {
         self.bound = self.bound.max(bound);

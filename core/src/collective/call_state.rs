@@ -105,7 +105,7 @@ impl<'s> CallState<'s> {
             return Self::full(comm, call);
         }
         let (sequence, now) = (comm.next_sequence(), comm.transport.now());
-        recent.replay.begin(sequence, &recent.resolved.report, now, &mut comm.state.lanes);
+        recent.replay.begin(sequence, now, &mut comm.state.lanes);
         Self { limits, stage: CallStage::Replay(recent) }
     }
 
@@ -205,7 +205,7 @@ impl<'s> CallState<'s> {
             Ok(ReplayOutcome::Moved) => Ok(Some(Progress::Moved)),
             Ok(ReplayOutcome::Waiting) => Ok(Some(Progress::Waiting)),
             Ok(ReplayOutcome::NeedsEngine) => {
-                self.take_over();
+                self.take_over(comm);
                 Ok(None)
             }
             Ok(ReplayOutcome::Finished) => {
@@ -213,7 +213,7 @@ impl<'s> CallState<'s> {
                 Ok(Some(Progress::Finished))
             }
             Err(error) => {
-                self.take_over();
+                self.take_over(comm);
                 let now = comm.transport.now();
                 if let CallStage::Full(call) = &mut self.stage
                     && let Some(engine) = &mut call.engine
@@ -228,7 +228,13 @@ impl<'s> CallState<'s> {
         }
     }
 
+    /// Returns whether the call has finished, failed, or returned its result.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.stage, CallStage::Over)
+    }
+
     /// Returns the report of a call that has just finished.
+    #[inline(never)]
     pub(crate) fn finish<X: Transport>(
         &mut self,
         #[cfg_attr(
@@ -239,11 +245,7 @@ impl<'s> CallState<'s> {
     ) -> Report {
         match core::mem::replace(&mut self.stage, CallStage::Over) {
             #[cfg(feature = "alloc")]
-            CallStage::Replay(recent) => {
-                let report = recent.replay.report;
-                comm.put_back(recent);
-                report
-            }
+            CallStage::Replay(recent) => comm.put_back(recent),
             CallStage::Full(call) => call.report(),
             CallStage::Over => Report::default(),
         }
@@ -252,11 +254,12 @@ impl<'s> CallState<'s> {
     /// Continues a replay as a full call, from the step that it has reached.
     #[cfg(feature = "alloc")]
     #[cold]
-    fn take_over(&mut self) {
+    fn take_over<X: Transport>(&mut self, comm: &mut Communicator<X>) {
         self.stage = match core::mem::replace(&mut self.stage, CallStage::Over) {
             CallStage::Replay(recent) => {
                 let Resolved { program, n_lanes, .. } = &recent.resolved;
-                let engine = recent.replay.into_engine(*program, *n_lanes);
+                let on = (*program, &recent.compiled);
+                let engine = recent.replay.into_engine(on, *n_lanes, &mut comm.state.lanes);
                 CallStage::Full(Box::new(FullCall::taking_over(recent, engine)))
             }
             other => other,
@@ -271,7 +274,7 @@ impl<'s> CallState<'s> {
         error: Option<&Error>,
     ) {
         #[cfg(feature = "alloc")]
-        self.take_over();
+        self.take_over(comm);
         if let CallStage::Full(call) = &mut self.stage {
             call.give_up(comm, error);
         }

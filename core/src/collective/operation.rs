@@ -71,7 +71,9 @@ impl<X: Transport, T: Element> Limited for RunningCall<'_, X, T> {
 
 impl<X: Transport, T: Element> Drop for RunningCall<'_, X, T> {
     fn drop(&mut self) {
-        self.call.give_up(self.comm, None);
+        if !self.call.is_over() {
+            self.call.give_up(self.comm, None);
+        }
     }
 }
 

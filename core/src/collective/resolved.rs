@@ -75,7 +75,8 @@ impl RecentCall {
         };
         let request = Request { shares, ..*request };
         let (coding, compiled) = (coding.clone(), Compiled::default());
-        Some(Self { request, plan, resolved, coding, compiled, replay: Replay::default() })
+        let replay = Replay::new(*report);
+        Some(Self { request, plan, resolved, coding, compiled, replay })
     }
 }
 
@@ -103,8 +104,11 @@ impl RecentCalls {
 
     /// Drops all calls if the configuration has changed.
     fn check(&mut self, config: &Config) {
-        if self.config.take().is_some_and(|before| !before.is_alike(config)) {
-            self.forget();
+        if let Some(before) = &self.config {
+            if !before.is_alike(config) {
+                self.forget();
+            }
+            self.config = None;
         }
     }
 
@@ -114,13 +118,14 @@ impl RecentCalls {
         Some(self.calls.remove(at))
     }
 
-    /// Keeps a call. Drops the oldest one if there is no space.
-    fn insert(&mut self, recent: Box<RecentCall>) {
+    /// Keeps a call, and returns it. Drops the oldest one if there is no space.
+    fn insert(&mut self, recent: Box<RecentCall>) -> Option<&RecentCall> {
         if self.calls.is_full() {
             self.calls.remove(0);
         }
         // There is space now.
         let _ = self.calls.push(recent);
+        self.calls.last().map(|recent| &**recent)
     }
 }
 
@@ -157,12 +162,15 @@ impl<X: Transport> Communicator<X> {
         recent.or_else(|| RecentCall::new(request, None, resolved, coding).map(Box::new))
     }
 
-    /// Puts a repeated call back among the kept ones.
-    pub(super) fn put_back(&mut self, mut recent: Box<RecentCall>) {
+    /// Puts a repeated call back among the kept ones. Returns the report of its last replay.
+    pub(super) fn put_back(&mut self, mut recent: Box<RecentCall>) -> Report {
         if let Some(compiled) = self.state.lanes.record.take() {
             recent.compiled = compiled;
         }
-        self.state.recent.insert(recent);
+        match self.state.recent.insert(recent) {
+            Some(recent) => recent.replay.report,
+            None => Report::default(),
+        }
     }
 
     /// Keeps a call if its plan leads to the same program for all values. Does not keep a call

@@ -2,16 +2,17 @@
 //! message that it sent.
 //!
 //! A step that runs again on the same slot contents computes the same, and its messages have the
-//! same headers except for the call's number. So `Lane::replay` needs neither schedule, nor layout,
+//! same headers except for the call's number. So a [`Replay`](super::Replay) needs neither schedule, nor layout,
 //! nor rules. A step is compiled while the engine runs it, because only then it is known how many
 //! ranks' values its messages combine.
 //!
 //! Only programs of one round, with one part in each message, are compiled.
 
 use super::Program;
-use crate::frame::{MessageFields, Template};
+use crate::codec::CodecId;
+use crate::frame::{HEADER_BYTES, MessageFields, Template};
 use crate::layout::Segment;
-use crate::primitive::{MAX_PRIMITIVES, Primitive, Slot, SlotContent, SlotContents, held_after};
+use crate::primitive::{Primitive, Primitives, Slot, SlotContent, SlotContents, held_after};
 use crate::schedule::Step;
 use crate::transport::Rank;
 use alloc::vec::Vec;
@@ -24,7 +25,9 @@ const MAX_STEPS: usize = 64;
 pub(super) struct Received {
     pub(super) from: Rank,
     pub(super) header: Template,
-    pub(super) content: SlotContent,
+    pub(super) codec: CodecId,
+    /// Length of the message in bytes, if its values are not compressed.
+    pub(super) n_bytes: Option<usize>,
     /// Rank from which the lane receives next.
     pub(super) next: Option<Rank>,
 }
@@ -40,14 +43,15 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct CompiledStep {
     pub(super) segment: Segment,
+    /// Contents of the slots once the message has been received.
+    pub(super) contents: SlotContents,
     pub(super) received: Option<Received>,
     /// Slots that need a frame before the step computes.
     pub(super) frames: heapless::Vec<Slot, 2>,
-    /// Primitives of the step, each with the slot contents after it.
-    pub(super) to_do: heapless::Vec<(Primitive, SlotContents), MAX_PRIMITIVES>,
+    pub(super) to_do: Primitives,
     pub(super) sent: Option<Sent>,
-    /// Content of `Held` after the step.
-    pub(super) held: Option<SlotContent>,
+    /// True if `Held` has a content after the step.
+    pub(super) holds: bool,
     /// Number of program steps that it covers: 2 if a following step that only stores was merged
     /// into it.
     pub(super) n_steps: usize,
@@ -56,7 +60,7 @@ pub(super) struct CompiledStep {
 impl CompiledStep {
     /// Merges the next step into this one if the next step only stores, and so waits for no peer.
     fn absorb(&mut self, next: &Self) {
-        let &[(Primitive::Store { from, codec, over_own }, after)] = &*next.to_do else { return };
+        let &[Primitive::Store { from, codec, over_own }] = &*next.to_do else { return };
         let communicates = self.sent.is_some() || next.received.is_some() || next.sent.is_some();
         if communicates || self.n_steps > 1 || self.segment != next.segment || self.to_do.is_full()
         {
@@ -64,18 +68,27 @@ impl CompiledStep {
         }
         // If this step moves a payload only so that the next one stores it, store it from where it
         // is.
-        let (from, after) = match *self.to_do {
-            [.., (_, after), (Primitive::Move { from: place, to }, _)]
-                if to == from && next.held.is_none() =>
+        let from = match *self.to_do {
+            [.., Primitive::Move { from: place, to }] if to == from && !next.holds => {
+                self.to_do.pop();
+                place
+            }
+            _ => from,
+        };
+        // Likewise, combine floats in the output if they are only stored. (Operands may be
+        // swapped: see `op`.)
+        let combined = match *self.to_do {
+            [.., Primitive::FoldInPlace]
+                if (from, codec) == (Slot::In, CodecId::Raw) && !next.holds =>
             {
                 self.to_do.pop();
-                (place, after)
+                Primitive::ReduceStore { codec }
             }
-            _ => (from, after),
+            _ => Primitive::Store { from, codec, over_own },
         };
         // Cannot fail: the list was not full.
-        let _ = self.to_do.push((Primitive::Store { from, codec, over_own }, after));
-        (self.held, self.n_steps) = (next.held, 2);
+        let _ = self.to_do.push(combined);
+        (self.holds, self.n_steps) = (next.holds, 2);
     }
 }
 
@@ -85,6 +98,8 @@ pub(crate) struct Compiled {
     steps: Vec<CompiledStep>,
     /// True if a step could not be compiled.
     is_refused: bool,
+    /// True if any step receives a message.
+    pub(super) receives: bool,
 }
 
 impl Compiled {
@@ -95,11 +110,6 @@ impl Compiled {
     /// Returns whether a program of this many steps can be replayed.
     pub(crate) fn is_whole(&self, n_steps: usize) -> bool {
         self.steps.len() == n_steps && !self.is_refused
-    }
-
-    /// Returns whether any step receives a message.
-    pub(super) fn receives(&self) -> bool {
-        self.steps.iter().any(|step| step.received.is_some())
     }
 
     /// Adds the step with this index, which runs the primitives `to_do` on these slot contents.
@@ -119,6 +129,7 @@ impl Compiled {
             .then(|| compile(program, (step, next), contents, to_do))
             .flatten();
         self.is_refused = compiled.is_none();
+        self.receives |= compiled.as_ref().is_some_and(|step| step.received.is_some());
         if let (Some(before), Some(compiled)) = (self.steps.last_mut(), &compiled) {
             before.absorb(compiled);
         }
@@ -146,20 +157,22 @@ fn compile(
     };
     let received = match (step.from, contents[Slot::In.index()]) {
         (Some(from), Some(content)) => {
-            Some(Received { from, header: header(from, content), content, next })
+            let n_bytes = HEADER_BYTES + segment.len * program.header.dtype.n_bytes();
+            let n_bytes = (content.codec == CodecId::Raw).then_some(n_bytes);
+            let (header, codec) = (header(from, content), content.codec);
+            Some(Received { from, header, codec, n_bytes, next })
         }
         (None, None) => None,
         _ => return None,
     };
-    let mut after = heapless::Vec::new();
-    for primitive in to_do {
+    let (before, to_do) = (contents, to_do.collect::<Primitives>());
+    for primitive in &to_do {
         if matches!(primitive, Primitive::Join { .. } | Primitive::Replace { .. }) {
             return None;
         }
         contents = primitive.after(contents, 1)?;
-        after.push((primitive, contents)).ok()?;
     }
-    let writes = |slot| after.iter().any(|(primitive, _)| primitive.needs_frame(slot));
+    let writes = |slot| to_do.iter().any(|primitive| primitive.needs_frame(slot));
     let frames = [Slot::Out, Slot::Spare].into_iter().filter(|&slot| writes(slot)).collect();
     let sent = match (step.to, contents[Slot::Out.index()]) {
         (Some(to), Some(content)) => Some(Sent { to, header: header(program.rank, content) }),
@@ -167,6 +180,6 @@ fn compile(
         (None, _) => None,
     };
     contents[Slot::Out.index()] = None;
-    let held = held_after(step, &contents);
-    Some(CompiledStep { segment, received, frames, to_do: after, sent, held, n_steps: 1 })
+    let (contents, holds) = (before, held_after(step, &contents).is_some());
+    Some(CompiledStep { segment, contents, received, frames, to_do, sent, holds, n_steps: 1 })
 }

@@ -69,7 +69,7 @@ impl<'f> Payloads<'f> {
     }
 
     /// Carries out a primitive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn compute(
         &mut self,
         primitive: Primitive,

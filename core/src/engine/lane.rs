@@ -7,9 +7,6 @@
 //! cannot block. A primitive may be pending. The lane then keeps the rest of the list for the next
 //! turn.
 
-#[cfg(feature = "alloc")]
-mod replay;
-
 use super::compute::Computing;
 use super::progress_hook::ProgressHook;
 use super::slots::{FrameBuffer, Slots};
@@ -44,16 +41,16 @@ pub(super) enum LaneTurn {
 }
 
 pub(crate) struct Lane<F> {
-    tag: Tag,
+    pub(super) tag: Tag,
     round: usize,
-    step: usize,
+    pub(super) step: usize,
     /// True if the last turn found no free frame.
-    is_starved: bool,
+    pub(super) is_starved: bool,
     /// Length in bytes of the message in `In`, if a replay received it and left it to be checked.
-    unchecked: Option<usize>,
-    slots: Slots<F>,
+    pub(super) unchecked: Option<usize>,
+    pub(super) slots: Slots<F>,
     /// Rest of the current step's primitives, in reverse order, once the step has begun.
-    to_do: Option<Primitives>,
+    pub(super) to_do: Option<Primitives>,
     /// Number of the run's parts on which the next primitive has already been carried out.
     n_done: u16,
 }
@@ -70,6 +67,13 @@ impl<F: FrameBuffer> Lane<F> {
             to_do: None,
             n_done: 0,
         }
+    }
+
+    /// Returns to the start of the program. The lane must hold no frame.
+    #[cfg(feature = "alloc")]
+    pub(super) fn restart(&mut self, round: usize) {
+        (self.round, self.step, self.n_done) = (round, 0, 0);
+        (self.is_starved, self.unchecked, self.to_do) = (false, None, None);
     }
 
     /// Returns whether no steps are left.
@@ -226,7 +230,8 @@ impl<F: FrameBuffer> Lane<F> {
     }
 
     /// Puts a frame from the transport into a slot.
-    fn put<X: Transport<Frame = F>>(
+    #[inline(always)]
+    pub(super) fn put<X: Transport<Frame = F>>(
         &mut self,
         slot: Slot,
         frame: F,
@@ -240,8 +245,8 @@ impl<F: FrameBuffer> Lane<F> {
 
     /// Takes a frame from the pool if the slot has none. Returns false if the pool has no free
     /// frame.
-    #[inline]
-    fn has_frame<X: Transport<Frame = F>>(
+    #[inline(always)]
+    pub(super) fn has_frame<X: Transport<Frame = F>>(
         &mut self,
         slot: Slot,
         transport: &mut X,
@@ -256,7 +261,8 @@ impl<F: FrameBuffer> Lane<F> {
     }
 
     /// Sends the message in `Out`, whose values are `n_raw` bytes uncompressed.
-    fn send<X: Transport<Frame = F>>(
+    #[inline(always)]
+    pub(super) fn send<X: Transport<Frame = F>>(
         &mut self,
         to: Rank,
         n_bytes: usize,
@@ -470,7 +476,7 @@ fn check_segment(
 }
 
 /// Times the primitives of a step one after another, on the transport's clock.
-struct Stopwatch {
+pub(super) struct Stopwatch {
     is_on: bool,
     /// End of the last timed primitive, if no untimed one has run since.
     ended: Option<Duration>,
@@ -478,28 +484,31 @@ struct Stopwatch {
 
 impl Stopwatch {
     /// Creates the stopwatch of a step on this many values.
-    const fn of(n_values: usize) -> Self {
+    pub(super) const fn of(n_values: usize) -> Self {
         Self { is_on: n_values >= TIMED_FROM, ended: None }
     }
 
     /// Carries out a primitive, and adds the time that it took to the report.
-    fn time<X: Transport, R>(
+    #[inline]
+    pub(super) fn time<X: Transport, R>(
         &mut self,
         primitive: Primitive,
         report: &mut Report,
         progress_hook: &ProgressHook<'_, X>,
         carry_out: impl FnOnce(&mut Report) -> R,
     ) -> R {
-        let clock = if self.is_on { clock(primitive) } else { None };
-        let Some(clock) = clock else {
-            self.ended = None;
-            return carry_out(report);
-        };
-        let start = self.ended.take().unwrap_or_else(|| progress_hook.now());
+        let (ended, mut timed) = (self.ended.take(), None);
+        if self.is_on
+            && let Some(clock) = clock(primitive)
+        {
+            timed = Some((clock, ended.unwrap_or_else(|| progress_hook.now())));
+        }
         let done = carry_out(report);
-        let (clock, now) = (clock(report), progress_hook.now());
-        *clock = clock.saturating_add(now.saturating_sub(start));
-        self.ended = Some(now);
+        if let Some((clock, start)) = timed {
+            let (clock, now) = (clock(report), progress_hook.now());
+            *clock = clock.saturating_add(now.saturating_sub(start));
+            self.ended = Some(now);
+        }
         done
     }
 }

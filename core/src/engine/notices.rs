@@ -76,7 +76,7 @@ pub(crate) struct Notices {
     /// Ranks that were asked and have not answered.
     asked: RankSet,
     /// Ranks that have answered in this call, and are not asked again.
-    answered: RankSet,
+    answered: Option<RankSet>,
     /// Rank that last asked about a call that this rank has not begun. It waits for this rank in
     /// that call.
     waiting_ahead: Option<Rank>,
@@ -138,7 +138,7 @@ impl Notices {
     ) -> Result<bool, Error> {
         self.own = Some(transport.rank());
         self.calls.insert(*ours);
-        (self.answered, self.waiting_ahead) = (RankSet::EMPTY, None);
+        (self.answered, self.waiting_ahead) = (None, None);
         if let Some((rank, notice)) = self.earliest {
             self.apply(rank, &ReceivedNotice::Message(notice), ours)?;
         }
@@ -224,8 +224,8 @@ impl Notices {
         let own = transport.rank();
         for &to in awaited.iter().filter(|&&rank| rank != own) {
             // Skip ranks that a set cannot hold, because it could not record that they were asked.
-            let may_ask =
-                RankSet::can_hold(to) && !self.asked.contains(to) && !self.answered.contains(to);
+            let is_answered = self.answered.is_some_and(|answered| answered.contains(to));
+            let may_ask = RankSet::can_hold(to) && !self.asked.contains(to) && !is_answered;
             if !may_ask || !is_ready(transport, to) {
                 continue;
             }
@@ -304,7 +304,7 @@ impl Notices {
                 }
                 if message.content == NoticeBody::Reply {
                     self.asked.remove(rank);
-                    self.answered.insert(rank);
+                    self.answered.get_or_insert(RankSet::EMPTY).insert(rank);
                 }
                 self.keep(rank, *message);
             }

@@ -1,26 +1,31 @@
 //! Replay of a call: one lane that runs a compiled program.
 //!
-//! A replay does what an [`Engine`] does while nothing goes wrong. An engine takes over at the
-//! lane's position if a message differs from the compiled one, a rank is lost, or the call waits
-//! longer than [`SHORT_WAIT`]. Only the engine asks other ranks, checks time limits and finds out
-//! what is wrong.
+//! A replay does what an [`Engine`] does while nothing goes wrong. It keeps no record of what its
+//! lane's slots hold, because the compiled steps say it. An engine takes over at the lane's
+//! position if a message differs from the compiled one, a rank is lost, or the call waits longer
+//! than [`SHORT_WAIT`]. Only the engine asks other ranks, checks time limits and finds out what is
+//! wrong.
 
+use super::compiled::CompiledStep;
+use super::lane::{Lane, LaneTurn, Stopwatch, misuse};
 use super::watchdog::{Watchdog, ask_after};
-use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program};
+use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program, ProgressHook};
 use super::{is_short, transport_error};
-use crate::engine::lane::LaneTurn;
 use crate::error::Error;
+use crate::frame::HEADER_BYTES;
+use crate::primitive::{Primitive, Slot};
 use crate::report::Report;
-use crate::transport::Transport;
+use crate::transport::{Rank, Transport};
 use crate::wait::Limits;
 use core::mem;
+use core::task::Poll;
 use core::time::Duration;
 
 /// Longest wait of a replay, after which an engine takes over.
 const SHORT_WAIT: Duration = Duration::from_micros(100);
 
 /// A replay of a running call.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Replay {
     sequence: u32,
     has_begun: bool,
@@ -46,16 +51,24 @@ pub(crate) enum ReplayOutcome {
 }
 
 impl Replay {
-    /// Begins the call of this number. `report` has the fields that are known before the call runs.
+    /// Creates the replay of a call that has not begun. `report` has the fields that are known
+    /// before the call runs.
+    pub(crate) const fn new(report: Report) -> Self {
+        let (has_begun, has_waited, waits_since) = (false, false, None);
+        let (sequence, started) = (0, Duration::ZERO);
+        Self { sequence, has_begun, has_waited, waits_since, started, report }
+    }
+
+    /// Begins the call of this number.
     pub(crate) fn begin<F: FrameBuffer>(
         &mut self,
         sequence: u32,
-        report: &Report,
         now: Duration,
         lanes: &mut Lanes<F>,
     ) {
-        lanes.begin(1);
-        (self.sequence, self.started, self.report) = (sequence, now, *report);
+        lanes.begin_one();
+        self.report.restart();
+        (self.sequence, self.started) = (sequence, now);
         (self.has_begun, self.has_waited, self.waits_since) = (false, false, None);
     }
 
@@ -75,26 +88,35 @@ impl Replay {
         let ours = || program.header.numbered(self.sequence);
         if !mem::replace(&mut self.has_begun, true) {
             // A call that receives messages need not poll for notices until it waits.
-            if notices.begin(transport, &ours(), program.checksum, !compiled.receives())? {
+            if notices.begin(transport, &ours(), program.checksum, !compiled.receives)? {
                 transport.progress().map_err(transport_error)?;
             }
         }
         let lane = lanes.lanes.first_mut().ok_or(Error::Internal)?;
         let mut has_moved = false;
         let awaited = loop {
-            let on = (compiled, self.sequence, program.checksum);
-            let polled = (&mut *transport, program.rules.values_per_poll());
-            match lane.replay(on, polled, compute, &mut self.report)? {
-                None => return Ok(ReplayOutcome::NeedsEngine),
-                Some(LaneTurn::Stepped) => has_moved = true,
-                Some(LaneTurn::Waiting) => break lane.awaits(compiled),
-                Some(LaneTurn::Done) => match transport.undelivered() {
+            let Some(step) = compiled.step(lane.step) else {
+                match transport.undelivered() {
                     None => {
                         self.report.total = transport.now().saturating_sub(self.started);
                         return Ok(ReplayOutcome::Finished);
                     }
                     awaited => break awaited,
-                },
+                }
+            };
+            match lane.replay(
+                step,
+                (program, self.sequence),
+                transport,
+                compute,
+                &mut self.report,
+            )? {
+                None => return Ok(ReplayOutcome::NeedsEngine),
+                Some(LaneTurn::Waiting) => break lane.awaits(step),
+                Some(LaneTurn::Stepped | LaneTurn::Done) => has_moved = true,
+            }
+            if compiled.step(lane.step).is_none() {
+                lane.release(transport);
             }
             if !is_short(&self.report) {
                 (self.has_waited, self.waits_since) = (false, None);
@@ -116,8 +138,16 @@ impl Replay {
         Ok(if heard { ReplayOutcome::Moved } else { ReplayOutcome::Waiting })
     }
 
-    /// Returns the engine that continues the call.
-    pub(crate) fn into_engine<'p>(self, program: Program<'p>, n_lanes: usize) -> Engine<'p> {
+    /// Returns the engine that continues the call on these lanes.
+    pub(crate) fn into_engine<'p, F: FrameBuffer>(
+        self,
+        (program, compiled): (Program<'p>, &Compiled),
+        n_lanes: usize,
+        lanes: &mut Lanes<F>,
+    ) -> Engine<'p> {
+        for lane in &mut lanes.lanes {
+            lane.leave_replay(compiled.step(lane.step));
+        }
         Engine {
             program: program.numbered(self.sequence),
             n_lanes,
@@ -132,5 +162,108 @@ impl Replay {
     /// Returns how long to rest before the next poll.
     pub(crate) fn rest(limits: Limits) -> Duration {
         ask_after(limits.stall)
+    }
+}
+
+impl<F: FrameBuffer> Lane<F> {
+    /// Returns the peer that this step waits for.
+    fn awaits(&self, step: &CompiledStep) -> Option<Rank> {
+        let received = step.received.as_ref().filter(|_| !self.slots.has_frame(Slot::In));
+        let sent = step.sent.as_ref().filter(|_| !self.is_starved);
+        received.map(|received| received.from).or(sent.map(|sent| sent.to))
+    }
+
+    /// Records what the slots hold between two attempts at this step.
+    fn leave_replay(&mut self, step: Option<&CompiledStep>) {
+        if let Some(step) = step
+            && self.to_do.is_none()
+        {
+            self.slots.hold(step.contents);
+            if self.unchecked.is_some() {
+                self.slots.forget(Slot::In);
+            }
+        }
+    }
+
+    /// Completes this step, the current one, in the call of this number. `None` means that the step
+    /// differs from the compiled one, and that [`turn`](Lane::turn) must continue it.
+    fn replay<X: Transport<Frame = F>>(
+        &mut self,
+        step: &CompiledStep,
+        (program, sequence): (&Program<'_>, u32),
+        transport: &mut X,
+        compute: &mut Computing<'_>,
+        report: &mut Report,
+    ) -> Result<Option<LaneTurn>, Error> {
+        self.is_starved = false;
+        if let Some(received) = &step.received
+            && !self.slots.has_frame(Slot::In)
+        {
+            let polled = transport.poll_recv(received.from, self.tag).map_err(transport_error)?;
+            let Poll::Ready((frame, n_bytes)) = polled else { return Ok(Some(LaneTurn::Waiting)) };
+            self.put(Slot::In, frame, transport)?;
+            let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
+            let is_expected = received.header.numbered(sequence).is_of(message, program.checksum)
+                && match received.n_bytes {
+                    Some(expected) => n_bytes == expected,
+                    None => {
+                        let (codec, payload) = (received.codec, &message[HEADER_BYTES..]);
+                        compute.coding.n_values(codec, payload) == Ok(step.segment.len)
+                    }
+                };
+            if !is_expected {
+                self.unchecked = Some(n_bytes);
+                return Ok(None);
+            }
+            self.slots.set_n_bytes(Slot::In, n_bytes - HEADER_BYTES);
+            if let Some(next) = received.next {
+                transport.expect(next, self.tag);
+            }
+        }
+        if let Some(sent) = &step.sent
+            && transport.poll_ready(sent.to, self.tag).map_err(transport_error)?.is_pending()
+        {
+            return Ok(Some(LaneTurn::Waiting));
+        }
+        for &slot in &step.frames {
+            if !self.has_frame(slot, transport)? {
+                return Ok(Some(LaneTurn::Waiting));
+            }
+        }
+        let progress_hook = ProgressHook::on(transport, program.rules.values_per_poll());
+        let mut watch = Stopwatch::of(step.segment.len);
+        let left = self.slots.again(&step.to_do, |primitive, payloads| {
+            watch.time(primitive, report, &progress_hook, |report| {
+                payloads.compute(primitive, compute, &step.segment, report, &progress_hook)
+            })
+        })?;
+        if !left.is_empty() {
+            self.interrupt(step, left.len())?;
+            return Ok(None);
+        }
+        if let Some(sent) = &step.sent {
+            let message = self.slots.message_bytes()?;
+            let header = sent.header.numbered(sequence);
+            header.write(message, program.checksum).ok_or(misuse())?;
+            let (n_bytes, n_raw) =
+                (message.len(), step.segment.len * compute.coding.bytes_per_value());
+            self.send(sent.to, n_bytes, n_raw, transport, report)?;
+        }
+        self.slots.reuse_frames(step.holds, |frame| transport.recycle(frame));
+        self.step += step.n_steps;
+        Ok(Some(LaneTurn::Stepped))
+    }
+
+    /// Leaves the last `n_left` primitives of this step to [`turn`](Lane::turn). If steps were
+    /// merged, it carries them out in the last one, which waits for no peer.
+    #[cold]
+    fn interrupt(&mut self, step: &CompiledStep, n_left: usize) -> Result<(), Error> {
+        let (done, left) = step.to_do.split_at(step.to_do.len() - n_left);
+        let after = |contents, primitive: &Primitive| primitive.after(contents, 1);
+        let contents = done.iter().try_fold(step.contents, after).ok_or(Error::Internal)?;
+        self.slots.hold(contents);
+        self.to_do = Some(left.iter().rev().copied().collect());
+        self.step += step.n_steps - 1;
+        Ok(())
     }
 }

@@ -52,6 +52,26 @@ impl<F: FrameBuffer> Slots<F> {
         self.contents
     }
 
+    /// Records these contents, of the slots that have a frame.
+    #[cfg(feature = "alloc")]
+    pub(super) fn hold(&mut self, contents: SlotContents) {
+        for ((frame, content), place) in self.frames.iter().zip(contents).zip(&mut self.contents) {
+            *place = content.filter(|_| frame.is_some());
+        }
+    }
+
+    /// Records that a slot's frame is empty.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn forget(&mut self, slot: Slot) {
+        self.contents[slot.index()] = None;
+    }
+
+    /// Sets the number of bytes behind the header in a slot's frame.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn set_n_bytes(&mut self, slot: Slot, n_bytes: usize) {
+        self.n_bytes[slot.index()] = n_bytes;
+    }
+
     /// Puts an empty frame into a slot. Returns the frame if the slot already has one.
     pub(super) fn put(&mut self, slot: Slot, frame: F) -> Result<(), F> {
         match &mut self.frames[slot.index()] {
@@ -74,13 +94,18 @@ impl<F: FrameBuffer> Slots<F> {
         self.frames[slot.index()].as_ref().map(AsRef::as_ref).ok_or(Error::Internal)
     }
 
-    /// Returns the message to send: header and payload in `Out`.
+    /// Returns the message to send, and what it contains.
     pub(super) fn message(&mut self) -> Result<(&mut [u8], SlotContent), Error> {
+        let content = self.content(Slot::Out).ok_or(Error::Internal)?;
+        Ok((self.message_bytes()?, content))
+    }
+
+    /// Returns the message to send: header and payload in `Out`.
+    #[inline]
+    pub(super) fn message_bytes(&mut self) -> Result<&mut [u8], Error> {
         let out = Slot::Out.index();
-        let content = self.contents[out].ok_or(Error::Internal)?;
         let bytes = self.frames[out].as_mut().ok_or(Error::Internal)?.as_mut();
-        let bytes = bytes.get_mut(..HEADER_BYTES + self.n_bytes[out]).ok_or(misuse())?;
-        Ok((bytes, content))
+        bytes.get_mut(..HEADER_BYTES + self.n_bytes[out]).ok_or(misuse())
     }
 
     /// Takes the frame in `Out`, to send it.
@@ -118,17 +143,25 @@ impl<F: FrameBuffer> Slots<F> {
 
     /// Drops all contents except `held`. Moves emptied frames of `In` and `Held` to `Out` and
     /// `Spare` for the next step, and recycles those that do not fit there.
-    pub(super) fn end_step(&mut self, held: Option<SlotContent>, mut recycle: impl FnMut(F)) {
+    pub(super) fn end_step(&mut self, held: Option<SlotContent>, recycle: impl FnMut(F)) {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
-        let emptied = [Some(Slot::In), if held.is_none() { Some(Slot::Held) } else { None }];
-        for slot in emptied.into_iter().flatten() {
-            if let Some(frame) = self.frames[slot.index()].take() {
-                let spares = [Slot::Out, Slot::Spare].map(Slot::index);
-                match spares.into_iter().find(|&spare| self.frames[spare].is_none()) {
-                    Some(spare) => self.frames[spare] = Some(frame),
-                    None => recycle(frame),
-                }
+        self.reuse_frames(held.is_some(), recycle);
+    }
+
+    /// Moves the frames of `In`, and of `Held` unless it `holds` something, to `Out` and `Spare`.
+    /// Recycles those that do not fit there.
+    #[inline]
+    pub(super) fn reuse_frames(&mut self, holds: bool, mut recycle: impl FnMut(F)) {
+        let [received, held, out, spare] = &mut self.frames;
+        for slot in [Some(received), if holds { None } else { Some(held) }].into_iter().flatten() {
+            let Some(frame) = slot.take() else { continue };
+            if out.is_none() {
+                *out = Some(frame);
+            } else if spare.is_none() {
+                *spare = Some(frame);
+            } else {
+                recycle(frame);
             }
         }
     }
@@ -180,42 +213,42 @@ impl<F: FrameBuffer> Slots<F> {
         Poll::Ready(Ok(()))
     }
 
-    /// Replays primitives on frames of one segment. Each comes with the slot contents after it.
-    /// `compute` carries out those that compute. Returns how many were done before one was pending.
+    /// Replays primitives on frames of one segment, without a record of the contents. `compute`
+    /// carries out those that compute. Returns those that are left because one is pending.
     #[cfg(feature = "alloc")]
     #[inline]
-    pub(super) fn again(
+    pub(super) fn again<'p>(
         &mut self,
-        to_do: &[(Primitive, SlotContents)],
+        to_do: &'p [Primitive],
         mut compute: impl FnMut(Primitive, &mut Payloads<'_>) -> Poll<Result<(), Error>>,
-    ) -> Result<usize, Error> {
-        let (mut n_done, mut is_pending) = (0, false);
-        while !is_pending && let Some(&(first, _)) = to_do.get(n_done) {
+    ) -> Result<&'p [Primitive], Error> {
+        let mut left = to_do;
+        while let Some((&first, rest)) = left.split_first() {
             match first {
                 Primitive::Move { from, to } => self.swap(from, to),
                 Primitive::Copy { from, to } => self.copy_whole(from, to)?,
                 _ => {
                     let mut payloads = self.payloads();
-                    for &(primitive, _) in &to_do[n_done..] {
-                        if !primitive.computes() {
-                            break;
+                    let mut is_pending = false;
+                    while let Some((&next, rest)) = left.split_first()
+                        && next.computes()
+                        && !is_pending
+                    {
+                        match compute(next, &mut payloads) {
+                            Poll::Pending => is_pending = true,
+                            Poll::Ready(done) => (left, _) = (rest, done?),
                         }
-                        let done = compute(primitive, &mut payloads);
-                        is_pending = done.is_pending();
-                        let Poll::Ready(done) = done else { break };
-                        done?;
-                        n_done += 1;
                     }
                     self.n_bytes = payloads.n_bytes();
+                    if is_pending {
+                        return Ok(left);
+                    }
                     continue;
                 }
             }
-            n_done += 1;
+            left = rest;
         }
-        if let Some((_, after)) = to_do[..n_done].last() {
-            self.contents = *after;
-        }
-        Ok(n_done)
+        Ok(left)
     }
 
     fn swap(&mut self, one: Slot, other: Slot) {

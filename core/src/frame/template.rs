@@ -35,6 +35,7 @@ impl Template {
     }
 
     /// Returns the template with this call number.
+    #[inline]
     pub(crate) const fn numbered(mut self, sequence: u32) -> Self {
         let [a, b, c, d] = sequence.to_le_bytes();
         [self.0[12], self.0[13], self.0[14], self.0[15]] = [a, b, c, d];
@@ -66,18 +67,29 @@ impl Template {
 
     /// Returns whether a message begins with this header. With `checksum`, it must also contain the
     /// correct checksum, otherwise none.
+    #[inline]
     pub(crate) fn is_of(&self, message: &[u8], checksum: bool) -> bool {
         message.split_first_chunk().is_some_and(|(head, payload)| {
-            let expected = if checksum { self.summed(payload) } else { *self };
-            *head == expected.0
+            if checksum { self.summed(payload).is_equal(head) } else { self.is_equal(head) }
         })
+    }
+
+    /// Compares without branches. (`==` on so many bytes calls a function, for every message.)
+    #[inline]
+    fn is_equal(&self, head: &[u8; HEADER_BYTES]) -> bool {
+        self.0.iter().zip(head).fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs))
+            == 0
     }
 
     /// Writes what [`Header::emit`] would, in front of the payload that fills the rest of
     /// `message`. `None` if `message` is too short.
+    #[inline]
     pub(crate) fn write(self, message: &mut [u8], checksum: bool) -> Option<()> {
         let (head, payload) = message.split_first_chunk_mut()?;
-        *head = if checksum { self.summed(payload) } else { self }.0;
+        match checksum {
+            true => *head = self.summed(payload).0,
+            false => *head = self.0,
+        }
         Some(())
     }
 }

@@ -61,6 +61,7 @@ impl<X: Transport> CheckedTransport<X> {
     }
 
     /// Returns the frame if it is valid. Otherwise recycles it and fails.
+    #[inline(always)]
     fn checked_frame(
         &mut self,
         mut frame: X::Frame,
@@ -167,7 +168,7 @@ impl<X: Transport> Transport for CheckedTransport<X> {
         self.n_channels
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {
         match self.inner.poll_frame() {
             Poll::Pending => Poll::Pending,
@@ -180,12 +181,12 @@ impl<X: Transport> Transport for CheckedTransport<X> {
         self.inner.n_frames()
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
         self.inner.poll_ready(to, tag).map_err(|error| self.failure(&error))
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         to: Rank,
@@ -196,7 +197,7 @@ impl<X: Transport> Transport for CheckedTransport<X> {
         self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.failure(&error))
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_recv(
         &mut self,
         from: Rank,
@@ -219,7 +220,7 @@ impl<X: Transport> Transport for CheckedTransport<X> {
         self.inner.forget(peer);
     }
 
-    #[inline]
+    #[inline(always)]
     fn recycle(&mut self, frame: X::Frame) {
         self.inner.recycle(frame);
     }
@@ -232,6 +233,7 @@ impl<X: Transport> Transport for CheckedTransport<X> {
         self.inner.undelivered_of(channel).map(|peer| self.known_rank(peer))
     }
 
+    #[inline(always)]
     fn progress(&mut self) -> Result<(), TransportFailure> {
         self.inner.progress().map_err(|error| self.failure(&error))
     }

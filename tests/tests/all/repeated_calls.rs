@@ -7,7 +7,7 @@ use foldwire::layout::share;
 use foldwire::pipeline::{HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Call, Error, Op, Plan, Rank, Report, Transport};
+use foldwire::{Bound, Call, Element, Error, Op, Plan, Rank, Report, Transport, bf16};
 use foldwire_tests::{Backend, Threads, data};
 use std::time::Duration;
 
@@ -351,4 +351,53 @@ fn an_operation_says_what_it_is_and_what_it_is_doing_each_time() {
             call.wait().expect("a sum");
         }
     });
+}
+
+/// Sums, extremes and products of values that are easily got wrong: NaN, ±∞, ±0, the largest.
+/// Returns the bytes of a call in place and of one from one buffer into another.
+fn reduced<T: Element, X: Transport>(
+    comm: &mut foldwire::Communicator<X>,
+    values: &[T],
+    op: Op<'_, T>,
+    plan: &Plan,
+) -> [Vec<u8>; 2] {
+    let (mut x, mut into) = (values.to_vec(), values.to_vec());
+    comm.all_reduce(&mut x, op, plan).expect("in place");
+    comm.all_reduce_into(values, &mut into, op, plan).expect("into another buffer");
+    [&x, &into].map(|result| bytemuck::cast_slice(result).to_vec())
+}
+
+fn reduces_alike<T: Element>(ops: &[Op<'_, T>], values: impl Fn(usize) -> Vec<T> + Sync) {
+    let bound = Bound::Absolute(1e-3);
+    let plans = [Plan::raw(), Plan::foldwire(bound), Plan::raw().compressed(PER_HOP, bound)];
+    for size in [1, 2, 3, 4] {
+        let results = Threads { frame_bytes: None }.run(size, |mut comm| {
+            let values = values(comm.rank().index());
+            let mut all = Vec::new();
+            for (plan, op) in plans.iter().flat_map(|plan| ops.iter().map(move |op| (plan, op))) {
+                let plan = plan.with_schedule(&RecursiveDoubling);
+                let first = reduced(&mut comm, &values, *op, &plan);
+                for time in 1..N_TIMES + 1 {
+                    let again = reduced(&mut comm, &values, *op, &plan);
+                    assert!(first == again, "{:?} on {size} ranks, time {time}", op.code());
+                }
+                all.extend(first);
+            }
+            all
+        });
+        assert!(results.iter().all(|result| *result == results[0]), "{size} ranks");
+    }
+}
+
+#[test]
+fn each_operation_does_the_same_again_on_each_type() {
+    let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, f32::MAX, 1e-45, -3.25];
+    let floats = |rank: usize| (0..40).map(move |i| odd[(i * (rank + 1) + i / 8) % 8]);
+    let highest = |a: f32, b: f32| if a.total_cmp(&b).is_lt() { b } else { a };
+    let ops = [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&highest)];
+    reduces_alike(&ops, |rank| floats(rank).collect());
+    let ops = [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod];
+    reduces_alike(&ops, |rank| floats(rank).map(bf16::from_f32).collect());
+    let ops = [Op::Sum, Op::Min, Op::Max, Op::Prod];
+    reduces_alike(&ops, |rank| (0..40_i64).map(|i| (i - 20) << (rank * 20)).collect());
 }

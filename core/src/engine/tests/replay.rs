@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::{HEADER_BYTES, MessageFields};
+use crate::pipeline::RAW;
 use crate::primitive::Slot;
 use crate::schedule::RecursiveDoubling;
 
@@ -43,10 +44,10 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
         assert!(compiled.is_whole(engine.program.n_steps));
 
         let mut again = quick();
-        let (program, sequence, mut replay) = (engine.program, 7, Replay::default());
-        let program = program.numbered(sequence);
+        let (program, sequence) = (engine.program.numbered(7), 7);
+        let mut replay = Replay::new(program.report(1));
         transport.puts(1, &part_of_rank_1(&program, 10));
-        replay.begin(sequence, &program.report(1), Duration::ZERO, &mut lanes);
+        replay.begin(sequence, Duration::ZERO, &mut lanes);
         let on = (&program, &compiled);
         let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
         assert!(matches!(found, Ok(ReplayOutcome::Finished)), "{found:?}");
@@ -56,11 +57,11 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
 
         // An engine must judge a message of another call, or of another length.
         for (sequence, n_values) in [(8, 10), (9, 9)] {
-            replay.begin(9, &program.report(1), Duration::ZERO, &mut lanes);
+            replay.begin(9, Duration::ZERO, &mut lanes);
             transport.puts(1, &part_of_rank_1(&program.numbered(sequence), n_values));
             let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
             assert!(matches!(found, Ok(ReplayOutcome::NeedsEngine)), "{found:?}");
-            let mut engine = replay.into_engine(program, 1);
+            let mut engine = replay.into_engine((program, &compiled), 1, &mut lanes);
             let found =
                 engine.poll(&mut transport, &mut lanes, &mut again.raw(), limits, &mut notices);
             assert!(matches!(found, Err(Error::Mismatch { rank: Rank(1), .. })), "{found:?}");
@@ -92,15 +93,15 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
 
     // The combination is pending twice, or the store is, or nothing is.
     for n_quick in 1..4 {
-        let mut replay = Replay::default();
-        replay.begin(1, &program.report(1), Duration::ZERO, &mut lanes);
+        let mut replay = Replay::new(program.report(1));
+        replay.begin(1, Duration::ZERO, &mut lanes);
         transport.puts(1, &of_rank_1(&program, 0, 20));
         let mut again = SlowCompute { n_quick, ..SlowCompute::default() };
         let on = (&program, &compiled);
         let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
         let is_replayed = matches!(found, Ok(ReplayOutcome::Finished));
         assert_eq!(is_replayed, n_quick == 3, "{found:?}");
-        let mut engine = replay.into_engine(program, 1);
+        let mut engine = replay.into_engine((program, &compiled), 1, &mut lanes);
         let mut is_finished = is_replayed;
         while !is_finished {
             let again = &mut again.raw();
@@ -114,6 +115,33 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
         // Each message brought one frame.
         assert_eq!(transport.n_there(), 8 + 1 + n_quick, "no frame is lost");
     }
+}
+
+/// Floats that are only stored are combined in the output, not in the frame and then copied.
+#[test]
+fn floats_are_combined_where_they_are_stored() {
+    let call = ProgramSpec::new(Collective::AllReduce, 2, Rank(0));
+    let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+    let (mut transport, mut notices) = (MemoryTransport::new(2, 8), Notices::default());
+    let mut lanes = Lanes::default();
+    let mut engine = engine(call, 20, &RecursiveDoubling, &mut lanes);
+    engine.program.rules = Rules::new(call.collective, &RAW, CodecId::Raw, OpCode::Sum);
+    lanes.record = Some(Compiled::default());
+    let mut first = SlowCompute { is_quick: true, ..SlowCompute::default() };
+    for expected in [Progress::Moved, Progress::Finished] {
+        let found = engine.poll(&mut transport, &mut lanes, &mut first.raw(), limits, &mut notices);
+        assert_eq!(found, Ok(expected));
+        transport.puts(1, &of_rank_1(&engine.program, 0, 20));
+    }
+    let in_frame = [Primitive::FoldInPlace, store(Slot::Held)];
+    assert!(first.done.ends_with(&in_frame), "{:?}", first.done);
+    let compiled = lanes.record.take().expect("a record");
+    let step = compiled.step(1).expect("a step that receives");
+    assert_eq!(*step.to_do, [Primitive::ReduceStore { codec: CodecId::Raw }]);
+}
+
+const fn store(from: Slot) -> Primitive {
+    Primitive::Store { from, codec: CodecId::Raw, over_own: true }
 }
 
 #[test]
@@ -141,6 +169,6 @@ fn what_a_forgotten_call_recorded_is_no_other_calls() {
     let program = engine(call, 20, &Pairwise, &mut lanes).program;
     assert!(lanes.record.is_none());
     lanes.record = Some(Compiled::default());
-    Replay::default().begin(7, &program.report(1), Duration::ZERO, &mut lanes);
+    Replay::new(program.report(1)).begin(7, Duration::ZERO, &mut lanes);
     assert!(lanes.record.is_none());
 }
