@@ -9,14 +9,11 @@ mod call_state;
 mod config;
 #[cfg(feature = "alloc")]
 mod device_operands;
-#[cfg(feature = "alloc")]
-mod device_operation;
 mod driver;
 mod exchange;
 mod full_call;
 pub(crate) mod named;
 mod operands;
-mod operation;
 mod prepared;
 #[cfg(feature = "alloc")]
 mod probe;
@@ -31,21 +28,19 @@ pub use crate::call_spec::RANGE_SCHEDULE;
 pub use call::{Buffer, Call, Input, NoValues};
 #[cfg(feature = "alloc")]
 pub(crate) use call_state::CallState;
+#[cfg(feature = "alloc")]
+pub use call_state::DeviceOperation;
+pub use call_state::Operation;
+pub(crate) use call_state::RunningCall;
 pub use config::Config;
 #[cfg(feature = "alloc")]
 pub(crate) use device_operands::DeviceOperands;
-#[cfg(feature = "alloc")]
-pub use device_operation::DeviceOperation;
-#[cfg(feature = "alloc")]
-pub(crate) use device_operation::RunningDeviceCall;
 pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
 #[cfg(feature = "alloc")]
 pub(crate) use exchange::{Cursor, Receiving, SegmentLabel, Sending, copy_to_self};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
-pub use operation::Operation;
-pub(crate) use operation::RunningCall;
 pub use prepared::Prepared;
 pub(crate) use request::Request;
 pub use value_range::N_VALUES as N_RANGE_VALUES;
@@ -62,6 +57,8 @@ use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
 use core::fmt;
 use named::named_methods;
 use state::{OnHeap, State};
@@ -290,7 +287,8 @@ impl<X: Transport> Communicator<X> {
         S: OnDevice<T> + 'a,
         R: OnDevice<T> + 'a,
     {
-        RunningDeviceCall::start(self, device, call, plan)
+        let (request, work, plan) = DeviceOperands::of(call, Box::new(device), self.rank(), plan)?;
+        RunningCall::start(self, request, work, &plan)
     }
 
     /// Starts a call. It advances whenever the operation is polled or waited for.

@@ -25,8 +25,6 @@ mod work;
 
 #[cfg(feature = "alloc")]
 pub(crate) use compiled::Compiled;
-#[cfg(feature = "alloc")]
-pub(crate) use compute::Payloads;
 pub(crate) use compute::{Compute, Computing};
 #[cfg(test)]
 pub(crate) use notices::MemoryTransport;
@@ -35,6 +33,8 @@ pub(crate) use progress_hook::ProgressHook;
 #[cfg(feature = "alloc")]
 pub(crate) use replay::{Replay, ReplayOutcome};
 pub(crate) use slots::FrameBuffer;
+#[cfg(any(test, feature = "alloc"))]
+pub(crate) use slots::Payloads;
 use watchdog::Question;
 pub(crate) use watchdog::{MAX_AWAITED, Waiter, Watchdog};
 pub use work::Buffers;

@@ -1,8 +1,10 @@
-//! State of a running call. A repeated call replays its compiled steps; any other call runs in
+//! A running call, and its state. A repeated call replays its compiled steps; any other call runs in
 //! full.
 
 #[cfg(feature = "alloc")]
 use super::CallSpec;
+#[cfg(feature = "alloc")]
+use super::device_operands::DeviceOperands;
 use super::full_call::FullCall;
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
@@ -15,10 +17,11 @@ use crate::budget::Budget;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
 use crate::engine::Coding;
+use crate::engine::Work;
 #[cfg(feature = "alloc")]
-use crate::engine::{Computing, Replay, ReplayOutcome, Work};
+use crate::engine::{Computing, Replay, ReplayOutcome};
 use crate::error::Error;
-use crate::handle::Progress;
+use crate::handle::{Advance, Handle, Limited, Progress};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -26,7 +29,86 @@ use crate::wait::Limits;
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 use core::fmt;
+use core::task::Waker;
 use core::time::Duration;
+
+/// A collective call in progress. Poll it, wait for it, or `.await` it.
+///
+/// Dropping an unfinished call poisons the communicator on all ranks. [`cancel`](Handle::cancel)
+/// does the same explicitly.
+pub type Operation<'a, X, T> = Handle<RunningCall<'a, X, Work<'a, 'a, T>>>;
+
+/// A collective call on a device's memory in progress. Poll it, wait for it, or `.await` it.
+///
+/// Dropping an unfinished call poisons the communicator on all ranks, and waits for the device.
+#[cfg(feature = "alloc")]
+pub type DeviceOperation<'a, X> = Handle<RunningCall<'a, X, DeviceOperands<'a>>>;
+
+/// A collective call in progress, with its communicator and buffers.
+pub struct RunningCall<'a, X: Transport, W> {
+    pub(super) comm: &'a mut Communicator<X>,
+    pub(super) work: W,
+    pub(super) call: CallState<'a>,
+}
+
+impl<'a, X: Transport, W> RunningCall<'a, X, W> {
+    pub(crate) fn start(
+        comm: &'a mut Communicator<X>,
+        request: Request<'a>,
+        mut work: W,
+        plan: &Plan,
+    ) -> Result<Handle<Self>, Error>
+    where
+        W: Operands,
+    {
+        let call = CallState::start(comm, request, &mut work, plan)?;
+        Ok(Handle(Self { comm, work, call }))
+    }
+}
+
+impl<X: Transport, W: Operands> Advance for RunningCall<'_, X, W> {
+    type Output = Report;
+
+    fn advance(&mut self) -> Result<Progress, Error> {
+        self.call.advance(self.comm, &mut self.work)
+    }
+
+    fn output(&mut self) -> Result<Report, Error> {
+        Ok(self.call.finish(self.comm))
+    }
+
+    fn idle(&mut self) {
+        self.comm.idle(self.call.limits, self.call.rest());
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.comm.transport.register(waker)
+    }
+}
+
+impl<X: Transport, W: Operands> Limited for RunningCall<'_, X, W> {
+    fn limits(&mut self) -> &mut Limits {
+        &mut self.call.limits
+    }
+
+    fn now(&self) -> Duration {
+        self.comm.transport.now()
+    }
+}
+
+impl<X: Transport, W> Drop for RunningCall<'_, X, W> {
+    fn drop(&mut self) {
+        if !self.call.is_over() {
+            self.call.give_up(self.comm, None);
+        }
+    }
+}
+
+impl<X: Transport, W> fmt::Debug for RunningCall<'_, X, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.call.describe(f)
+    }
+}
 
 /// State of a running call, without the communicator and the buffers that it works on.
 ///
@@ -178,6 +260,7 @@ impl<'s> CallState<'s> {
         }
         let CallStage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
         let step = call.advance(comm, work, self.limits);
+        let step = step.and_then(|progress| work.after_poll(progress));
         if step.is_err() {
             self.stage = CallStage::Over;
         }

@@ -29,7 +29,7 @@ const N_SAMPLES: usize = 16;
 const SAMPLE: usize = 4096;
 
 /// A call's buffers in a device's memory, and the device.
-pub(crate) struct DeviceOperands<'d> {
+pub struct DeviceOperands<'d> {
     device: Box<dyn Device + 'd>,
     window: Window,
     send: Region,
@@ -75,23 +75,6 @@ impl<'d> DeviceOperands<'d> {
     const fn lengths(&self) -> [usize; 2] {
         let n_received = if matches!(self.window, Window::Input) { 0 } else { self.recv.n_values };
         [self.send.n_values, n_received]
-    }
-
-    /// Asks for another poll at once if a poll left a computation pending: no frame arrives when
-    /// the device is done.
-    pub(crate) const fn keep_polling(&mut self, progress: Progress) -> Progress {
-        match progress {
-            Progress::Waiting if core::mem::replace(&mut self.is_computing, false) => {
-                Progress::Moved
-            }
-            progress => progress,
-        }
-    }
-
-    /// Ends the use of the device by a call that succeeded.
-    pub(crate) fn end(&mut self) -> Result<(), Error> {
-        self.has_ended = true;
-        self.device.end()
     }
 
     /// Returns a range of a buffer. An empty range may lie outside it.
@@ -338,5 +321,20 @@ impl Operands for DeviceOperands<'_> {
             core::hint::spin_loop();
         }
         Ok(())
+    }
+
+    /// Asks for another poll at once if this one left a computation pending: no frame arrives when
+    /// the device is done.
+    fn after_poll(&mut self, progress: Progress) -> Result<Progress, Error> {
+        let is_computing = core::mem::replace(&mut self.is_computing, false);
+        Ok(match progress {
+            Progress::Waiting if is_computing => Progress::Moved,
+            Progress::Finished => {
+                self.has_ended = true;
+                self.device.end()?;
+                Progress::Finished
+            }
+            progress => progress,
+        })
     }
 }

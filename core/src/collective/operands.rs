@@ -8,6 +8,7 @@ use crate::codec::CodecParams;
 use crate::element::Element;
 use crate::engine::{Buffers, Compute, Work};
 use crate::error::Error;
+use crate::handle::Progress;
 use crate::kernel::Level;
 use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
@@ -68,6 +69,12 @@ pub(crate) trait Operands: Compute {
 
     /// Moves the result of an in-place call to the front of its buffer.
     fn move_to_front(&mut self, result: Range<usize>) -> Result<(), Error>;
+
+    /// Follows a poll of the call. Ends the use of the buffers if it has finished. Returns what the
+    /// caller of the poll is told.
+    fn after_poll(&mut self, progress: Progress) -> Result<Progress, Error> {
+        Ok(progress)
+    }
 }
 
 /// Returns the values in a range, or an empty slice if the range exceeds `values`.

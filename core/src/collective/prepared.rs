@@ -6,9 +6,8 @@
 //! the call its number and runs it. The second and later starts replay the steps of the first.
 //! Starts do not scan the data.
 
-use super::call_state::CallState;
+use super::call_state::{CallState, RunningCall};
 use super::full_call::FullCall;
-use super::operation::RunningCall;
 use super::resolved::Resolved;
 use super::{Communicator, Operation, Request};
 use crate::element::Element;

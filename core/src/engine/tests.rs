@@ -3,7 +3,6 @@
 #[cfg(feature = "alloc")]
 mod replay;
 
-use super::compute::Payloads;
 use super::notices::MemoryTransport;
 use super::*;
 use crate::codec::{CodecId, Pace, Written};

@@ -5,8 +5,9 @@
 //! ranks without a receive buffer can still take part in a reduction.
 
 use super::SHORT_CALL_VALUES;
-use super::compute::{Compute, Payloads};
+use super::compute::Compute;
 use super::lane::misuse;
+use super::slots::Payloads;
 use crate::codec::{CodecExt, CodecId, DecodeError, ErasedCodec, Pace, Raw, Source};
 use crate::codec::{Stores, Values, Written, operate};
 use crate::element::{DType, Element};
@@ -250,7 +251,8 @@ impl Coding {
 }
 
 /// Operation and buffers of a call.
-pub(crate) struct Work<'b, 's, T: Element> {
+#[expect(missing_debug_implementations, reason = "no name leads to it")]
+pub struct Work<'b, 's, T: Element> {
     pub(crate) op: Op<'s, T>,
     pub(crate) buffers: Buffers<'b, T>,
     /// Residues for error feedback: what rounding lost of each value of the local input in earlier

@@ -88,9 +88,6 @@ trait CallBuffers<X: Transport> {
         call_state: &mut CallState<'_>,
     ) -> Result<Progress, Error>;
 
-    /// Ends a call that has finished.
-    fn end(&mut self) -> Result<(), Error>;
-
     fn into_given(self) -> Self::Given;
 }
 
@@ -122,10 +119,6 @@ impl<X: Transport, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> CallBuffers<X>
         call_state.advance(comm, &mut self.call.work())
     }
 
-    fn end(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn into_given(self) -> R {
         self.call.into_result()
     }
@@ -139,12 +132,7 @@ impl<X: Transport> CallBuffers<X> for DeviceOperands<'_> {
         comm: &mut Communicator<X>,
         call_state: &mut CallState<'_>,
     ) -> Result<Progress, Error> {
-        let progress = call_state.advance(comm, self)?;
-        Ok(self.keep_polling(progress))
-    }
-
-    fn end(&mut self) -> Result<(), Error> {
-        Self::end(self)
+        call_state.advance(comm, self)
     }
 
     fn into_given(self) {}
@@ -323,7 +311,7 @@ impl<'a, X: Transport, B> PendingCall<'a, X, B> {
         let result = buffers.advance(comm, &mut self.call_state);
         if let Ok(Progress::Finished) = result {
             let report = self.call_state.finish(comm);
-            self.outcome = Some(buffers.end().map(|()| report));
+            self.outcome = Some(Ok(report));
         }
         result
     }
