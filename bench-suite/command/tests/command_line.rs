@@ -1,20 +1,14 @@
 //! Tests of the command line: exit codes, and the contents of stdout and stderr.
 
 mod common;
+#[path = "common/in_folder.rs"]
+mod in_folder;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use common::assert_refused;
-
-fn foldwire(folder: &Path, args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_foldwire"))
-        .args(args.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .expect("the command starts")
-}
+use in_folder::foldwire;
 
 fn values(n_values: u16) -> Vec<u8> {
     (0..n_values).flat_map(|at| (f32::from(at) - 9.5).to_le_bytes()).collect()

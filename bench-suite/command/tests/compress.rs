@@ -2,6 +2,8 @@
 //! bound, and mistakes and damaged files are errors that leave no output.
 
 mod common;
+#[path = "common/in_folder.rs"]
+mod in_folder;
 
 use std::fs;
 use std::io::Write;
@@ -9,17 +11,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::assert_refused;
+use in_folder::foldwire;
 
 /// Values of a segment of the format.
 const SEGMENT: usize = 1 << 20;
-
-fn foldwire(folder: &Path, args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_foldwire"))
-        .args(args.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .expect("the command starts")
-}
 
 fn succeeds(folder: &Path, args: &str) {
     let output = foldwire(folder, args);
