@@ -185,6 +185,9 @@ pub(crate) fn required_bound(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantit
 /// Checks the codec and the bound of a plan, whatever the data.
 pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Error> {
     let Plan { codec, setting, .. } = plan.for_values(dtype);
+    if codec.is_for_arrays_only() {
+        return Err(Error::ArraysOnly { codec });
+    }
     if codec.setting(dtype, setting).is_none() {
         return Err(Error::Setting { codec, dtype, setting });
     }

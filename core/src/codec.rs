@@ -7,7 +7,7 @@
 //! To add a codec, add a file in `codec/` and a line in `codecs!` (`list.rs`). ARCHITECTURE.md
 //! lists the other steps.
 
-mod bits;
+pub(crate) mod bits;
 mod chunked;
 mod coder;
 mod cuszp;

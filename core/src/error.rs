@@ -87,6 +87,15 @@ pub enum Error {
         /// The requested codec.
         codec: CodecId,
     },
+    /// The codec is for [compressed arrays](crate::compress) only.
+    #[error(
+        "codec {} is for compressed arrays only; choose another codec for messages, such as dense",
+        codec.name()
+    )]
+    ArraysOnly {
+        /// The requested codec.
+        codec: CodecId,
+    },
     /// The codec does not have this setting.
     #[error("codec {} has no setting {setting} for {dtype}; 0 is its default", codec.name())]
     Setting {
@@ -338,6 +347,7 @@ impl Error {
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::NoBound { .. }
+                | Self::ArraysOnly { .. }
                 | Self::Setting { .. }
                 | Self::TooManyBits { .. }
                 | Self::NoAverage { .. }

@@ -262,8 +262,9 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
                     put(folder, target, &name, &input)?;
                 }
             }
+            let interp = (id == CodecId::Dense).then_some(CodecId::Interp);
             // Arrays refuse codecs that are not for the type.
-            if id.is_for(T::DTYPE) {
+            for id in [Some(id), interp].into_iter().flatten().filter(|id| id.is_for(T::DTYPE)) {
                 let quantum = setting.quantum::<T>();
                 let plan = match quantum.is_lossless() {
                     true => Plan::raw(),

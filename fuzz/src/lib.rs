@@ -12,6 +12,7 @@
 //! | [`fold`] | encoding ⊕ values → encoding, with or without storing the result |
 //! | [`combine`] | encoding ⊕ encoding → encoding, in either order |
 //! | [`decompress`] | any bytes as a compressed array: a typed error, or as many values as it says |
+//! | [`array`] | any values of any shape as a compressed array by codec interp: within the bound or the same bits |
 //! | [`roundtrip`] | any values: within the bound or the same bits, and sums within the stated worst case |
 //! | [`frame`] | any bytes as a message: a header is refused, or emitted again as the same bytes |
 //! | [`bundle`] | any bytes as a bundle of segments: refused, or the same segments after it was split and joined |
@@ -24,8 +25,10 @@
 //! | [`seal`] | any records on an encrypted connection: no panic, the sealed bytes up to the first change, then a typed error, and memory only for received bytes |
 //! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
-//! Codecs come from `CodecId::ALL`, so a new codec is fuzzed as soon as it is listed there.
+//! Codecs come from `CodecId::ALL`, so a new codec is fuzzed as soon as it is listed there. Codecs of
+//! compressed arrays only are fuzzed by [`array`].
 
+pub mod array;
 pub mod bundle;
 pub mod combine;
 pub mod decode;
@@ -49,12 +52,13 @@ pub mod values;
 pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [FuzzTarget; 16] = [
+pub const TARGETS: [FuzzTarget; 17] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
     ("combine", combine::check),
     ("decompress", decompress::check),
+    ("array", array::check),
     ("roundtrip", roundtrip::check),
     ("frame", frame::check),
     ("bundle", bundle::check),

@@ -109,9 +109,23 @@ impl FromStr for CodecArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::among(CodecId::ALL, text)
+    }
+}
+
+impl CodecArg {
+    /// Parses a codec of compressed arrays.
+    ///
+    /// # Errors
+    /// As [`from_str`](FromStr::from_str).
+    pub fn of_array(text: &str) -> Result<Self, String> {
+        Self::among(CodecId::OF_ARRAYS, text)
+    }
+
+    fn among(codecs: &[CodecId], text: &str) -> Result<Self, String> {
         let (name, setting) = text.split_once(':').unwrap_or((text, "0"));
-        let names = || CodecId::ALL.iter().map(|codec| codec.name()).collect::<Vec<_>>().join(", ");
-        let codec = CodecId::ALL.iter().find(|codec| codec.name() == name);
+        let names = || codecs.iter().map(|codec| codec.name()).collect::<Vec<_>>().join(", ");
+        let codec = codecs.iter().find(|codec| codec.name() == name);
         let codec = *codec.ok_or_else(|| format!("there is no codec `{name}`, but {}", names()))?;
         let setting = setting.parse().ok().filter(|&setting| {
             [DType::F32, DType::F64].iter().any(|&dtype| codec.setting(dtype, setting).is_some())

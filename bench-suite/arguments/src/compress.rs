@@ -58,7 +58,7 @@ pub struct CompressArgs {
 
     /// Codec, optionally with a setting as truncate:16 (then without --bound) [default: for each
     /// piece the one that makes it shortest]
-    #[arg(long, value_name = "NAME[:N]")]
+    #[arg(long, value_name = "NAME[:N]", value_parser = CodecArg::of_array)]
     pub codec: Option<CodecArg>,
 
     /// Value that stands for missing data, such as 1e20: it keeps its bits, and does not count in

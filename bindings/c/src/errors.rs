@@ -59,6 +59,7 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
         | Error::Peer { .. }
         | Error::Length { .. }
         | Error::NoBound { .. }
+        | Error::ArraysOnly { .. }
         | Error::Setting { .. }
         | Error::TooManyBits { .. } => FW_INVALID_ARGUMENT,
         Error::ToItself { .. }

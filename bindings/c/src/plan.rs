@@ -60,7 +60,7 @@ fn named<X: Copy>(
 }
 
 fn codec(name: &str) -> Result<CodecId, ApiError> {
-    named("codec", name, CodecId::ALL, CodecId::name)
+    named("codec", name, CodecId::OF_ARRAYS, CodecId::name)
 }
 
 fn schedule(name: &str) -> Result<&'static dyn Schedule, ApiError> {

@@ -55,20 +55,20 @@ impl<'a> BitWriter<'a> {
 }
 
 /// Reads bits from a slice. Bits past its end are 0, and [`finish`](Self::finish) reports them.
-pub(super) struct BitReader<'a> {
+pub(crate) struct BitReader<'a> {
     src: &'a [u8],
     at: usize,
 }
 
 impl<'a> BitReader<'a> {
     #[inline(always)]
-    pub(super) fn new(src: &'a [u8]) -> Self {
+    pub(crate) fn new(src: &'a [u8]) -> Self {
         Self { src, at: 0 }
     }
 
     /// Returns the next 57 bits or more, without moving past them.
     #[inline(always)]
-    pub(super) fn peek(&self) -> u64 {
+    pub(crate) fn peek(&self) -> u64 {
         let byte = self.at / 8;
         let word: u64 = match self.src.get(byte..byte + 8) {
             Some(bytes) => pod_read_unaligned(bytes),
@@ -79,13 +79,13 @@ impl<'a> BitReader<'a> {
 
     /// Moves past `n_bits`.
     #[inline(always)]
-    pub(super) fn skip(&mut self, n_bits: u32) {
+    pub(crate) fn skip(&mut self, n_bits: u32) {
         self.at += n_bits as usize;
     }
 
     /// Returns the next `n_bits` ≤ 56.
     #[inline(always)]
-    pub(super) fn take(&mut self, n_bits: u32) -> u64 {
+    pub(crate) fn take(&mut self, n_bits: u32) -> u64 {
         let bits = self.peek() & ((1 << n_bits) - 1);
         self.skip(n_bits);
         bits
@@ -93,7 +93,7 @@ impl<'a> BitReader<'a> {
 
     /// Returns the next `n_bits` ≤ 64.
     #[inline(always)]
-    pub(super) fn take_long(&mut self, n_bits: u32) -> u64 {
+    pub(crate) fn take_long(&mut self, n_bits: u32) -> u64 {
         let low = self.take(n_bits.min(32));
         if n_bits > 32 { low | self.take(n_bits - 32) << 32 } else { low }
     }
@@ -107,7 +107,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// Returns `None` unless exactly all bytes were read and the bits after the last number are 0.
-    pub(super) fn finish(mut self) -> Option<()> {
+    pub(crate) fn finish(mut self) -> Option<()> {
         let is_whole = self.at.div_ceil(8) == self.src.len();
         let n_left = (8 * self.src.len()).saturating_sub(self.at) as u32;
         (is_whole && self.take(n_left.min(7)) == 0).then_some(())

@@ -108,40 +108,66 @@ any_of! {
 }
 
 macro_rules! codecs {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*) => {
+    (
+        $($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*
+        => compressed arrays only:
+        $($(#[$of_doc:meta])*
+        $of_array:ident = $of_code:literal, $of_name:literal, $of_properties:expr;)*
+    ) => {
         /// Identifier of a codec.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
         pub enum CodecId {
             $($(#[$doc])* $variant = $code,)*
+            $($(#[$of_doc])* $of_array = $of_code,)*
         }
 
         impl CodecId {
-            /// All codecs.
+            /// All codecs of calls and messages. Compressed arrays have them, too.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
+            /// All codecs of [compressed arrays](crate::compress).
+            pub const OF_ARRAYS: &[Self] = &[$(Self::$variant,)* $(Self::$of_array),*];
 
             /// Returns the name in lower case.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
+                    $(Self::$of_array => $of_name,)*
                 }
             }
 
             const fn properties(self) -> Properties {
                 match self {
                     $(Self::$variant => $properties,)*
+                    $(Self::$of_array => $of_properties,)*
                 }
             }
 
-            /// Returns the codec with this wire code.
+            /// Returns the codec of calls and messages with this wire code.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$variant),)*
                     _ => None,
                 }
+            }
+
+            /// Returns the codec of compressed arrays with this code.
+            #[must_use]
+            pub const fn from_array_code(code: u8) -> Option<Self> {
+                match code {
+                    $($of_code => Some(Self::$of_array),)*
+                    _ => Self::from_code(code),
+                }
+            }
+
+            /// Returns whether the codec is for compressed arrays only. Calls refuse it: it needs
+            /// a whole array in memory.
+            #[must_use]
+            pub const fn is_for_arrays_only(self) -> bool {
+                matches!(self, $(Self::$of_array)|*)
             }
         }
 
@@ -233,7 +259,8 @@ impl CodecId {
     }
 
     /// Makes the codec for one call; the raw codec for types that it does not
-    /// [support](Self::is_for).
+    /// [support](Self::is_for), and in place of one that is [for arrays
+    /// only](Self::is_for_arrays_only).
     #[must_use]
     pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
         AnyCodec { codec: ErasedCodec::new(T::DTYPE, self, params), of: PhantomData }
@@ -277,7 +304,8 @@ impl ErasedCodec {
     /// [support](CodecId::is_for).
     pub(crate) fn new(dtype: DType, id: CodecId, params: &CodecParams) -> Self {
         let codec = TypedCodec::new(dtype, id, params);
-        Self { id: if id.is_for(dtype) { id } else { CodecId::Raw }, dtype, codec }
+        let is_made = id.is_for(dtype) && !id.is_for_arrays_only();
+        Self { id: if is_made { id } else { CodecId::Raw }, dtype, codec }
     }
 
     /// Returns the raw codec for all operations but averages.
@@ -438,6 +466,16 @@ codecs! {
     OmpSzp = 9, "ompszp", BOUNDED;
     /// cuSZp 2: quantizes, and codes values or differences as bit planes in blocks of 32.
     CuSzp = 10, "cuszp", BOUNDED;
+
+    => compressed arrays only:
+    /// Interpolates between decoded values, from coarse to fine, and codes what that misses with a
+    /// table for each context. For [compressed arrays](crate::compress) only.
+    Interp = 17, "interp", Properties {
+        is_stable: false,
+        has_lattice: false,
+        takes_shape: true,
+        ..BOUNDED
+    };
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::encoder::{checksum, coded_as, with_narrow};
 use super::head::{self, Info};
-use super::{DecompressError, SEGMENT, SEGMENT_HEAD, fill};
+use super::{DecompressError, SEGMENT, SEGMENT_HEAD, fill, interp};
 use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
 use crate::element::{DType, Element, with_type};
@@ -133,7 +133,7 @@ impl Decoder {
     fn check_segment(&self, head: &[u8; SEGMENT_HEAD]) -> Result<CodecId, DecompressError> {
         let Some(info) = &self.info else { return Err(DecodeError::Damaged.into()) };
         let (n_values, n_bytes, code) = (word(head), word(&head[4..]), head[8]);
-        let codec = CodecId::from_code(code).ok_or(DecompressError::UnknownCodec { code })?;
+        let codec = CodecId::from_array_code(code).ok_or(DecompressError::UnknownCodec { code })?;
         let n_raw = n_values * info.dtype.n_bytes();
         let has_size = match codec {
             CodecId::Raw => n_bytes == n_raw,
@@ -247,6 +247,9 @@ impl Payload<'_> {
     }
 
     fn decode_floats(&self, values: &mut [u8]) -> Result<(), DecodeError> {
+        if self.codec == CodecId::Interp {
+            return interp::decode(self.dtype, self.bytes, values);
+        }
         with_type!(coded_as(self.dtype), T => {
             let codec = self.codec.instance::<T>(&CodecParams::new(Quantum::LOSSLESS));
             codec.as_dyn().decode(self.bytes, 1, bytemuck::cast_slice_mut(values))

@@ -1,6 +1,7 @@
 //! Writes a compressed array segment by segment, each with the codec that makes it shortest.
 
 use super::fill::{self, Prepared};
+use super::interp::{self, Choice};
 use super::{CompressError, Info, Layout, SEGMENT, SEGMENT_HEAD};
 use crate::bound::{Quantum, Scope, ValueRange};
 use crate::codec::{CodecExt, CodecId, CodecParams, Loss, strides};
@@ -9,10 +10,11 @@ use crate::plan::{Plan, Rounding};
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Codecs that are tried for a plan that leaves the choice open. Dense is shortest on most fields,
-/// fz-light where most values are equal. The exact codec is tried if the others save less than
-/// half: at rel:1e-7 it is shortest on ccsm.
-const BOUNDED: &[CodecId] = &[CodecId::Dense, CodecId::FzNd, CodecId::FzLight, CodecId::Lossless];
+/// Codecs that are tried for a plan that leaves the choice open. Interp is shortest on most fields,
+/// fz-light where most values are equal. The exact codec is tried if the others save less
+/// than half: at rel:1e-7 it is shortest on ccsm.
+const BOUNDED: &[CodecId] =
+    &[CodecId::Interp, CodecId::Dense, CodecId::FzNd, CodecId::FzLight, CodecId::Lossless];
 /// The same without a bound. fz-light then stores repeated values once.
 const EXACT: &[CodecId] = &[CodecId::Lossless, CodecId::FzLight];
 
@@ -82,6 +84,13 @@ pub struct Encoder {
     checksum: u64,
     n_values: u64,
     expected: Option<u64>,
+    /// Bytes of the values of a full segment.
+    segment_bytes: usize,
+    /// Values of a segment that is not full yet, as words, so that they are aligned.
+    pending: Vec<u64>,
+    n_pending: usize,
+    /// How interp predicts this array.
+    scheme: Option<Choice>,
     best: Vec<u8>,
     trial: Vec<u8>,
 }
@@ -169,13 +178,17 @@ impl Encoder {
             checksum: info.emit(out),
             n_values: 0,
             expected: layout.n_values(),
+            segment_bytes: segment_len(strides) * dtype.n_bytes(),
+            pending: Vec::new(),
+            n_pending: 0,
+            scheme: None,
             best: Vec::new(),
             trial: Vec::new(),
         })
     }
 
-    /// Appends the next values of the array to `out`, as segments of [`SEGMENT`] values and one
-    /// shorter segment. So all calls but the last should pass a multiple of [`SEGMENT`].
+    /// Encodes the next values of the array, and appends full segments to `out`. The encoder keeps
+    /// the values of one that is not full yet.
     ///
     /// # Panics
     /// If the values do not have the encoder's type, or memory runs out.
@@ -189,8 +202,39 @@ impl Encoder {
     /// # Panics
     /// If the bytes are not aligned for the type, or not a whole number of values.
     pub fn encode_bytes(&mut self, values: &[u8], out: &mut Vec<u8>) {
-        for segment in values.chunks(SEGMENT * self.dtype.n_bytes()) {
+        let mut left = values;
+        if self.n_pending > 0 {
+            let n_missing = self.segment_bytes - self.n_pending;
+            left = self.keep(left, n_missing);
+            if self.n_pending == self.segment_bytes {
+                self.flush(out);
+            }
+        }
+        let segments = left.chunks_exact(self.segment_bytes);
+        let rest = segments.remainder();
+        for segment in segments {
             self.segment(segment, out);
+        }
+        self.keep(rest, rest.len());
+    }
+
+    /// Moves at most this many bytes to the pending values, and returns the others.
+    fn keep<'v>(&mut self, values: &'v [u8], n_most: usize) -> &'v [u8] {
+        let (kept, others) = values.split_at(n_most.min(values.len()));
+        let end = self.n_pending + kept.len();
+        self.pending.resize(self.pending.len().max(end.div_ceil(8)), 0);
+        let pending: &mut [u8] = bytemuck::cast_slice_mut(&mut self.pending);
+        pending[self.n_pending..end].copy_from_slice(kept);
+        self.n_pending = end;
+        others
+    }
+
+    /// Appends the pending values as a segment.
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.n_pending > 0 {
+            let pending = core::mem::take(&mut self.pending);
+            self.segment(&bytemuck::cast_slice(&pending)[..self.n_pending], out);
+            (self.pending, self.n_pending) = (pending, 0);
         }
     }
 
@@ -207,6 +251,7 @@ impl Encoder {
     /// # Errors
     /// [`CompressError::Count`] if there were more or fewer values than the layout says.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), CompressError> {
+        self.flush(out);
         match self.expected {
             Some(expected) if expected != self.n_values => {
                 Err(CompressError::Count { found: self.n_values, expected })
@@ -260,6 +305,11 @@ impl Encoder {
     /// Encodes values with this codec. Returns the number of bytes; `None` if the codec does not
     /// support the type or the number of values.
     fn encode_trial(&mut self, codec: CodecId, values: &[u8]) -> Option<usize> {
+        if codec == CodecId::Interp {
+            let CodecParams { strides, quantum, .. } = self.params;
+            self.trial = interp::encode(self.dtype, values, strides, quantum, &mut self.scheme)?;
+            return Some(self.trial.len());
+        }
         with_type!(coded_as(self.dtype), T => {
             let values: &[T] = bytemuck::cast_slice(values);
             let codec = codec.is_for(T::DTYPE).then(|| codec.instance::<T>(&self.params))?;
@@ -287,6 +337,15 @@ impl Encoder {
         out.extend_from_slice(&self.checksum.to_le_bytes());
         out.extend_from_slice(payload);
     }
+}
+
+/// Returns the number of values of a full segment: whole planes or rows, if their distances are
+/// known.
+fn segment_len(strides: [u32; 2]) -> usize {
+    let [row, plane] = strides.map(|stride| stride as usize);
+    let is_part = |&part: &usize| (1..=SEGMENT).contains(&part);
+    let part = [plane, row].into_iter().find(is_part).unwrap_or(1);
+    SEGMENT - SEGMENT % part
 }
 
 /// Returns the checksum of a segment, seeded with that of the segment before it, or of the head.

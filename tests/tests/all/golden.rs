@@ -432,6 +432,36 @@ fn the_compressed_array_of_the_documentation() {
     assert_eq!(foldwire::compress::VERSION, 2);
 }
 
+/// Payloads of codec interp, in two dimensions with values off the lattice, and in one. They were
+/// recorded, not made by another encoder.
+#[test]
+fn payloads_of_interp() {
+    let wave = |i: i32| ((i % 20 - 9) * (i % 20 - 9) * 3 + i / 20 * 7) as f64;
+    let mut smooth: Vec<f32> = (0..300).map(|i| wave(i) as f32 * 0.25).collect();
+    (smooth[33], smooth[34], smooth[250]) = (f32::NAN, f32::NAN, 1e30);
+    let rough: Vec<f64> = (0..60).map(|i| f64::from(i * i * 7919 % 101)).collect();
+    let plan = |bound| Plan::foldwire(Bound::Absolute(bound)).with_codec(CodecId::Interp);
+    let smooth = compress_with(&smooth, &Layout::new(&[15, 20]), &plan(0.5)).expect("positive");
+    let rough = compress_with(&rough, &Layout::line(60), &plan(2.0)).expect("positive");
+    // Without the heads of the arrays.
+    assert_eq!([to_hex(&smooth[48..]), to_hex(&rough[40..])], [SMOOTH, ROUGH]);
+}
+
+const SMOOTH: &str = "\
+    2c010000920000001100000000000000fa423d55690091e401010a09a6a5a5a5a5a5ad3f2c0100000f000000\
+    140000004a0000000200000002000000433041100808f8df0806fcfffffcfffff0ffff1210f8fffdff5908f8\
+    fff1ff0100fcff3ffeffefff078a00fffffeff030000f0ffefffbfff7ffefff1ffefff3ffeff774a0a000000\
+    00009c08caf249710000c07fb48e7302050e2153706cda0b4faded007c88e8f1c0438c65ec9b000000000000\
+    000000000000000000001f86291b8276dd57\
+";
+const ROUGH: &str = "\
+    3c000000900000001100000000000000d2423d85e400b20501020102a6a5a5a5a5a5cd3f3c00000001000000\
+    3c0000004e0000000200000000000000411004230680ffffd7ffff01e0fffff5ff7fffff8fffff03fcff3ffe\
+    ffcfffff1a39000000ffff3ffeff3f00ffffebffbfffff25b2c1ffff3bfeff030000feffdfffffc7fffffaff\
+    efffff212000bc1b100b5c301f9f590367cd0100ed9f0b001a3230eac0350093403cc0390000000000000000\
+    00000000000000001f5cbe8cff907884\
+";
+
 /// The codes of enumerations in messages.
 #[test]
 fn codes_of_types_operations_codecs_and_collectives() {

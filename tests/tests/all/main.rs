@@ -22,6 +22,7 @@ mod frames;
 mod golden;
 mod integers;
 mod inter_step;
+mod interpolated;
 mod limits;
 mod messages;
 mod mistaken_frames;
