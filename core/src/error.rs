@@ -87,7 +87,7 @@ pub enum Error {
         /// The requested codec.
         codec: CodecId,
     },
-    /// The codec is for [compressed arrays](crate::compress) only.
+    /// The codec is for [compressed arrays](mod@crate::compress) only.
     #[error(
         "codec {} is for compressed arrays only; choose another codec for messages, such as dense",
         codec.name()

@@ -25,8 +25,8 @@
 //! | [`seal`] | any records on an encrypted connection: no panic, the sealed bytes up to the first change, then a typed error, and memory only for received bytes |
 //! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
-//! Codecs come from `CodecId::ALL`, so a new codec is fuzzed as soon as it is listed there. Codecs of
-//! compressed arrays only are fuzzed by [`array`].
+//! Codecs come from `CodecId::ALL`, so a new codec is fuzzed as soon as it is listed there. Codecs
+//! of compressed arrays only are fuzzed by [`array`].
 
 pub mod array;
 pub mod bundle;

@@ -200,6 +200,7 @@ fn presets<'a, X: Transport + 'a, T: Float>(
     args: &BenchArgs,
     shape: &[usize],
     long: Option<Communicator<X>>,
+    #[cfg_attr(not(feature = "cuda"), expect(unused, reason = "there is no device"))]
     device: &DeviceOption,
 ) -> Result<Implementations<'a, X, T>, UsageError> {
     let mut all: Implementations<'a, X, T> = Vec::new();

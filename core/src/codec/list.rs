@@ -126,7 +126,7 @@ macro_rules! codecs {
         impl CodecId {
             /// All codecs of calls and messages. Compressed arrays have them, too.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
-            /// All codecs of [compressed arrays](crate::compress).
+            /// All codecs of [compressed arrays](mod@crate::compress).
             pub const OF_ARRAYS: &[Self] = &[$(Self::$variant,)* $(Self::$of_array),*];
 
             /// Returns the name in lower case.
@@ -469,7 +469,7 @@ codecs! {
 
     => compressed arrays only:
     /// Interpolates between decoded values, from coarse to fine, and codes what that misses with a
-    /// table for each context. For [compressed arrays](crate::compress) only.
+    /// table for each context. For [compressed arrays](mod@crate::compress) only.
     Interp = 17, "interp", Properties {
         is_stable: false,
         has_lattice: false,

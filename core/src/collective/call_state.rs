@@ -1,5 +1,5 @@
-//! A running call, and its state. A repeated call replays its compiled steps; any other call runs in
-//! full.
+//! A running call, and its state. A repeated call replays its compiled steps; any other call runs
+//! in full.
 
 #[cfg(feature = "alloc")]
 use super::CallSpec;

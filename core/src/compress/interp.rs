@@ -5,8 +5,8 @@
 //! What a prediction misses becomes a number of bins of twice the bound (`rounding.rs`), and that a
 //! symbol (`symbols.rs`). Symbols are coded by rANS (`rans.rs`), with a table of frequencies for
 //! each context (`tables.rs`): how active the residuals around a value are. On rough arrays a
-//! filter that predicts from values before is better (`raster.rs`). A sample decides between the two, and
-//! which dimensions are interpolated, in which order, and how (`choice.rs`).
+//! filter that predicts from values before is better (`raster.rs`). A sample decides between the
+//! two, and which dimensions are interpolated, in which order, and how (`choice.rs`).
 //!
 //! Decoded values of an interpolation are points of a lattice 17 times as fine as the bins, so all
 //! of a decoder's arithmetic is that of integers. The writer decodes each value. One that is not

@@ -2,9 +2,9 @@
 //! message that it sent.
 //!
 //! A step that runs again on the same slot contents computes the same, and its messages have the
-//! same headers except for the call's number. So a [`Replay`](super::Replay) needs neither schedule, nor layout,
-//! nor rules. A step is compiled while the engine runs it, because only then it is known how many
-//! ranks' values its messages combine.
+//! same headers except for the call's number. So a [`Replay`](super::Replay) needs neither
+//! schedule, nor layout, nor rules. A step is compiled while the engine runs it, because only then
+//! it is known how many ranks' values its messages combine.
 //!
 //! Only programs of one round, with one part in each message, are compiled.
 

@@ -82,8 +82,8 @@ impl Choice {
         self.grid.strides == grid.strides && is_long(&self.grid) == is_long(grid)
     }
 
-    /// Chooses the scheme that codes a sample in the fewest bits, and perhaps another one. `None` if the bound is too small
-    /// for a lattice.
+    /// Chooses the scheme that codes a sample in the fewest bits, and perhaps another one. `None`
+    /// if the bound is too small for a lattice.
     pub(super) fn of<T: Sample>(values: &[T], grid: Grid, quantum: Quantum) -> Option<Self> {
         let (part, part_grid) = sample(values, &grid);
         // What belongs to a payload as a whole counts as the sample's share of it.
