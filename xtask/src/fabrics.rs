@@ -40,7 +40,7 @@ const BINDINGS: OptionalPart = OptionalPart {
         "foldwire-python",
     ],
     features: "foldwire-command/tcp,foldwire-tests/tcp,\
-               foldwire-capi/cuda,foldwire-python/simulated",
+               foldwire-command/cuda,foldwire-capi/cuda,foldwire-python/simulated",
 };
 
 /// Features that every build has.
