@@ -13,7 +13,7 @@ use foldwire::codec::{CodecExt, CodecParams};
 use foldwire::op::OpCode;
 use foldwire::{Float, Op};
 use foldwire_arguments::coding::CodecArg;
-use foldwire_cuda::{Cuda, DeviceBuffer, DeviceBytes, DeviceCodec, Driver, Outcome, Stream, Task};
+use foldwire_cuda::{DeviceBuffer, DeviceBytes, DeviceCodec, Driver, Outcome, Stream, Task};
 use foldwire_workbench::memory;
 
 use super::measure::{CodecBench, CodecMeasurements, instance, params_of};
@@ -26,7 +26,6 @@ struct DeviceBench<'d, T> {
     driver: &'d Arc<dyn Driver>,
     stream: Stream,
     values: DeviceBuffer<T>,
-    other: DeviceBuffer<T>,
     decoded: DeviceBuffer<T>,
     written: DeviceBuffer<u8>,
     scratch: DeviceBuffer<u8>,
@@ -103,7 +102,6 @@ impl<T: Float + Into<f64>> CodecBench<'_, T> {
             driver,
             stream: Stream::new(driver)?,
             values: DeviceBuffer::from_values(driver, self.values)?,
-            other: DeviceBuffer::from_values(driver, &self.rotated)?,
             decoded: DeviceBuffer::new(driver, n)?,
             written: DeviceBuffer::new(driver, self.scratch.len())?,
             scratch: DeviceBuffer::new(driver, on_device.scratch_bytes(n))?,
