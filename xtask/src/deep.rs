@@ -1,7 +1,7 @@
 //! `cargo xtask deep`: runs the tests that take longer than [`mod@test`] and find more.
 
 use crate::{
-    bare_metal, current_mpi, fabrics, fuzz, loom, machine, nvrtc, packages, sanitize, soak, test,
+    bare_metal, current_mpi, devices, fabrics, fuzz, loom, machine, packages, sanitize, soak, test,
 };
 use anyhow::ensure;
 use foldwire_steps::Steps;
@@ -72,8 +72,8 @@ fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> 
         steps.run("command, as first built", &mut steps.cargo(words))?;
     }
     fabrics::test_others(steps, here)?;
-    if steps.has_time_for("kernels by NVRTC") {
-        nvrtc::test(steps)?;
+    if steps.has_time_for("devices") {
+        devices::test(steps)?;
     }
     if steps.has_time_for("bare metal") {
         bare_metal::run(steps)?;

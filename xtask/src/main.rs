@@ -9,13 +9,13 @@ mod bench;
 mod ci;
 mod current_mpi;
 mod deep;
+mod devices;
 mod fabrics;
 mod fuzz;
 mod instructions;
 mod loom;
 mod machine;
 mod nightly;
-mod nvrtc;
 mod packages;
 mod patterns;
 #[cfg(test)]
