@@ -17,7 +17,7 @@ const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.8.93";
 /// # Errors
 /// If the package cannot be downloaded, or a kernel does not compile or spills.
 pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
-    let long = "test -p foldwire-cuda --test collectives -- ::long::";
+    let long = "test -p foldwire-cuda --test collectives -- long::";
     steps.run("collectives on a simulated device", &mut steps.cargo(long))?;
     let home = steps.root().join(FOLDER);
     let mut pip = Command::new("python3");
@@ -30,7 +30,7 @@ pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
         steps.skip("kernels by NVRTC", &format!("{error:#}"));
         return Ok(());
     }
-    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc -- --skip ::long:: --nocapture");
+    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc -- --skip long:: --nocapture");
     steps.run("kernels by NVRTC", test.env("FOLDWIRE_NVRTC", library()?)).map(drop)
 }
 

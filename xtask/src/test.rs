@@ -14,7 +14,7 @@ use std::thread;
 
 /// Part of the names of long tests, after their file's name. Only `deep` runs them; those of core
 /// run under the sanitizer. They take longest, and when one fails, a short test usually fails too.
-const LONG: &str = "::long::";
+const LONG: &str = "long::";
 
 /// Patterns that match the names of all test programs except `all` of foldwire-tests.
 const ALL_BUT_ALL: &str = "--test [!a]* --test a[!l]*";
