@@ -204,8 +204,13 @@ impl Stream {
     /// [`DeviceError`] if something failed.
     pub fn finish(&self) -> Result<(), DeviceError> {
         self.mark()?;
+        let mut n_asked = 0_u32;
         while !self.is_done()? {
-            std::thread::yield_now();
+            // Short work ends before another thread would give the processor back.
+            n_asked = n_asked.saturating_add(1);
+            if n_asked > 100 {
+                std::thread::yield_now();
+            }
         }
         Ok(())
     }
