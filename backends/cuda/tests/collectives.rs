@@ -266,6 +266,28 @@ fn a_bound_relative_to_the_values_is_found_on_the_device() {
     }
 }
 
+/// A device's rank follows an automatic plan in its own way, so other ranks' plans differ.
+#[test]
+fn ranks_with_and_without_a_device_disagree_on_an_automatic_plan() {
+    let device: Arc<dyn Driver> = SimulatedDevice::new();
+    for bound in [Bound::Relative(1e-3), Bound::Absolute(1e-3)] {
+        let (collective, window, root) = (Collective::AllReduce, Window::Whole, Rank(0));
+        let (op, plan, count) = (OpCode::Sum, Plan::auto(bound), 300_000);
+        let case = Case { collective, window, op, plan, count, root };
+        let results = World::new(2).link_rate(1e8).run(|mut comm| {
+            let mut buffers = [Vec::new(), values::<f32>(0, count)];
+            match comm.rank() {
+                Rank(0) => case.on_host(&mut comm, &mut buffers),
+                _ => case.on_device(&mut comm, &device, &mut buffers),
+            }
+        });
+        let is_typed = |result: &Result<(), Error>| {
+            matches!(result, Err(Error::Mismatch { .. } | Error::Aborted { .. }))
+        };
+        assert!(results.iter().all(is_typed), "{bound}: {results:?}");
+    }
+}
+
 #[test]
 fn what_a_device_cannot_do_is_refused_before_anything_is_sent() {
     let device: Arc<dyn Driver> = SimulatedDevice::new();
