@@ -270,6 +270,21 @@ pub fn decompress<T: Element>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
 mod tests {
     use super::*;
 
+    /// An array shorter than a segment is encoded only when it ends.
+    #[test]
+    fn a_fill_value_is_suspected_in_short_and_in_long_arrays() {
+        for n_values in [100, SEGMENT + 5, 3 * SEGMENT] {
+            let mut values: Vec<f32> = (0..n_values).map(|i| (i as f32 * 0.01).sin()).collect();
+            values[7..40].fill(-9999.0);
+            let layout = Layout::line(n_values);
+            let plan = Plan::auto(crate::Bound::Relative(1e-2));
+            let bytes = bytemuck::cast_slice(&values);
+            let compressed = compress_bytes(DType::F32, bytes, &layout, &plan);
+            let fill = compressed.expect("these values can be compressed").1;
+            assert_eq!(fill, Some(-9999.0), "{n_values} values");
+        }
+    }
+
     #[test]
     fn what_cannot_be_compressed_takes_no_more_than_the_most() {
         // Arbitrary bits, which do not compress: the finalizer of MurmurHash3.

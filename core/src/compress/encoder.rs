@@ -202,6 +202,11 @@ impl Encoder {
     /// # Panics
     /// If the bytes are not aligned for the type, or not a whole number of values.
     pub fn encode_bytes(&mut self, values: &[u8], out: &mut Vec<u8>) {
+        if let Some(range) = self.searched {
+            let bound = self.params.quantum.bound();
+            self.suspected_fill = range.suspected_fill_of_bytes(self.dtype, values, bound);
+            self.searched = self.searched.filter(|_| self.suspected_fill.is_none());
+        }
         let mut left = values;
         if self.n_pending > 0 {
             let n_missing = self.segment_bytes - self.n_pending;
@@ -267,11 +272,6 @@ impl Encoder {
     fn segment(&mut self, values: &[u8], out: &mut Vec<u8>) {
         let n_values = values.len() / self.dtype.n_bytes();
         self.n_values += n_values as u64;
-        if let Some(range) = self.searched {
-            let bound = self.params.quantum.bound();
-            self.suspected_fill = range.suspected_fill_of_bytes(self.dtype, values, bound);
-            self.searched = self.searched.filter(|_| self.suspected_fill.is_none());
-        }
         let (mut codec, mut shortest) = (CodecId::Raw, values.len());
         let extended = extended(self.dtype, values);
         let prepared = self.fill.map(|fill| fill::prepare(self.dtype, fill, values));
