@@ -28,11 +28,13 @@ const LIBFABRIC: OptionalPart = OptionalPart {
     features: "foldwire-command/libfabric,foldwire-tests/libfabric",
 };
 
-/// Programs over TCP, the C interface, the Python package, and the preload libraries. They build
-/// without MPI.
+/// Programs over TCP, devices, the C interface, the Python package, and the preload libraries. They
+/// build without MPI.
 const BINDINGS: OptionalPart = OptionalPart {
     members: &[
         "foldwire-capi",
+        "foldwire-cuda",
+        "foldwire-cuda-host",
         "foldwire-preload",
         "foldwire-preload-mpi-abi",
         "foldwire-preload-mpich",
