@@ -44,6 +44,8 @@ pub struct Workspace {
     /// For waits between the caller's stream and those of lanes.
     event: EventId,
     last_error: Option<DeviceError>,
+    /// True if an operation of the call has failed. What it had enqueued may still run.
+    has_failed: bool,
     /// Kernels whose bytes equal the host's.
     checked: Vec<(CodecId, DType)>,
 }
@@ -144,6 +146,7 @@ impl Workspace {
             caller: None,
             event,
             last_error: None,
+            has_failed: false,
             checked: Vec::new(),
         })
     }
@@ -180,7 +183,7 @@ impl Workspace {
     /// Keeps an error's details, and returns it as a call reports it.
     fn report(&mut self, error: DeviceError) -> Error {
         let kind = error.kind();
-        self.last_error = Some(error);
+        (self.last_error, self.has_failed) = (Some(error), true);
         Error::Device { kind }
     }
 
@@ -584,7 +587,7 @@ impl Device for Workspace {
         let is_busy = |lane: &Lane| !matches!(lane.state, LaneState::Idle);
         let mut ended = Ok(());
         // A call that failed left operations under way.
-        if self.lanes.iter().any(is_busy) {
+        if std::mem::take(&mut self.has_failed) || self.lanes.iter().any(is_busy) {
             ended = self.synchronize();
             self.lanes.iter_mut().for_each(|lane| lane.state = LaneState::Idle);
         }
