@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use foldwire::pipeline::Pipeline;
 use foldwire::schedule::{self, Schedule};
-use foldwire::{Bound, Collective, DType, Op, Plan, Preset};
+use foldwire::{Bound, DType, Op, Plan, Preset};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::plot::PlotFile;
 
+use super::collectives::{FormArg, form};
 use super::rows::{PresetArg, ScheduleArg, pipeline, preset, schedules};
 use crate::coding::CodecArg;
 use crate::sizes::{self, MAX_SIZE, Size, SizeList};
@@ -314,70 +314,6 @@ pub(super) fn below(text: &str) -> Result<usize, String> {
     sizes::n_bytes(text).ok_or_else(|| "a size is needed, such as 4K".to_owned())
 }
 
-/// Collectives with their names on the command line, and aliases from other programs.
-const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
-    (Collective::AllReduce, "allreduce", &["all-reduce", "all_reduce"]),
-    (Collective::ReduceScatter, "reduce-scatter", &["reduce_scatter"]),
-    (Collective::AllGather, "allgather", &["all-gather", "all_gather"]),
-    (Collective::Broadcast, "broadcast", &["bcast"]),
-    (Collective::Scatter, "scatter", &[]),
-    (Collective::Gather, "gather", &[]),
-    (Collective::Reduce, "reduce", &[]),
-    (Collective::AllToAll, "alltoall", &["all-to-all", "all_to_all"]),
-    (Collective::Scan, "scan", &[]),
-    (Collective::ExclusiveScan, "exscan", &["exclusive-scan", "exclusive_scan"]),
-];
-
-/// Like [`COLLECTIVES`], for collectives with shares of different lengths.
-const UNEVEN: [(Collective, &str, &[&str]); 5] = [
-    (Collective::ReduceScatter, "reduce-scatter-v", &["reduce_scatter_v", "reduce-scatterv"]),
-    (Collective::AllGather, "allgatherv", &["all-gather-v", "all_gather_v"]),
-    (Collective::Scatter, "scatterv", &["scatter-v", "scatter_v"]),
-    (Collective::Gather, "gatherv", &["gather-v", "gather_v"]),
-    (Collective::AllToAll, "alltoallv", &["all-to-all-v", "all_to_all_v"]),
-];
-
-/// A collective, with shares of equal or of different lengths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FormArg {
-    /// The collective.
-    pub collective: Collective,
-    /// True if the ranks' shares have different lengths.
-    pub is_uneven: bool,
-}
-
-impl FormArg {
-    /// The library's name of the collective.
-    pub fn name(self) -> String {
-        let name = self.collective.name();
-        if self.is_uneven { format!("{name}-v") } else { name.to_owned() }
-    }
-}
-
-fn form() -> impl TypedValueParser<Value = FormArg> {
-    let value = |(_, name, aliases): (Collective, &'static str, &'static [&'static str])| {
-        PossibleValue::new(name).aliases(aliases.iter().copied())
-    };
-    PossibleValuesParser::new(COLLECTIVES.into_iter().chain(UNEVEN).map(value)).map(|text| {
-        let is_named = |name: &str, aliases: &[&str]| name == text || aliases.contains(&&*text);
-        let even = COLLECTIVES.into_iter().map(|known| (known, false));
-        let mut all = even.chain(UNEVEN.into_iter().map(|known| (known, true)));
-        let found = all.find(|((_, name, aliases), _)| is_named(name, aliases));
-        let ((collective, ..), is_uneven) = found.expect("the parser lets nothing else pass");
-        FormArg { collective, is_uneven }
-    })
-}
-
-pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {
-    let values = COLLECTIVES
-        .map(|(_, name, aliases)| PossibleValue::new(name).aliases(aliases.iter().copied()));
-    PossibleValuesParser::new(values).map(|text| {
-        let is_named = |name: &str, aliases: &[&str]| name == text || aliases.contains(&&*text);
-        let found = COLLECTIVES.iter().find(|(_, name, aliases)| is_named(name, aliases));
-        found.expect("the parser lets nothing else pass").0
-    })
-}
-
 /// Values of `--backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
@@ -516,26 +452,6 @@ mod tests {
             Command::Bench(args) => Ok(args),
             _ => unreachable!("the subcommand is bench"),
         }
-    }
-
-    #[test]
-    fn every_collective_has_its_names() {
-        assert_eq!(COLLECTIVES.map(|(collective, _, _)| collective), Collective::ALL);
-        for (collective, name, aliases) in COLLECTIVES {
-            for name in aliases.iter().chain([&name, &collective.name()]) {
-                let form = FormArg { collective, is_uneven: false };
-                assert_eq!(bench(name).unwrap().form, form, "{name}");
-            }
-        }
-        for (collective, name, aliases) in UNEVEN {
-            let form = FormArg { collective, is_uneven: true };
-            for name in
-                aliases.iter().map(|&alias| alias.to_owned()).chain([name.into(), form.name()])
-            {
-                assert_eq!(bench(&name).unwrap().form, form, "{name}");
-            }
-        }
-        assert!(bench("all-to-none").is_err());
     }
 
     #[test]

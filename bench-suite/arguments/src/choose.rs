@@ -6,7 +6,8 @@ use clap::Args;
 use foldwire::{Bound, Collective};
 use foldwire_fields::usage::UsageError;
 
-use super::bench::{BackendArg, array_sizes, collective};
+use super::bench::{BackendArg, array_sizes};
+use super::collectives::collective;
 use crate::sizes::SizeList;
 use crate::values::LinkRate;
 

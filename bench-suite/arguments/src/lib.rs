@@ -15,6 +15,7 @@ mod choose;
 mod climate;
 mod codec;
 pub mod coding;
+mod collectives;
 mod compress;
 pub mod environment;
 pub mod exit;
@@ -54,7 +55,8 @@ pub use info::{InfoArgs, PresetsArgs};
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
 
-pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg};
+pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg};
+pub use collectives::FormArg;
 pub use p2p::{P2pArgs, P2pTest};
 pub use papers::PapersArgs;
 #[cfg(unix)]

@@ -6,7 +6,7 @@ use foldwire::Collective;
 use foldwire::schedule::{self, Schedule};
 use foldwire_workbench::plot::PlotFile;
 
-use super::bench::collective;
+use super::collectives::collective;
 
 /// Largest number of ranks that programs are checked for.
 const MAX_RANKS: u64 = 1024;

@@ -6,7 +6,8 @@ use clap::{Args, Parser};
 use foldwire::{Bound, Collective, Preset};
 use foldwire_workbench::plot::PlotFile;
 
-use super::bench::{DTypeArg, collective, frame, lanes};
+use super::bench::{DTypeArg, frame, lanes};
+use super::collectives::collective;
 use super::rows::{PresetArg, preset};
 use super::schedule::ScheduleName;
 use crate::sizes::{self, SizeList};
