@@ -25,7 +25,7 @@ pub enum DeviceError {
     Misaligned {
         /// The address.
         address: u64,
-        /// The number of which it must be a multiple.
+        /// Required alignment, in bytes.
         alignment: u64,
     },
     /// The device has no kernel for this.
@@ -43,7 +43,7 @@ pub enum DeviceError {
     /// The device, or its driver, failed.
     #[error("the device failed in {during}: {reason}")]
     Failed {
-        /// What was requested.
+        /// The request.
         during: &'static str,
         /// The driver's words.
         reason: String,
@@ -51,7 +51,7 @@ pub enum DeviceError {
     /// The driver, the compiler or a device is missing.
     #[error("{what}; {remedy}")]
     Missing {
-        /// What is missing.
+        /// The missing part.
         what: String,
         /// How to get it.
         remedy: &'static str,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct LaunchError {
     /// Name of the kernel.
     pub kernel: String,
-    /// What went wrong.
+    /// Description of the fault.
     pub report: String,
 }
 

@@ -1,4 +1,4 @@
-//! What kernels must not do is reported.
+//! The simulated device reports each fault of a kernel.
 
 use foldwire_cuda_host::Device;
 
