@@ -24,6 +24,7 @@ pub mod message_calls;
 mod message_entries;
 pub(crate) mod objects;
 pub mod original;
+pub(crate) mod persistent_send;
 pub(crate) mod private_comm;
 pub(crate) mod program_request;
 pub(crate) mod progress;

@@ -24,6 +24,7 @@ use crate::compressed_message::{CompressedMessage, Mark, UNIT};
 use crate::ffi::abi::MpiHandle;
 use crate::ffi::library::{MpiApi, MpiErrorCode, StatusPtr};
 use crate::ffi::memory::Plain;
+use crate::ffi::persistent_send::PersistentSend;
 use crate::ffi::receive_buffer::{OpenError, ReceiveBuffer};
 use crate::guard::guarded;
 use crate::report::MessageTally;
@@ -68,6 +69,8 @@ type Receivers = Vec<bool>;
 pub(crate) enum PendingMessage {
     /// Free the compressed message.
     Send { _message: CompressedMessage },
+    /// Let the program start its persistent send again.
+    Persistent(PersistentSend),
     /// Open the received message, if it is compressed.
     Receive(PendingReceive),
 }
@@ -115,15 +118,7 @@ impl Messages {
     /// Compresses a message of the program, unless it is passed on.
     pub(crate) fn compressed(&self, send: &SendArgs) -> Option<CompressedMessage> {
         self.advance_freed();
-        let n_bytes = self.eligible_bytes(&send.buffer)?;
-        let to = usize::try_from(send.to).ok()?;
-        if send.comm == self.mpi.handles().comm_null {
-            return None;
-        }
-        let is_receiver = self.receivers(send.comm).ok()?.get(to).copied().unwrap_or(false);
-        if !is_receiver {
-            return None;
-        }
+        let (n_bytes, to) = self.eligible(send)?;
         // After a panic the message travels as it is.
         let compressed = guarded(|| match self.mpi.signature(send.buffer.datatype).ok()?.base? {
             BaseType::F32 => self.compress::<f32>(&send.buffer),
@@ -146,6 +141,42 @@ impl Messages {
             eprint!("{line}");
         }
         compressed
+    }
+
+    /// Bytes and receiver of a message that may be compressed.
+    fn eligible(&self, send: &SendArgs) -> Option<(usize, usize)> {
+        let n_bytes = self.eligible_bytes(&send.buffer)?;
+        let to = usize::try_from(send.to).ok()?;
+        if send.comm == self.mpi.handles().comm_null {
+            return None;
+        }
+        let is_receiver = self.receivers(send.comm).ok()?.get(to).copied().unwrap_or(false);
+        is_receiver.then_some((n_bytes, to))
+    }
+
+    /// Remembers a persistent send of the program, unless all its messages are passed on.
+    pub(crate) fn add_persistent(&self, request: MpiHandle, send: SendArgs, tag: i32) {
+        if self.eligible(&send).is_none() {
+            return;
+        }
+        // Without a copy of the datatype the messages are passed on.
+        if let Ok(send) = PersistentSend::new(self.mpi, send, tag) {
+            self.add(request, PendingMessage::Persistent(send));
+        }
+    }
+
+    /// Starts a persistent send with a compressed message. Returns `None` if the message is passed
+    /// on: then the program's request is to be started.
+    pub(crate) fn start(&self, request: MpiHandle) -> Option<Result<(), MpiErrorCode>> {
+        let (request, mut pending) = self.take([request])?.pop()??;
+        let started = match &mut pending {
+            PendingMessage::Persistent(send) if send.active().is_none() => {
+                self.compressed(send.args()).map(|message| send.start(self.mpi, message))
+            }
+            _ => None,
+        };
+        self.add(request, pending);
+        started
     }
 
     /// Bytes of a message that is long enough, of one element type.
@@ -208,6 +239,7 @@ impl Messages {
         let world = self.mpi.handles().comm_world;
         let moves = |pending: &mut PendingMessage| match pending {
             PendingMessage::Receive(receive) if receive.comm == comm => receive.comm = world,
+            PendingMessage::Persistent(send) if send.args().comm == comm => send.pass_on(self.mpi),
             _ => {}
         };
         locked(&self.pending).values_mut().for_each(moves);
@@ -341,7 +373,14 @@ impl Messages {
         (request, pending): (MpiHandle, PendingMessage),
         status: StatusPtr,
     ) -> Result<(), MpiErrorCode> {
-        let PendingMessage::Receive(mut receive) = pending else { return Ok(()) };
+        let mut receive = match pending {
+            PendingMessage::Send { .. } => return Ok(()),
+            PendingMessage::Persistent(_) => {
+                self.add(request, pending);
+                return Ok(());
+            }
+            PendingMessage::Receive(receive) => receive,
+        };
         let opened = self.open(&mut receive, status);
         if receive.is_persistent {
             receive.opened = None;
@@ -352,7 +391,11 @@ impl Messages {
 
     /// Handles a row whose request has completed with an error of MPI.
     pub(crate) fn complete_failed(&self, (request, pending): (MpiHandle, PendingMessage)) {
-        let PendingMessage::Receive(mut receive) = pending else { return };
+        let mut receive = match pending {
+            PendingMessage::Send { .. } => return,
+            PendingMessage::Persistent(_) => return self.add(request, pending),
+            PendingMessage::Receive(receive) => receive,
+        };
         self.erase(&mut receive);
         if receive.is_persistent {
             receive.opened = None;
@@ -411,12 +454,19 @@ impl Messages {
     }
 }
 
+impl PendingMessage {
+    /// Returns whether the program's request can be started again after it is complete.
+    pub(crate) const fn is_persistent(&self) -> bool {
+        match self {
+            Self::Send { .. } => false,
+            Self::Persistent(_) => true,
+            Self::Receive(receive) => receive.is_persistent,
+        }
+    }
+}
+
 impl PendingReceive {
     pub(crate) const fn comm(&self) -> MpiHandle {
         self.comm
-    }
-
-    pub(crate) const fn is_persistent(&self) -> bool {
-        self.is_persistent
     }
 }

@@ -22,9 +22,13 @@ pub type State = Option<&'static MessageLayer>;
 pub struct MessageLayer(pub(crate) Messages);
 
 /// Names of all exported functions for messages.
-pub(crate) const NAMES: [&CStr; 21] = [
+pub(crate) const NAMES: [&CStr; 25] = [
     c"MPI_Send",
     c"MPI_Isend",
+    c"MPI_Send_init",
+    c"MPI_Start",
+    c"MPI_Startall",
+    c"MPI_Cancel",
     c"MPI_Recv",
     c"MPI_Irecv",
     c"MPI_Recv_init",
@@ -132,6 +136,82 @@ pub unsafe fn isend<A: Abi>(
         let request = A::erase(unsafe { request.read() });
         state.0.add(request, PendingMessage::Send { _message: compressed });
     }
+    code
+}
+
+/// `MPI_Send_init`.
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn send_init<A: Abi>(
+    state: State,
+    buffer: Buffer<A>,
+    (to, tag, comm): (c_int, c_int, A::Handle),
+    request: *mut A::Handle,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let code = next();
+    if let Some(state) = state
+        && code == SUCCESS
+    {
+        let send = SendArgs { buffer: args::<A>(buffer), to, comm: A::erase(comm) };
+        // SAFETY: MPI has written the request.
+        state.0.add_persistent(A::erase(unsafe { request.read() }), send, tag);
+    }
+    code
+}
+
+/// `MPI_Start`.
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn start<A: Abi>(
+    state: State,
+    request: *mut A::Handle,
+    next: impl FnOnce(*mut A::Handle) -> c_int,
+) -> c_int {
+    let started = state.filter(|state| state.0.has_pending()).and_then(|state| {
+        // SAFETY: the program passes a request.
+        state.0.start(A::erase(unsafe { request.read() }))
+    });
+    started.map_or_else(|| next(request), |started| started.map_or_else(|code| code, ok))
+}
+
+/// `MPI_Startall`. `each` is `MPI_Start`.
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn start_all<A: Abi>(
+    state: State,
+    (n, requests): Requests<A>,
+    next: impl FnOnce() -> c_int,
+    mut each: impl FnMut(*mut A::Handle) -> c_int,
+) -> c_int {
+    if state.is_none_or(|state| !state.0.has_pending()) || requests.is_null() {
+        return next();
+    }
+    for at in 0..usize::try_from(n).unwrap_or(0) {
+        // SAFETY: the program passes an array of `n` requests.
+        let code = unsafe { start::<A>(state, requests.add(at), &mut each) };
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
+}
+
+/// `MPI_Cancel`.
+///
+/// # Safety
+/// The arguments are as MPI requires.
+pub unsafe fn cancel<A: Abi>(
+    state: State,
+    request: *mut A::Handle,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some((state, mut rows)) = taken::<A>(state, (1, request)) else { return next() };
+    let code = completed::<A>(state, (1, request), &mut rows, next);
+    put_back(state, rows);
     code
 }
 
@@ -266,6 +346,40 @@ fn taken<A: Abi>(state: State, requests: Requests<A>) -> Option<(&'static Messag
     Some((state, state.0.take(handles::<A>(requests))?))
 }
 
+/// Calls `next`, which may complete these requests. Requests of compressed messages stand in for
+/// the program's persistent sends while it runs.
+fn completed<A: Abi>(
+    state: &MessageLayer,
+    (_, requests): Requests<A>,
+    rows: &mut Rows,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let mut sends: Vec<_> = rows
+        .iter_mut()
+        .enumerate()
+        .filter_map(|(at, row)| match row {
+            Some((request, PendingMessage::Persistent(send))) => {
+                Some((at, *request, send.active()?, send))
+            }
+            _ => None,
+        })
+        .collect();
+    for &(at, _, active, _) in &sends {
+        // SAFETY: the program passes an array with these requests, which MPI would write, too.
+        unsafe { requests.add(at).write(A::restore(active)) };
+    }
+    let code = next();
+    for (at, request, _, send) in &mut sends {
+        // SAFETY: as above.
+        let place = unsafe { &mut *requests.add(*at) };
+        if A::erase(*place) == state.0.mpi().handles().request_null {
+            send.take_active();
+        }
+        *place = A::restore(*request);
+    }
+    code
+}
+
 /// Puts the rows back that are left.
 fn put_back(state: &MessageLayer, rows: Rows) {
     for (request, pending) in rows.into_iter().flatten() {
@@ -299,7 +413,9 @@ fn complete_one(
 fn comm_of(state: &MessageLayer, pending: &PendingMessage) -> MpiHandle {
     match pending {
         PendingMessage::Receive(receive) => receive.comm(),
-        PendingMessage::Send { .. } => state.0.mpi().handles().comm_world,
+        PendingMessage::Send { .. } | PendingMessage::Persistent(_) => {
+            state.0.mpi().handles().comm_world
+        }
     }
 }
 
@@ -331,7 +447,7 @@ pub unsafe fn test<A: Abi>(
 ) -> c_int {
     let Some((state, mut rows)) = taken::<A>(state, (1, request)) else { return next(status) };
     let status = StatusPlace::of(state, status, 1);
-    let code = next(status.place);
+    let code = completed::<A>(state, (1, request), &mut rows, || next(status.place));
     if code != SUCCESS {
         put_back_after_error::<A>(state, (1, request), rows);
         return code;
@@ -357,7 +473,7 @@ pub unsafe fn any<A: Abi>(
 ) -> c_int {
     let Some((state, mut rows)) = taken::<A>(state, requests) else { return next(status) };
     let status = StatusPlace::of(state, status, 1);
-    let code = next(status.place);
+    let code = completed::<A>(state, requests, &mut rows, || next(status.place));
     if code != SUCCESS {
         put_back_after_error::<A>(state, requests, rows);
         return code;
@@ -381,10 +497,10 @@ pub unsafe fn all<A: Abi>(
     statuses: StatusPtr,
     next: impl FnOnce(StatusPtr) -> c_int,
 ) -> c_int {
-    let Some((state, rows)) = taken::<A>(state, requests) else { return next(statuses) };
+    let Some((state, mut rows)) = taken::<A>(state, requests) else { return next(statuses) };
     let n = rows.len();
     let statuses = StatusPlace::of(state, statuses, n);
-    let code = next(statuses.place);
+    let code = completed::<A>(state, requests, &mut rows, || next(statuses.place));
     let in_status = code == state.0.mpi().codes()[2];
     // SAFETY: MPI has written the flag.
     let is_done = flag.is_none_or(|flag| unsafe { flag.read() } != 0);
@@ -401,9 +517,7 @@ pub unsafe fn all<A: Abi>(
     let (mut done, mut rest) = (Vec::new(), Vec::new());
     for ((at, row), after) in rows.into_iter().enumerate().zip(after) {
         let Some(row) = row else { continue };
-        let is_persistent =
-            matches!(&row.1, PendingMessage::Receive(receive) if receive.is_persistent());
-        if after == null || is_persistent {
+        if after == null || row.1.is_persistent() {
             done.push((at, row));
         } else {
             rest.push(Some(row));
@@ -426,7 +540,7 @@ pub unsafe fn some<A: Abi>(
 ) -> c_int {
     let Some((state, mut rows)) = taken::<A>(state, requests) else { return next(statuses) };
     let statuses = StatusPlace::of(state, statuses, rows.len());
-    let code = next(statuses.place);
+    let code = completed::<A>(state, requests, &mut rows, || next(statuses.place));
     if code != SUCCESS && code != state.0.mpi().codes()[2] {
         put_back_after_error::<A>(state, requests, rows);
         return code;
@@ -488,6 +602,12 @@ pub unsafe fn free<A: Abi>(
 ) -> c_int {
     let Some((state, mut rows)) = taken::<A>(state, (1, request)) else { return next() };
     let Some((handle, mut pending)) = rows.pop().flatten() else { return next() };
+    if let PendingMessage::Persistent(send) = &mut pending {
+        if let Some((request, message)) = send.take_active() {
+            state.0.keep_freed(request, PendingMessage::Send { _message: message });
+        }
+        return next();
+    }
     let mpi = state.0.mpi();
     let mut status = mpi.status_buffer(1);
     match mpi.peek(handle, status.start()) {
@@ -517,13 +637,16 @@ pub unsafe fn get_status<A: Abi>(
     request: A::Handle,
     flag: *mut c_int,
     status: StatusPtr,
-    next: impl FnOnce(StatusPtr) -> c_int,
+    next: impl FnOnce(A::Handle, StatusPtr) -> c_int,
 ) -> c_int {
-    let mut request = request;
-    let taken = taken::<A>(state, (1, &raw mut request));
-    let Some((state, mut rows)) = taken else { return next(status) };
+    let mut asked = request;
+    let place = &raw mut asked;
+    let taken = taken::<A>(state, (1, place));
+    let Some((state, mut rows)) = taken else { return next(request, status) };
     let status = StatusPlace::of(state, status, 1);
-    let mut code = next(status.place);
+    // SAFETY: the place is a local.
+    let call = || next(unsafe { place.read() }, status.place);
+    let mut code = completed::<A>(state, (1, place), &mut rows, call);
     // SAFETY: MPI has written the flag if it returns success.
     let is_done = code == SUCCESS && unsafe { flag.read() } != 0;
     if is_done && let Some(Some((_, PendingMessage::Receive(receive)))) = rows.first_mut() {

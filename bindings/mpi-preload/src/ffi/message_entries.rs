@@ -26,6 +26,33 @@ macro_rules! message_entries {
             }
         }
         $crate::message_entries! { @$abi;
+            MPI_Send_init (
+                buf: Any, count: Int, of: Handle, to: Int, tag: Int, comm: Handle,
+                request: HandlePtr
+            )
+            |state, next| send_init::<$abi>(
+                state, (buf, count, of), (to, tag, comm), request,
+                || next(buf, count, of, to, tag, comm, request)
+            )
+        }
+        $crate::message_entries! { @$abi;
+            MPI_Start (request: HandlePtr)
+            |state, next| start::<$abi>(state, request, next)
+        }
+        $crate::message_entries! { @$abi;
+            MPI_Startall (n: Int, requests: HandlePtr)
+            |state, next| start_all::<$abi>(
+                state, (n, requests), || next(n, requests),
+                |request| $crate::original!(
+                    $abi, MPI_Start "PMPI_Start\0", (request => HandlePtr) -> Int
+                )
+            )
+        }
+        $crate::message_entries! { @$abi;
+            MPI_Cancel (request: HandlePtr)
+            |state, next| cancel::<$abi>(state, request, || next(request))
+        }
+        $crate::message_entries! { @$abi;
             MPI_Recv (
                 buf: Any, count: Int, of: Handle, from: Int, tag: Int, comm: Handle,
                 status: *mut Int
@@ -140,7 +167,7 @@ macro_rules! message_entries {
         }
         $crate::message_entries! { @$abi;
             MPI_Request_get_status (request: Handle, flag: *mut Int, status: *mut Int)
-            |state, next| get_status::<$abi>(state, request, flag, status, |status| {
+            |state, next| get_status::<$abi>(state, request, flag, status, |request, status| {
                 next(request, flag, status)
             })
         }

@@ -51,6 +51,14 @@ static int are_floats(const float *all, int n, int from, int which) {
     return 1;
 }
 
+static int are_close(const float *got, const float *expected, int n) {
+    for (int i = 0; i < n; i++) {
+        int are_equal = memcmp(&got[i], &expected[i], sizeof *got) == 0;
+        if (!are_equal && !(fabs(got[i] - expected[i]) <= tolerance)) return 0;
+    }
+    return 1;
+}
+
 static int count_of(const MPI_Status *status, MPI_Datatype type) {
     int n = -1;
     MPI_Get_count(status, type, &n);
@@ -105,22 +113,9 @@ static void exchanged(void) {
 
 enum { K = 4 };
 
-/* Several at once, completed by each of MPI's functions. */
-static void started(int how) {
-    float *out[K], *in[K];
-    MPI_Request requests[2 * K + 1];
-    MPI_Status statuses[2 * K + 1];
+/* Completes all requests by one of MPI's functions. */
+static void complete(int how, MPI_Request *requests, MPI_Status *statuses, float **in) {
     int seen[2 * K + 1] = {0}, n_seen = 0;
-    for (int k = 0; k < K; k++) {
-        in[k] = malloc(sizeof(float) * MORE);
-        MPI_Irecv(in[k], MORE, MPI_FLOAT, k % 2 ? MPI_ANY_SOURCE : before, 10 + k, MPI_COMM_WORLD,
-                  &requests[k]);
-    }
-    for (int k = 0; k < K; k++) {
-        out[k] = floats(N + k, k);
-        MPI_Isend(out[k], N + k, MPI_FLOAT, next, 10 + k, MPI_COMM_WORLD, &requests[K + k]);
-    }
-    requests[2 * K] = MPI_REQUEST_NULL;
     int n = 2 * K + 1, index, flag = 0, n_done, indices[2 * K + 1];
     MPI_Status status;
     switch (how) {
@@ -189,7 +184,9 @@ static void started(int how) {
         MPI_Waitall(K, requests, statuses);
         break;
     }
-    for (int k = 0; k < 2 * K; k++) CHECK(how == 9 || requests[k] == MPI_REQUEST_NULL);
+}
+
+static void check_received(int how, float **in, const MPI_Status *statuses) {
     for (int k = 0; k < K; k++) {
         CHECK(are_floats(in[k], N + k, before, k));
         if (how != 2) {
@@ -197,6 +194,74 @@ static void started(int how) {
             CHECK(statuses[k].MPI_SOURCE == before && statuses[k].MPI_TAG == 10 + k);
         }
     }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Several at once. */
+static void started(int how) {
+    float *out[K], *in[K];
+    MPI_Request requests[2 * K + 1];
+    MPI_Status statuses[2 * K + 1];
+    for (int k = 0; k < K; k++) {
+        in[k] = malloc(sizeof(float) * MORE);
+        MPI_Irecv(in[k], MORE, MPI_FLOAT, k % 2 ? MPI_ANY_SOURCE : before, 10 + k, MPI_COMM_WORLD,
+                  &requests[k]);
+    }
+    for (int k = 0; k < K; k++) {
+        out[k] = floats(N + k, k);
+        MPI_Isend(out[k], N + k, MPI_FLOAT, next, 10 + k, MPI_COMM_WORLD, &requests[K + k]);
+    }
+    requests[2 * K] = MPI_REQUEST_NULL;
+    complete(how, requests, statuses, in);
+    for (int k = 0; k < 2 * K; k++) CHECK(requests[k] == MPI_REQUEST_NULL);
+    check_received(how, in, statuses);
+    for (int k = 0; k < K; k++) free(out[k]), free(in[k]);
+}
+
+/* The same with persistent requests, three times. The datatype is freed before the first start. */
+static void restarted(int how) {
+    float *out[K], *in[K];
+    MPI_Request requests[2 * K + 1], before_start[2 * K + 1];
+    MPI_Status statuses[2 * K + 1];
+    MPI_Datatype pair;
+    for (int k = 0; k < K; k++) {
+        in[k] = malloc(sizeof(float) * MORE);
+        out[k] = floats(N + k, k);
+        MPI_Recv_init(in[k], MORE, MPI_FLOAT, before, 10 + k, MPI_COMM_WORLD, &requests[k]);
+        MPI_Type_contiguous(N + k, MPI_FLOAT, &pair);
+        MPI_Type_commit(&pair);
+        MPI_Send_init(out[k], 1, pair, next, 10 + k, MPI_COMM_WORLD, &requests[K + k]);
+        MPI_Type_free(&pair);
+    }
+    requests[2 * K] = MPI_REQUEST_NULL;
+    for (int turn = 0; turn < 3; turn++) {
+        for (int k = 0; k < K; k++) {
+            memset(in[k], 1, sizeof(float) * MORE);
+            /* Random bits, the same on all ranks: such messages are passed on. */
+            srand(k);
+            for (int i = 0; i < N + k && turn == 1; i++) {
+                unsigned bits = (unsigned)rand() * 3u;
+                memcpy(&out[k][i], &bits, sizeof bits);
+            }
+            for (int i = 0; i < N + k && turn == 2; i++) out[k][i] = value(rank, k, i);
+        }
+        memcpy(before_start, requests, sizeof requests);
+        if (turn == 0)
+            for (int k = 0; k < 2 * K; k++) MPI_Start(&requests[k]);
+        else
+            MPI_Startall(2 * K, requests);
+        if (how >= 9 && turn < 2)
+            MPI_Waitall(2 * K, requests, statuses);
+        else
+            complete(how, requests, statuses, in);
+        for (int k = 0; k < (how == 10 && turn == 2 ? K : 2 * K); k++)
+            CHECK(requests[k] == before_start[k]);
+        if (turn != 1)
+            check_received(how, in, statuses);
+        else
+            for (int k = 0; k < K; k++) CHECK(are_close(in[k], out[k], N + k));
+    }
+    for (int k = 0; k < (how == 10 ? K : 2 * K); k++) MPI_Request_free(&requests[k]);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int k = 0; k < K; k++) free(out[k]), free(in[k]);
 }
@@ -250,6 +315,16 @@ static void persistent(void) {
         CHECK(count_of(&status, MPI_FLOAT) == 0 && status.MPI_SOURCE == MPI_ANY_SOURCE);
         CHECK(are_floats(in2, N, before, turn));
     }
+    /* Cancelled after it has arrived, which changes nothing. */
+    MPI_Status status;
+    int is_cancelled = 1;
+    MPI_Startall(2, both);
+    MPI_Wait(&both[0], MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Cancel(&both[1]);
+    MPI_Wait(&both[1], &status);
+    MPI_Test_cancelled(&status, &is_cancelled);
+    CHECK(!is_cancelled && are_floats(in, N, before, 4));
     MPI_Request_free(&both[0]), MPI_Request_free(&both[1]), MPI_Request_free(&later);
     free(out), free(in), free(in2);
 }
@@ -474,7 +549,7 @@ int main(int argc, char **argv) {
     next = (rank + 1) % size, before = (rank + size - 1) % size;
     blocking();
     exchanged();
-    for (int how = 0; how <= 10; how++) started(how);
+    for (int how = 0; how <= 10; how++) started(how), restarted(how);
     order();
     persistent();
     derived();
