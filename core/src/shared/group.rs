@@ -14,96 +14,35 @@
 //!
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
+mod task;
+
 use super::SharedCommunicator;
-use crate::bound::{Bound, ValueRange};
-use crate::budget::{Budget, resolve};
+use crate::bound::Bound;
 use crate::bundle;
 use crate::call_spec::CallSpec;
-use crate::collective::{Call, CallState, Communicator, value_range};
+use crate::collective::Call;
 use crate::element::Element;
-use crate::engine::Work;
 use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
-use crate::handle::Progress;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::shared_transport::{CallSlot, Port, SharedTransport};
-use crate::threads::Threads;
 use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefMut};
 use core::fmt;
-use core::future::{Future, poll_fn};
-use core::iter::once;
+use core::future::Future;
 use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use core::time::Duration;
+use task::GroupProgress;
 
 /// Arrays share a frame up to this many bytes, even if the group then has fewer calls than could
 /// run at once.
 const MIN_SHARED_BYTES: usize = 16 << 10;
-/// Time to rest while calls outside the group hold all slots and do not move.
-const REST: Duration = Duration::from_millis(1);
 /// Largest number of arrays that share a frame.
 const MAX_ARRAYS_PER_CALL: usize = 256;
-
-/// Arrays of one call: a single array, or several that share frames.
-struct GroupBatch<T> {
-    arrays: Range<usize>,
-    /// End of each array in `joined`; empty for a single array.
-    ends: Vec<usize>,
-    /// Values of all arrays, one after the other; empty for a single array.
-    joined: Vec<T>,
-}
-
-impl<T: Element> GroupBatch<T> {
-    fn new(arrays: Range<usize>, all: &[(&mut [T], Bound)]) -> Self {
-        let (mut ends, mut joined) = (Vec::new(), Vec::new());
-        if arrays.len() > 1 {
-            for (data, _) in &all[arrays.clone()] {
-                joined.extend_from_slice(data);
-                ends.push(joined.len());
-            }
-        }
-        Self { arrays, ends, joined }
-    }
-
-    /// Copies the results of several arrays back to them.
-    fn copy_results_to(&self, all: &mut [(&mut [T], Bound)]) {
-        let starts = once(0).chain(self.ends.iter().copied());
-        for ((data, _), start) in all[self.arrays.clone()].iter_mut().zip(starts) {
-            if let Some(results) = self.joined.get(start..start + data.len()) {
-                data.copy_from_slice(results);
-            }
-        }
-    }
-}
-
-/// A running call of a batch.
-struct RunningBatch<'s, 'a, 'b, X: Transport, T: Element> {
-    /// Index of the batch's first array.
-    at: usize,
-    call_slot: &'s CallSlot<'a, X>,
-    comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
-    call: CallState<'s>,
-    work: Work<'b, 's, T>,
-    /// Error that aborts the group's calls, if one of them has failed.
-    error: Option<Error>,
-}
-
-impl<X: Transport, T: Element> Drop for RunningBatch<'_, '_, '_, X, T> {
-    fn drop(&mut self) {
-        if let Some(comm) = self.comm.as_mut() {
-            self.call.give_up(comm, self.error.as_ref());
-            self.call_slot.leave(comm, self.error.as_ref());
-        }
-    }
-}
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Reduces several arrays in one call. Each array becomes the reduction of all ranks' arrays at
@@ -220,131 +159,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(GroupCall { comm: self, task: Some(task), progress })
     }
 
-    /// Runs a group call: scans the data, rounds it if the plan says so, and runs the calls.
-    async fn group<'g, T: Element>(
-        &self,
-        arrays: &mut [(&mut [T], Bound)],
-        feedback: Option<&mut [&mut [T::Residue]]>,
-        op: Op<'g, T>,
-        spec: Vec<CallSpec<'g>>,
-        calls: Vec<Range<usize>>,
-        progress: Rc<GroupProgress>,
-    ) -> Result<Vec<Report>, Error> {
-        let (value_ranges, scan_cost) = self.scan_values(arrays, &spec, &progress).await?;
-        let value_ranges = value_ranges.into_iter().map(Option::flatten);
-        let mut budgets = Vec::with_capacity(arrays.len());
-        let mut suspected_fills = Vec::with_capacity(arrays.len());
-        for ((spec, (values, _)), value_range) in spec.iter().zip(&*arrays).zip(value_ranges) {
-            let budget = resolve(spec, value_range)?;
-            suspected_fills.push(value_range::suspect_fill(values, value_range, budget.bound));
-            budgets.push(budget);
-        }
-        self.round(arrays, feedback, &spec, &budgets);
-        let mut batches: Vec<GroupBatch<T>> =
-            calls.into_iter().map(|call| GroupBatch::new(call, arrays)).collect();
-        let mut reports = vec![Report::default(); arrays.len()];
-        let mut rest = &mut *arrays;
-        let buffers = batches.iter_mut().filter_map(|batch| {
-            let GroupBatch { arrays, ends, joined } = batch;
-            Some(match rest.split_off_mut(..arrays.len())? {
-                [(data, _)] => (arrays.clone(), &ends[..], &mut **data),
-                _ => (arrays.clone(), &ends[..], &mut joined[..]),
-            })
-        });
-        let buffers = buffers.collect();
-        self.run_calls(buffers, op, &spec, &budgets, &mut reports, &progress).await?;
-        batches
-            .iter()
-            .filter(|batch| batch.arrays.len() > 1)
-            .for_each(|batch| batch.copy_results_to(arrays));
-        let found = budgets.iter().zip(&suspected_fills).zip(&spec);
-        for (((budget, suspected_fill), spec), report) in found.zip(&mut reports) {
-            budget.note_in(report);
-            report.suspected_fill = *suspected_fill;
-            (report.schedule, report.codec) = (spec.schedule.name(), spec.plan.codec);
-            report.plan = spec.choice;
-        }
-        if let Some(first) = reports.first_mut() {
-            *first += scan_cost;
-        }
-        Ok(reports)
-    }
-
-    /// Rounds the arrays whose plans need a rounding pass.
-    fn round<T: Element>(
-        &self,
-        arrays: &mut [(&mut [T], Bound)],
-        feedback: Option<&mut [&mut [T::Residue]]>,
-        spec: &[CallSpec<'_>],
-        budgets: &[Budget],
-    ) {
-        let (rank, level) = (self.rank(), self.shared.config.level);
-        let mut residues = feedback.into_iter().flatten();
-        for (((values, _), spec), budget) in arrays.iter_mut().zip(spec).zip(budgets) {
-            let residues = residues.next().map(|residues| &mut **residues);
-            if let Some(pass) = spec.pass(budget.quantum, rank) {
-                let threads = self.call_slots.iter().find_map(|slot| {
-                    let comm = slot.comm.try_borrow().ok()?;
-                    Some(comm.as_ref()?.threads(spec))
-                });
-                let pass = pass.on(threads.unwrap_or(Threads::ONE));
-                pass.run(None, values, residues, level);
-            }
-        }
-    }
-
-    /// Runs calls, as many at once as possible. An entry of `calls` has the indices of a call's
-    /// arrays, the ends of these arrays in the buffer (empty for a single array), and the buffer.
-    /// Stores each call's report at the index of its first array.
-    async fn run_calls<T: Element>(
-        &self,
-        calls: Vec<(Range<usize>, &[usize], &mut [T])>,
-        op: Op<'_, T>,
-        spec: &[CallSpec<'_>],
-        budgets: &[Budget],
-        reports: &mut [Report],
-        progress: &GroupProgress,
-    ) -> Result<(), Error> {
-        let mut waiting = calls.into_iter().peekable();
-        let mut running: Vec<RunningBatch<'_, 'a, '_, X, T>> = Vec::new();
-        loop {
-            while waiting.peek().is_some() {
-                let call_slot = match self.next_slot() {
-                    Ok(call_slot) => call_slot,
-                    // Wait for the oldest call.
-                    Err(Error::TooManyCalls { .. }) => break,
-                    Err(error) => return Err(error),
-                };
-                let Some((arrays, ends, data)) = waiting.next() else { break };
-                let at = arrays.start;
-                let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-                let on = comm.as_mut().ok_or(Error::Poisoned)?;
-                let (request, mut work) = Call::all_reduce(data, op).into_parts(on.rank());
-                let (spec, budgets) = (spec[at], &budgets[arrays]);
-                let call = CallState::start_group(on, &request, &mut work, spec, ends, budgets)?;
-                call_slot.is_taken.set(true);
-                self.advance();
-                running.push(RunningBatch { at, call_slot, comm, call, work, error: None });
-            }
-            if running.is_empty() {
-                if waiting.peek().is_none() {
-                    return Ok(());
-                }
-                self.drive_others(progress).await?;
-                continue;
-            }
-            progress.until_moved(&self.shared, || advance_all(&mut running, reports)).await?;
-        }
-    }
-
-    /// Drives the caller's other calls until one moves. Use it if those calls hold all slots, so
-    /// that the group cannot go on. Other ranks may have begun the group already.
-    async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
-        // Ignore an error of the transport here: each call also gets and reports it.
-        let advance = || Ok((!self.shared.pass().unwrap_or(false)).then_some(REST));
-        progress.until_moved(&self.shared, advance).await
-    }
-
     /// Checks the call of each array, and finds the arrays that share a call: consecutive arrays
     /// that the schedule moves whole and that always fit a frame together.
     fn plan_calls<'s, T: Element>(
@@ -399,69 +213,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             spec.push(array_spec);
         }
         Ok((spec, calls))
-    }
-
-    /// Scans each array whose bound needs a value range. Returns the range of all ranks' data for
-    /// each array: `None` if the array needs none, `Some(None)` if no value is finite. Also returns
-    /// the cost of the scan.
-    #[allow(clippy::type_complexity, reason = "a list and a report")]
-    async fn scan_values<T: Element>(
-        &self,
-        arrays: &[(&mut [T], Bound)],
-        spec: &[CallSpec<'_>],
-        progress: &GroupProgress,
-    ) -> Result<(Vec<Option<Option<ValueRange>>>, Report), Error> {
-        let level = self.shared.config.level;
-        let mut value_ranges = vec![None; arrays.len()];
-        let mut cost = Report::default();
-        // Scan samples where that is allowed, then all data where a sample missed too much.
-        for may_sample in [true, false] {
-            let requests: Vec<(usize, bool)> = spec
-                .iter()
-                .map(|spec| &spec.plan)
-                .enumerate()
-                .filter(|(at, plan)| plan.needs_value_range() && value_ranges[*at].is_none())
-                .map(|(at, plan)| (at, may_sample && plan.samples(arrays[at].0.len())))
-                .collect();
-            if requests.is_empty() {
-                break;
-            }
-            let scans = requests
-                .iter()
-                .map(|&(at, sampled)| value_range::scan_values(arrays[at].0, level, sampled));
-            let mut values: Vec<f64> = scans.flatten().collect();
-            cost += self.maxima(&mut values, progress).await?;
-            for (&(at, sampled), seen) in requests.iter().zip(values.as_chunks().0) {
-                value_ranges[at] = value_range::read_extremes(*seen, sampled);
-            }
-        }
-        Ok((value_ranges, cost))
-    }
-
-    /// Replaces values by the maxima over all ranks, exactly.
-    async fn maxima(&self, values: &mut [f64], progress: &GroupProgress) -> Result<Report, Error> {
-        let mut reports = [Report::default()];
-        let mut running = {
-            let call_slot = loop {
-                match self.next_slot() {
-                    Err(Error::TooManyCalls { .. }) => self.drive_others(progress).await?,
-                    call_slot => break call_slot?,
-                }
-            };
-            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-            let on = comm.as_mut().ok_or(Error::Poisoned)?;
-            let (request, mut work) = Call::all_reduce(values, Op::Max).into_parts(on.rank());
-            let call = CallState::start(on, request, &mut work, &Plan::raw())?;
-            call_slot.is_taken.set(true);
-            self.advance();
-            vec![RunningBatch { at: 0, call_slot, comm, call, work, error: None }]
-        };
-        while !running.is_empty() {
-            progress.until_moved(&self.shared, || advance_all(&mut running, &mut reports)).await?;
-        }
-        drop(running);
-        let [report] = reports;
-        Ok(report)
     }
 }
 
@@ -529,82 +280,5 @@ impl<X: Transport> Drop for GroupCall<'_, '_, X> {
 impl<X: Transport> fmt::Debug for GroupCall<'_, '_, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a call of several arrays")
-    }
-}
-
-/// Facts that a group call's task exchanges with the code that polls it.
-#[derive(Default)]
-struct GroupProgress {
-    /// True if the caller blocks in [`GroupCall::wait`], which rests between polls. The task then
-    /// registers no waker.
-    blocks: Cell<bool>,
-    /// Time to rest before the next poll. `None` if something moved.
-    rest: Cell<Option<Duration>>,
-}
-
-impl GroupProgress {
-    /// Calls `advance` in each poll until something moves, and returns in the next poll. `advance`
-    /// returns how long to rest if nothing moved.
-    async fn until_moved<X: Transport>(
-        &self,
-        shared: &SharedTransport<'_, X>,
-        mut advance: impl FnMut() -> Result<Option<Duration>, Error>,
-    ) -> Result<(), Error> {
-        let mut has_moved = false;
-        poll_fn(|context| {
-            if has_moved {
-                return Poll::Ready(Ok(()));
-            }
-            let mut rest = advance()?;
-            if rest.is_some() && !self.blocks.get() && shared.register(context.waker()) {
-                // Try again: a frame may have arrived before the waker was registered.
-                rest = advance()?;
-                if rest.is_some() {
-                    return Poll::Pending;
-                }
-            }
-            self.rest.set(rest);
-            has_moved = rest.is_none();
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-/// Advances each call by a bounded amount of work. Returns how long to rest if none moved.
-fn advance_all<X: Transport, T: Element>(
-    running: &mut Vec<RunningBatch<'_, '_, '_, X, T>>,
-    reports: &mut [Report],
-) -> Result<Option<Duration>, Error> {
-    let (mut moved, mut failed) = (false, None);
-    running.retain_mut(|batch| {
-        let Some(comm) = batch.comm.as_mut().filter(|_| failed.is_none()) else { return true };
-        match batch.call.advance(comm, &mut batch.work) {
-            Ok(Progress::Waiting) => true,
-            Ok(Progress::Moved) => {
-                moved = true;
-                true
-            }
-            Ok(Progress::Finished) => {
-                reports[batch.at] = batch.call.finish(comm);
-                moved = true;
-                false
-            }
-            Err(error) => {
-                failed = Some(error);
-                true
-            }
-        }
-    });
-    let rests = running.iter().map(|running| running.call.rest());
-    match failed {
-        Some(error) => {
-            // When a batch is dropped, it sends this error to the ranks that wait in its call.
-            running.iter_mut().for_each(|batch| batch.error = failed);
-            Err(error)
-        }
-        None if moved => Ok(None),
-        None => Ok(Some(rests.min().unwrap_or(Duration::ZERO))),
     }
 }
