@@ -39,8 +39,12 @@ pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
 #[cfg(feature = "alloc")]
-pub(crate) use exchange::{Cursor, Receiving, SegmentLabel, Sending, copy_to_self};
+pub(crate) use exchange::{
+    Cursor, MessageDriver, Messages, Receiving, SegmentLabel, Sending, copy_to_self,
+};
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
+#[cfg(feature = "alloc")]
+pub(crate) use operands::Operands;
 pub use prepared::Prepared;
 pub(crate) use request::Request;
 pub use value_range::N_VALUES as N_RANGE_VALUES;

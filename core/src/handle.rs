@@ -1,7 +1,7 @@
 //! Handles to running operations, and how to drive them: poll, wait, or await as a future.
 //!
-//! Calls, exchanges of messages and shrinks define a step of progress ([`Advance`]). This module
-//! builds the caller's interface on top, once for all of them.
+//! Calls, messages, group calls, splits and shrinks define a step of progress ([`Advance`]). This
+//! module builds the caller's interface on top, once for all of them.
 
 use crate::error::Error;
 use crate::wait::Limits;
@@ -18,7 +18,7 @@ pub enum Progress {
     Moved,
     /// The operation waits for other ranks.
     Waiting,
-    /// The operation has finished, and [`Advance::output`] returns the result.
+    /// The operation has finished.
     Finished,
 }
 
@@ -33,12 +33,9 @@ pub trait Advance {
     /// The reason why it failed. [`Error::Finished`] once it has returned its result.
     fn advance(&mut self) -> Result<Progress, Error>;
 
-    /// Returns the result, once, right after the operation has finished. It is separate from
-    /// [`advance`](Self::advance) because a report is large.
-    ///
-    /// # Errors
-    /// The reason why there is no result after all.
-    fn output(&mut self) -> Result<Self::Output, Error>;
+    /// Returns the result, once, right after [`advance`](Self::advance) has finished or failed as
+    /// `ended` says. It is separate from `advance` because a report is large.
+    fn output(&mut self, ended: Result<(), Error>) -> Self::Output;
 
     /// Rests until something arrives, or until the next poll is due.
     fn idle(&mut self);
@@ -49,23 +46,21 @@ pub trait Advance {
 
 /// A running operation with time limits.
 pub trait Limited: Advance {
-    /// Returns its time limits.
-    fn limits(&mut self) -> &mut Limits;
-
-    /// Returns the time on the transport's clock.
-    fn now(&self) -> Duration;
+    /// Calls `change` with its time limits, and with the time on the transport's clock.
+    fn change_limits(&mut self, change: impl FnOnce(&mut Limits, Duration));
 }
 
-/// A running operation: an [`Operation`](crate::Operation), an [`Exchange`](crate::Exchange) or a
-/// [`Shrink`](crate::Shrink).
+/// A running operation: a call on a communicator ([`Operation`](crate::Operation)) or on a shared
+/// one (`Pending`), messages ([`Exchange`](crate::Exchange), `Pending`), a call on several arrays
+/// (`GroupCall`), a `Split`, or a [`Shrink`](crate::Shrink).
 ///
 /// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor works:
 /// the transport wakes the task ([`Transport::register`](crate::Transport::register)), or the task
 /// requests an immediate poll.
-#[must_use = "nothing moves unless it is polled or waited for"]
+#[must_use = "nothing moves unless it is polled or waited for, and a dropped call is aborted"]
 pub struct Handle<U>(pub(crate) U);
 
-impl<U: Advance> Handle<U> {
+impl<V, U: Advance<Output = Result<V, Error>>> Handle<U> {
     /// Advances the operation by a bounded amount of work.
     ///
     /// # Errors
@@ -73,17 +68,27 @@ impl<U: Advance> Handle<U> {
     /// The exception is [`Error::Bound`]: all ranks find that the bound on the result is too small
     /// for the data, and the communicator stays usable. [`Error::Finished`] once the result has
     /// been returned.
-    pub fn poll(&mut self) -> Poll<Result<U::Output, Error>> {
+    pub fn poll(&mut self) -> Poll<U::Output> {
         let step = self.0.advance();
         ready(&mut self.0, step)
     }
+}
 
-    /// Drives the operation to its end.
+impl<U: Advance> Handle<U> {
+    /// Drives the operation to its end. The result is an error if the operation failed.
     ///
-    /// # Errors
-    /// Same as [`poll`](Self::poll).
-    pub fn wait(mut self) -> Result<U::Output, Error> {
-        wait(&mut self.0)
+    /// # Panics
+    /// If a `Pending` can never end: a future has returned its result, or a
+    /// [user-defined operation](crate::Op::User) waits for the same call that is computing with it.
+    pub fn wait(mut self) -> U::Output {
+        loop {
+            match self.0.advance() {
+                Ok(Progress::Finished) => return self.0.output(Ok(())),
+                Ok(Progress::Moved) => {}
+                Ok(Progress::Waiting) => self.0.idle(),
+                Err(error) => return self.0.output(Err(error)),
+            }
+        }
     }
 
     /// Cancels the operation, as dropping it unfinished does. If it is a call or an exchange, the
@@ -103,7 +108,7 @@ impl<U: Limited> Handle<U> {
     /// quarter of `timeout`, because messages may have arrived meanwhile. With
     /// [`Config::NEVER`](crate::Config::NEVER) the operation never stalls.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.0.limits().stall = timeout;
+        self.0.change_limits(|limits, _| limits.stall = timeout);
         self
     }
 
@@ -112,7 +117,7 @@ impl<U: Limited> Handle<U> {
     ///
     /// The deadline applies to this rank only. The other ranks learn of it as of any other failure.
     pub fn with_deadline(mut self, left: Duration) -> Self {
-        self.0.limits().deadline = Some(self.0.now().saturating_add(left));
+        self.0.change_limits(|limits, now| limits.deadline = Some(now.saturating_add(left)));
         self
     }
 }
@@ -120,11 +125,25 @@ impl<U: Limited> Handle<U> {
 /// Operations contain nothing that must stay in place, whatever their elements and frames are.
 impl<U> Unpin for Handle<U> {}
 
+/// The task is woken when something arrives, or polled again at once.
 impl<U: Advance> Future for Handle<U> {
-    type Output = Result<U::Output, Error>;
+    type Output = U::Output;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll_task(&mut self.0, context)
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<U::Output> {
+        let operation = &mut self.0;
+        let mut step = operation.advance();
+        if matches!(step, Ok(Progress::Waiting)) && operation.register(context.waker()) {
+            // Find what arrived before the waker was registered.
+            step = operation.advance();
+            if matches!(step, Ok(Progress::Waiting)) {
+                return Poll::Pending;
+            }
+        }
+        let ready = ready(operation, step);
+        if ready.is_pending() {
+            context.waker().wake_by_ref();
+        }
+        ready
     }
 }
 
@@ -134,44 +153,10 @@ impl<U: fmt::Debug> fmt::Debug for Handle<U> {
     }
 }
 
-/// Drives an operation to its end.
-pub(crate) fn wait<A: Advance>(operation: &mut A) -> Result<A::Output, Error> {
-    loop {
-        match operation.advance()? {
-            Progress::Finished => return operation.output(),
-            Progress::Moved => {}
-            Progress::Waiting => operation.idle(),
-        }
-    }
-}
-
-/// Same as [`Future::poll`]: the task is woken when something arrives, or polled again at once.
-pub(crate) fn poll_task<A: Advance>(
-    operation: &mut A,
-    context: &Context<'_>,
-) -> Poll<Result<A::Output, Error>> {
-    let mut step = operation.advance();
-    if matches!(step, Ok(Progress::Waiting)) && operation.register(context.waker()) {
-        // Find what arrived before the waker was registered.
-        step = operation.advance();
-        if matches!(step, Ok(Progress::Waiting)) {
-            return Poll::Pending;
-        }
-    }
-    let ready = ready(operation, step);
-    if ready.is_pending() {
-        context.waker().wake_by_ref();
-    }
-    ready
-}
-
-fn ready<A: Advance>(
-    operation: &mut A,
-    step: Result<Progress, Error>,
-) -> Poll<Result<A::Output, Error>> {
+fn ready<A: Advance>(operation: &mut A, step: Result<Progress, Error>) -> Poll<A::Output> {
     match step {
         Ok(Progress::Moved | Progress::Waiting) => Poll::Pending,
-        Ok(Progress::Finished) => Poll::Ready(operation.output()),
-        Err(error) => Poll::Ready(Err(error)),
+        Ok(Progress::Finished) => Poll::Ready(operation.output(Ok(()))),
+        Err(error) => Poll::Ready(operation.output(Err(error))),
     }
 }

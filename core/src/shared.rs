@@ -2,6 +2,7 @@
 
 mod check;
 mod delivery;
+mod driven;
 mod group;
 mod mailbox;
 mod message_endpoint;
@@ -251,12 +252,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,
     ) -> Result<Report, Error> {
         let call_slot = self.call_slot()?;
-        let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-        let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        call_slot.is_taken.set(true);
-        let result = call(comm, &|| self.advance());
-        call_slot.leave(comm, result.as_ref().err());
-        result
+        call_slot.with(|comm| {
+            call_slot.is_taken.set(true);
+            let result = call(comm, &|| self.advance());
+            call_slot.leave(comm, result.as_ref().err());
+            result
+        })
     }
 
     /// Runs a call and returns when it has finished. Meanwhile drives the other calls.
@@ -285,7 +286,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         mut call: Call<'a, T, S, R>,
         plan: &Plan,
-    ) -> Result<Pending<'a, X, T, R>, Error>
+    ) -> Result<Pending<'a, X, R>, Error>
     where
         T: Element,
         S: AsRef<[T]> + 'a,
@@ -295,8 +296,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let (request, _) = call.parts(self.rank());
             return Err(self.checked(|comm| comm.check(&request, plan)));
         }
-        let pending =
-            Pending::start(Rc::clone(&self.shared), Rc::clone(self.call_slot()?), call, plan)?;
+        let pending = Pending::start(Rc::clone(&self.shared), self.call_slot()?, call, plan)?;
         self.advance();
         Ok(pending)
     }
@@ -311,7 +311,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         device: Box<dyn Device + 'a>,
         call: Call<'a, T, S, R>,
         plan: &Plan,
-    ) -> Result<Pending<'a, X, T, ()>, Error>
+    ) -> Result<Pending<'a, X, ()>, Error>
     where
         T: Element,
         S: OnDevice<T>,
@@ -321,8 +321,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let (request, _, plan) = DeviceOperands::of(call, device, self.rank(), plan)?;
             return Err(self.checked(|comm| comm.check(&request, &plan)));
         }
-        let slot = Rc::clone(self.call_slot()?);
-        let pending = Pending::start_on(Rc::clone(&self.shared), slot, device, call, plan)?;
+        let shared = Rc::clone(&self.shared);
+        let pending = Pending::start_on(shared, self.call_slot()?, device, call, plan)?;
         self.advance();
         Ok(pending)
     }
@@ -343,7 +343,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///
     /// # Errors
     /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
-    pub fn start_barrier(&self) -> Result<Pending<'a, X, f32, [f32; 0]>, Error> {
+    pub fn start_barrier(&self) -> Result<Pending<'a, X, [f32; 0]>, Error> {
         self.start(Call::all_reduce([], Op::Max), &Plan::raw())
     }
 

@@ -36,7 +36,10 @@ pub use stopper::Stopper;
 use crate::collective::{Communicator, Config};
 use crate::error::Error;
 use crate::group::{CheckedTransport, TransportFailure};
+use crate::report::Report;
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
+use crate::wait::Limits;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec;
@@ -45,19 +48,33 @@ use core::cell::{Cell, RefCell};
 use core::task::Waker;
 use core::time::Duration;
 
-/// A running call that other code may advance.
+/// A running call or message that other code may advance.
 pub(crate) trait Drive {
-    /// Advances the call by a bounded amount of work. Returns whether it moved.
+    /// Advances it by a bounded amount of work. Returns whether it moved.
     fn drive(&mut self) -> bool;
 
-    /// Returns whether there is nothing more to do.
-    fn is_finished(&self) -> bool;
+    /// Result, once it has finished.
+    fn outcome(&self) -> Option<Result<Report, Error>>;
 
-    /// Returns the channel that the call uses.
+    /// Returns the channel that it uses.
     fn channel(&self) -> usize;
 
-    /// Aborts the call.
-    fn abandon(&mut self);
+    /// Aborts it unless it has finished. `error` is the reason; `None` means that it was dropped.
+    fn abandon(&mut self, error: Option<Error>);
+
+    /// Time limits; `None` once the caller has its array back.
+    fn limits(&mut self) -> Option<&mut Limits>;
+
+    /// Records that the caller waits. The timeouts of messages count only from then on.
+    fn note_wait(&mut self);
+
+    /// Returns how long to rest before the next poll.
+    fn rest(&self, now: Duration) -> Duration;
+
+    /// Returns whether there is nothing more to do.
+    fn is_finished(&self) -> bool {
+        self.outcome().is_some()
+    }
 }
 
 /// State that all communicators over one transport share.
@@ -242,10 +259,9 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
         let calls = self.calls.borrow().clone();
         for call in calls.iter().filter_map(Weak::upgrade) {
             if let Ok(mut call) = call.try_borrow_mut()
-                && !call.is_finished()
                 && call.channel() == call_slot.channel
             {
-                call.abandon();
+                call.abandon(None);
             }
         }
     }
@@ -291,19 +307,34 @@ impl<'a, X: Transport> SharedTransport<'a, X> {
     }
 
     /// Makes a pass, and advances the calls in `borrowing`. They borrow their data, so a pass alone
-    /// does not reach them. Returns whether something moved.
-    pub(crate) fn pass_with<'c>(&self, borrowing: impl Iterator<Item = &'c mut dyn Drive>) -> bool {
+    /// does not reach them. Returns how long to rest if nothing moved.
+    ///
+    /// # Errors
+    /// The error of a call in `borrowing`. It aborts the others, too.
+    pub(crate) fn pass_with(
+        &self,
+        borrowing: &mut [Box<dyn Drive + '_>],
+    ) -> Result<Option<Duration>, Error> {
         let passed = self.pass();
         let is_nested = self.in_pass.replace(true);
         let end = (!is_nested).then(|| PassGuard(self));
         let mut moved = matches!(passed, Ok(true));
-        for call in borrowing {
+        for call in &mut *borrowing {
             // Each call finds an error of the transport itself.
             self.is_fresh.set(passed.is_ok());
             moved |= call.drive();
         }
         drop(end);
-        moved
+        if let Some(Err(error)) =
+            borrowing.iter().filter_map(|call| call.outcome()).find(Result::is_err)
+        {
+            borrowing.iter_mut().for_each(|call| call.abandon(Some(error)));
+            return Err(error);
+        }
+        let now = self.now();
+        let open = borrowing.iter().filter(|call| !call.is_finished());
+        let rest = open.map(|call| call.rest(now)).min().unwrap_or_default();
+        Ok((!moved).then_some(rest))
     }
 
     /// Rests until something arrives, for at most `budget`. Does not rest if something moved since

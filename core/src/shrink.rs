@@ -181,12 +181,6 @@ impl<X: Transport> RunningShrink<X> {
         Ok(if moved { Progress::Moved } else { Progress::Waiting })
     }
 
-    /// Returns the communicator, once all fences have arrived.
-    fn finish(&mut self) -> Result<Communicator<X>, Error> {
-        let comm = self.comm.take().ok_or(Error::Finished)?;
-        Ok(comm.of_survivors(self.agreement.view().members, self.agreement.epoch()))
-    }
-
     /// Receives views. Returns whether any message arrived.
     fn receive_views(&mut self) -> bool {
         let Some(comm) = &mut self.comm else { return false };
@@ -345,7 +339,7 @@ impl<X: Transport> RunningShrink<X> {
 }
 
 impl<X: Transport> Advance for RunningShrink<X> {
-    type Output = Communicator<X>;
+    type Output = Result<Communicator<X>, Error>;
 
     fn advance(&mut self) -> Result<Progress, Error> {
         let result = self.try_advance();
@@ -355,8 +349,11 @@ impl<X: Transport> Advance for RunningShrink<X> {
         result
     }
 
-    fn output(&mut self) -> Result<Communicator<X>, Error> {
-        self.finish()
+    /// Returns the communicator of the ranks that are left, once all fences have arrived.
+    fn output(&mut self, ended: Result<(), Error>) -> Self::Output {
+        ended?;
+        let comm = self.comm.take().ok_or(Error::Finished)?;
+        Ok(comm.of_survivors(self.agreement.view().members, self.agreement.epoch()))
     }
 
     fn idle(&mut self) {

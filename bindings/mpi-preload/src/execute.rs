@@ -156,7 +156,7 @@ struct HeldCounts {
 /// Running call on elements of one type. `pending` is declared before `_counts`, so that it is
 /// dropped before the counts that it borrows.
 struct TypedStep<T: Plain> {
-    pending: Pending<'static, PreloadEndpoint, T, ArrayValues<T>>,
+    pending: Pending<'static, PreloadEndpoint, ArrayValues<T>>,
     to: ArrayRegions,
     _counts: HeldCounts,
     /// False if this rank's own counts contradict each other. The call then runs, and fails at the

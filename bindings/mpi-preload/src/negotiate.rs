@@ -28,7 +28,7 @@ type AfterNegotiation = Box<dyn FnOnce(&[i64]) -> Result<PreparedCall, NotExecut
 
 /// A running all-reduce of the ranks' numbers.
 struct Negotiation {
-    pending: Pending<'static, PreloadEndpoint, i64, Vec<i64>>,
+    pending: Pending<'static, PreloadEndpoint, Vec<i64>>,
     after: AfterNegotiation,
 }
 

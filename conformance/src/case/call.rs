@@ -86,7 +86,7 @@ impl Case {
         &self,
         comm: &SharedCommunicator<'a, X>,
         counts: &'a Counts,
-    ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
+    ) -> Result<Pending<'a, X, Vec<T>>, Error> {
         let rank = comm.rank().index();
         let Buffers { data, recv, .. } = self.buffers::<T>(rank);
         let n_own = data.len();

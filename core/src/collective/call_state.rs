@@ -67,14 +67,14 @@ impl<'a, X: Transport, W> RunningCall<'a, X, W> {
 }
 
 impl<X: Transport, W: Operands> Advance for RunningCall<'_, X, W> {
-    type Output = Report;
+    type Output = Result<Report, Error>;
 
     fn advance(&mut self) -> Result<Progress, Error> {
         self.call.advance(self.comm, &mut self.work)
     }
 
-    fn output(&mut self) -> Result<Report, Error> {
-        Ok(self.call.finish(self.comm))
+    fn output(&mut self, ended: Result<(), Error>) -> Self::Output {
+        ended.map(|()| self.call.finish(self.comm))
     }
 
     fn idle(&mut self) {
@@ -87,12 +87,8 @@ impl<X: Transport, W: Operands> Advance for RunningCall<'_, X, W> {
 }
 
 impl<X: Transport, W: Operands> Limited for RunningCall<'_, X, W> {
-    fn limits(&mut self) -> &mut Limits {
-        &mut self.call.limits
-    }
-
-    fn now(&self) -> Duration {
-        self.comm.transport.now()
+    fn change_limits(&mut self, change: impl FnOnce(&mut Limits, Duration)) {
+        change(&mut self.call.limits, self.comm.transport.now());
     }
 }
 

@@ -17,10 +17,14 @@
 //! Q. Zhou et al., "Designing high-performance MPI libraries with on-the-fly compression for modern
 //! GPU clusters", IPDPS 2021.
 
+mod driver;
 mod pass;
 mod rows;
 mod segment;
 
+pub(crate) use driver::MessageDriver;
+#[cfg(feature = "alloc")]
+pub(crate) use driver::Messages;
 pub use rows::Rows;
 #[cfg(feature = "alloc")]
 pub(crate) use segment::Cursor;
@@ -28,7 +32,6 @@ pub(crate) use segment::{Receiving, SegmentLabel, Sending};
 
 use super::Communicator;
 use crate::element::Element;
-use crate::engine::Watchdog;
 use crate::error::{Buffer, Error};
 use crate::handle::{Advance, Handle, Limited, Progress};
 use crate::plan::Plan;
@@ -36,8 +39,10 @@ use crate::report::Report;
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::Limits;
 use core::fmt;
+use core::mem;
 use core::task::Waker;
 use core::time::Duration;
+use pass::ExchangedMessages;
 
 /// Tag of all frames of messages.
 const TAG: Tag = Tag(0);
@@ -249,19 +254,9 @@ impl<X: Transport> Communicator<X> {
         for recv in recvs.iter().filter(|recv| !recv.message.cursor.is_done) {
             self.transport.expect(recv.message.from, TAG);
         }
-        let (started, limits) = (self.transport.now(), self.limits());
-        let (watchdog, is_over) = (Watchdog::default(), false);
-        let comm = self;
-        Ok(Handle(RunningExchange {
-            comm,
-            sends,
-            recvs,
-            report,
-            limits,
-            started,
-            watchdog,
-            is_over,
-        }))
+        let driver = MessageDriver::start(self, report);
+        let messages = ExchangedMessages { sends, recvs };
+        Ok(Handle(RunningExchange { comm: self, messages, driver, is_over: false }))
     }
 
     /// Checks peers, plan and buffers of an exchange.
@@ -342,24 +337,20 @@ pub type Exchange<'a, 'd, X, T> = Handle<RunningExchange<'a, 'd, X, T>>;
 /// Sends and receives in progress, with the communicator.
 pub struct RunningExchange<'a, 'd, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,
-    sends: &'a mut [Outgoing<'d, T>],
-    recvs: &'a mut [Incoming<'d, T>],
-    report: Report,
-    limits: Limits,
-    started: Duration,
-    watchdog: Watchdog,
+    messages: ExchangedMessages<'a, 'd, T>,
+    driver: MessageDriver,
     /// True once the exchange has finished or failed.
     is_over: bool,
 }
 
 impl<X: Transport, T: Element> Advance for RunningExchange<'_, '_, X, T> {
-    type Output = Report;
+    type Output = Result<Report, Error>;
 
     fn advance(&mut self) -> Result<Progress, Error> {
         if self.is_over {
             return Err(Error::Finished);
         }
-        let result = self.try_advance();
+        let result = self.driver.advance(self.comm, &mut self.messages);
         match &result {
             Err(error) => self.give_up(Some(error)),
             Ok(Progress::Finished) => self.is_over = true,
@@ -368,12 +359,12 @@ impl<X: Transport, T: Element> Advance for RunningExchange<'_, '_, X, T> {
         result
     }
 
-    fn output(&mut self) -> Result<Report, Error> {
-        Ok(self.report)
+    fn output(&mut self, ended: Result<(), Error>) -> Self::Output {
+        ended.map(|()| self.driver.report)
     }
 
     fn idle(&mut self) {
-        self.comm.idle(self.limits, self.watchdog.rest(self.limits));
+        self.comm.idle(self.driver.limits, self.driver.rest());
     }
 
     fn register(&mut self, waker: &Waker) -> bool {
@@ -382,12 +373,18 @@ impl<X: Transport, T: Element> Advance for RunningExchange<'_, '_, X, T> {
 }
 
 impl<X: Transport, T: Element> Limited for RunningExchange<'_, '_, X, T> {
-    fn limits(&mut self) -> &mut Limits {
-        &mut self.limits
+    fn change_limits(&mut self, change: impl FnOnce(&mut Limits, Duration)) {
+        change(&mut self.driver.limits, self.comm.transport.now());
     }
+}
 
-    fn now(&self) -> Duration {
-        self.comm.transport.now()
+impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
+    /// Aborts the exchange unless it is over: notifies the other ranks and poisons the
+    /// communicator.
+    fn give_up(&mut self, error: Option<&Error>) {
+        if !mem::replace(&mut self.is_over, true) {
+            self.comm.give_messages_up::<T>(error, false);
+        }
     }
 }
 
@@ -399,6 +396,6 @@ impl<X: Transport, T: Element> Drop for RunningExchange<'_, '_, X, T> {
 
 impl<X: Transport, T: Element> fmt::Debug for RunningExchange<'_, '_, X, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sends, {} receives", self.sends.len(), self.recvs.len())
+        write!(f, "{} sends, {} receives", self.messages.sends.len(), self.messages.recvs.len())
     }
 }

@@ -90,7 +90,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         if self.is_poisoned() {
             return Error::Poisoned;
         }
-        // Use the first slot that is not borrowed: a running group call has borrowed its slots.
+        // Use the first slot that is not borrowed: one may be computing.
         let mut call_slots =
             self.call_slots.iter().filter_map(|call_slot| call_slot.comm.try_borrow_mut().ok());
         let Some(mut comm) = call_slots.next() else { return Error::Internal };

@@ -1,14 +1,14 @@
-//! A message in progress, as the shared transport drives it.
+//! A message in progress.
 
+use super::driven::{Driven, SlotWork};
 use super::mailbox::Mailbox;
 use super::message_endpoint::MessageEndpoint;
-use super::pending::{BufferOwner, PendingWork};
-use crate::collective::Communicator;
-use crate::engine::{MAX_AWAITED, Waiter, Watchdog, check_fields, transport_error};
+use crate::collective::{Communicator, MessageDriver, Messages};
+use crate::engine::{MAX_AWAITED, Waiter, check_fields};
 use crate::error::{AbortReason, Error, Field};
 use crate::handle::Progress;
 use crate::report::Report;
-use crate::shared_transport::{Drive, Port};
+use crate::shared_transport::Port;
 use crate::transport::{Rank, Transport};
 use crate::wait::Limits;
 use alloc::rc::Rc;
@@ -19,20 +19,19 @@ use core::time::Duration;
 /// rank's next call.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// A message in progress, as the shared transport drives it.
+/// One endpoint of a message in progress.
 pub(super) struct Delivery<'a, X: Transport, E> {
+    message: MailboxMessage<'a, X, E>,
+    driver: MessageDriver,
+}
+
+/// One endpoint of a message that matches in a mailbox.
+struct MailboxMessage<'a, X: Transport, E> {
     mailbox: Rc<Mailbox<'a, X>>,
     endpoint: E,
-    report: Report,
-    limits: Limits,
-    started: Duration,
-    watchdog: Watchdog,
     /// True once the caller has waited for the message or polled it. Timeouts count only from then
     /// on.
     is_awaited: bool,
-    /// Time at which the endpoint had sent, or received, the whole message.
-    left: Option<Duration>,
-    outcome: Option<Result<Report, Error>>,
 }
 
 impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
@@ -42,7 +41,7 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
         comm: &mut Communicator<Port<'a, X>>,
         mut endpoint: E,
         report: Report,
-    ) -> Result<Self, Error> {
+    ) -> Result<Driven<'a, X, Self>, Error> {
         comm.use_lanes()?;
         mailbox.admit(E::IS_SENT)?;
         let begun = {
@@ -51,101 +50,118 @@ impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Delivery<'a, X, E> {
             endpoint.begin(comm, peer, mailbox.next_receive())
         };
         begun.inspect_err(|_| mailbox.dismiss(E::IS_SENT))?;
-        let (started, config) = (comm.transport.now(), &comm.config);
-        let deadline = config.deadline.map(|left| started.saturating_add(left));
-        let mut delivery = Self {
-            mailbox: Rc::clone(mailbox),
-            report,
-            limits: Limits { stall: config.timeout, deadline },
-            started,
-            watchdog: Watchdog::default(),
-            is_awaited: false,
-            left: None,
-            outcome: None,
-            endpoint,
-        };
-        if delivery.endpoint.cursor().is_done {
-            delivery.end(Ok(report));
+        let is_done = endpoint.cursor().is_done;
+        if is_done {
+            mailbox.dismiss(E::IS_SENT);
         }
-        Ok(delivery)
+        let driver = MessageDriver::start(comm, report);
+        let mailbox = Rc::clone(mailbox);
+        let call_slot = Rc::clone(&mailbox.call_slot);
+        let message = MailboxMessage { mailbox, endpoint, is_awaited: false };
+        Ok(Driven::new(&call_slot, Self { message, driver }, is_done.then_some(Ok(report))))
+    }
+}
+
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Messages<Port<'a, X>>
+    for MailboxMessage<'a, X, E>
+{
+    type Value = E::Value;
+
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<Port<'a, X>>,
+        report: &mut Report,
+    ) -> Result<bool, Error> {
+        if self.endpoint.cursor().is_done {
+            return Ok(false);
+        }
+        let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let peer = peers.entry(self.endpoint.peer()).or_default();
+        self.endpoint.advance(comm, peer, report)
     }
 
-    fn end(&mut self, outcome: Result<Report, Error>) {
-        if self.outcome.is_none() {
-            self.mailbox.dismiss(E::IS_SENT);
-            self.outcome = Some(outcome);
-        }
+    fn is_done(&self) -> bool {
+        self.endpoint.cursor().is_done
     }
+
+    /// A message may stay in transit until its receive starts.
+    fn linger(&self) -> Option<Duration> {
+        Some(if E::IS_SENT { LINGER } else { Duration::ZERO })
+    }
+
+    fn waiter(&self, own: Rank, _: Option<Rank>) -> impl Waiter {
+        let (rank, step) = (self.endpoint.peer(), self.endpoint.cursor().n_segments as usize);
+        PeerWaiting { rank, step, own, is_polled: self.is_awaited }
+    }
+
+    /// If another message has arrived that has no receive, the tags differ.
+    fn review(
+        &self,
+        _: &Communicator<Port<'a, X>>,
+        settled: Result<Progress, Error>,
+        _: Duration,
+        _: Limits,
+    ) -> Result<Progress, Error> {
+        let Err(Error::Stalled { rank, .. }) = settled else { return settled };
+        let peers = self.mailbox.peers.try_borrow().map_err(|_| Error::Internal)?;
+        let tags = peers.get(&rank).and_then(|peer| self.endpoint.mismatched_tags(peer));
+        let Some([ours, theirs]) = tags else { return settled };
+        check_fields(rank, &[(Field::Tag, ours.into(), theirs.into())])?;
+        settled
+    }
+}
+
+impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> SlotWork<Port<'a, X>>
+    for Delivery<'a, X, E>
+{
+    type Given = E::Buffer;
 
     fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Progress, Error> {
         if comm.is_poisoned() {
-            return Err(self.mailbox.call_slot.failure().unwrap_or(Error::Poisoned));
+            return Err(self.message.mailbox.call_slot.failure().unwrap_or(Error::Poisoned));
         }
-        let ours = comm.next_call_header::<E::Value>();
-        if self.watchdog.lost().is_some() {
-            let Communicator { transport, notices, .. } = comm;
-            // Receive no more segments from the lost rank. Only its abort notice matters.
-            let take_nothing = |_: &mut _, _: &mut _| Ok(true);
-            return self.watchdog.explain((transport, notices), &ours, self.limits, take_nothing);
-        }
-        comm.transport.progress().map_err(transport_error)?;
-        let (rank, step) = (self.endpoint.peer(), self.endpoint.cursor().n_segments as usize);
-        let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
-        let peer = peers.entry(rank).or_default();
-        let moved = match self.left {
-            None => self.endpoint.advance(comm, peer, &mut self.report),
-            Some(_) => Ok(false),
-        };
-        let now = comm.transport.now();
-        let moved = match moved {
-            Ok(moved) => moved,
-            Err(error) => {
-                self.watchdog.lose(error, now)?;
-                return Ok(Progress::Moved);
-            }
-        };
-        if self.endpoint.cursor().is_done {
-            let left = *self.left.get_or_insert(now);
-            // Do not wait longer than `LINGER`: a message may stay in transit until its receive
-            // starts.
-            let lingers = E::IS_SENT && now.saturating_sub(left) < LINGER;
-            if lingers && comm.transport.undelivered().is_some() {
-                return Ok(if moved { Progress::Moved } else { Progress::Waiting });
-            }
-            self.report.total = now.saturating_sub(self.started);
-            return Ok(Progress::Finished);
-        }
-        let is_polled = self.is_awaited;
-        let waiter = PeerWaiting { rank, step, own: comm.rank(), is_polled };
-        let Communicator { transport, notices, .. } = comm;
-        let limits = self.limits;
-        match self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits) {
-            Err(Error::Stalled { rank, step }) => match self.endpoint.mismatched_tags(peer) {
-                Some([ours, theirs]) => {
-                    let tags = [(Field::Tag, ours.into(), theirs.into())];
-                    check_fields(rank, &tags).and(Err(Error::Internal))
-                }
-                None => Err(Error::Stalled { rank, step }),
-            },
-            settled => settled,
-        }
+        self.driver.advance(comm, &mut self.message)
     }
 
-    /// Ends the message, and poisons the communicator.
-    fn fail(&mut self, comm: &mut Communicator<Port<'a, X>>, error: Option<Error>) {
-        if !comm.is_poisoned() {
-            comm.give_messages_up::<E::Value>(error.as_ref(), true);
-            // The calls of the communicator report an abort instead of a mismatch, whose fields
-            // would describe this message.
-            let reported = error.map(|error| match error {
-                Error::Mismatch { rank: culprit, .. } => {
-                    Error::Aborted { rank: comm.rank(), culprit, reason: AbortReason::Message }
-                }
-                error => error,
-            });
-            self.mailbox.call_slot.leave(comm, reported.as_ref());
+    fn finish(&mut self, _: &mut Communicator<Port<'a, X>>) -> Report {
+        self.message.mailbox.dismiss(E::IS_SENT);
+        self.driver.report
+    }
+
+    /// Also poisons the communicator. Its calls report an abort instead of a mismatch, whose fields
+    /// would describe this message.
+    fn give_up(
+        &mut self,
+        comm: &mut Communicator<Port<'a, X>>,
+        error: Option<Error>,
+    ) -> Option<Error> {
+        self.message.mailbox.dismiss(E::IS_SENT);
+        if comm.is_poisoned() {
+            return error;
         }
-        self.end(Err(error.unwrap_or(Error::Poisoned)));
+        comm.give_messages_up::<E::Value>(error.as_ref(), true);
+        error.map(|error| match error {
+            Error::Mismatch { rank: culprit, .. } => {
+                Error::Aborted { rank: comm.rank(), culprit, reason: AbortReason::Message }
+            }
+            error => error,
+        })
+    }
+
+    fn limits(&mut self) -> &mut Limits {
+        &mut self.driver.limits
+    }
+
+    fn note_wait(&mut self) {
+        self.message.is_awaited = true;
+    }
+
+    fn rest(&self, now: Duration) -> Duration {
+        self.driver.limits.rest_from(now, self.driver.rest())
+    }
+
+    fn into_given(self) -> E::Buffer {
+        self.message.endpoint.into_buffer()
     }
 }
 
@@ -169,75 +185,5 @@ impl Waiter for PeerWaiting {
 
     fn is_polled(&self) -> bool {
         self.is_polled
-    }
-}
-
-impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> Drive for Delivery<'a, X, E> {
-    fn drive(&mut self) -> bool {
-        if self.is_finished() {
-            return false;
-        }
-        let mailbox = Rc::clone(&self.mailbox);
-        let Ok(mut comm) = mailbox.call_slot.comm.try_borrow_mut() else { return false };
-        let Some(comm) = comm.as_mut() else {
-            self.end(Err(Error::Poisoned));
-            return true;
-        };
-        match self.advance(comm) {
-            Ok(Progress::Moved) => true,
-            Ok(Progress::Waiting) => false,
-            Ok(Progress::Finished) => {
-                self.end(Ok(self.report));
-                true
-            }
-            Err(error) => {
-                self.fail(comm, Some(error));
-                true
-            }
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        self.outcome.is_some()
-    }
-
-    fn channel(&self) -> usize {
-        self.mailbox.call_slot.channel
-    }
-
-    fn abandon(&mut self) {
-        let mailbox = Rc::clone(&self.mailbox);
-        if let Ok(mut comm) = mailbox.call_slot.comm.try_borrow_mut()
-            && let Some(comm) = comm.as_mut()
-        {
-            self.fail(comm, None);
-        }
-        self.end(Err(Error::Poisoned));
-    }
-}
-
-impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> PendingWork for Delivery<'a, X, E> {
-    fn outcome(&self) -> Option<Result<Report, Error>> {
-        self.outcome
-    }
-
-    fn limits(&mut self) -> &mut Limits {
-        &mut self.limits
-    }
-
-    fn note_wait(&mut self) {
-        self.is_awaited = true;
-    }
-
-    fn rest(&self, now: Duration) -> Duration {
-        self.limits.rest_from(now, self.watchdog.rest(self.limits))
-    }
-}
-
-impl<'a, X: Transport, E: MessageEndpoint<Port<'a, X>>> BufferOwner<E::Buffer>
-    for Delivery<'a, X, E>
-{
-    fn give_back(&mut self) -> Option<E::Buffer> {
-        self.endpoint.give_back()
     }
 }

@@ -24,6 +24,7 @@ use crate::collective::Call;
 use crate::element::Element;
 use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
+use crate::handle::{Advance, Handle, Progress};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -33,6 +34,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::future::Future;
+use core::mem;
 use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -156,7 +158,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let progress = Rc::new(GroupProgress::default());
         let task: GroupTask<'g> =
             Box::pin(self.group(arrays, feedback, op, spec, calls, Rc::clone(&progress)));
-        Ok(GroupCall { comm: self, task: Some(task), progress })
+        Ok(Handle(RunningGroup { comm: self, task: Some(task), progress, reports: Vec::new() }))
     }
 
     /// Checks the call of each array, and finds the arrays that share a call: consecutive arrays
@@ -219,51 +221,48 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 /// Remaining work of a group call.
 type GroupTask<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + 'g>>;
 
-/// A running call on several arrays; see [`SharedCommunicator::all_reduce_group`].
-///
-/// [`wait`](Self::wait) for it, or `.await` it. It advances when it is polled. Dropping it
-/// unfinished aborts it on all ranks and poisons the communicator.
-#[must_use = "a dropped call is aborted"]
-pub struct GroupCall<'g, 'a, X: Transport + 'a> {
+/// A running call on several arrays; see [`SharedCommunicator::all_reduce_group`]. It advances when
+/// it is polled. Dropping it unfinished aborts it on all ranks and poisons the communicator.
+pub type GroupCall<'g, 'a, X> = Handle<RunningGroup<'g, 'a, X>>;
+
+/// State of a call on several arrays, and its communicator.
+pub struct RunningGroup<'g, 'a, X: Transport + 'a> {
     comm: &'g SharedCommunicator<'a, X>,
-    /// `None` once the task has returned its result.
+    /// `None` once the task has ended.
     task: Option<GroupTask<'g>>,
     progress: Rc<GroupProgress>,
+    /// Reports of the finished task.
+    reports: Vec<Report>,
 }
 
-impl<X: Transport> GroupCall<'_, '_, X> {
-    /// Drives the call to its end.
-    ///
-    /// # Errors
-    /// As [`SharedCommunicator::all_reduce_group`].
-    pub fn wait(mut self) -> Result<Vec<Report>, Error> {
-        self.progress.blocks.set(true);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
-                return result;
-            }
-            if let Some(rest) = self.progress.rest.take() {
-                self.comm.shared.idle(rest);
-            }
-        }
-    }
-}
-
-/// Stays pending forever after it has returned its result.
-impl<X: Transport> Future for GroupCall<'_, '_, X> {
+impl<X: Transport> Advance for RunningGroup<'_, '_, X> {
     type Output = Result<Vec<Report>, Error>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &mut self.task else { return Poll::Pending };
-        let result = core::task::ready!(task.as_mut().poll(context));
+    fn advance(&mut self) -> Result<Progress, Error> {
+        let task = self.task.as_mut().ok_or(Error::Finished)?;
+        let Poll::Ready(ended) = task.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            return Ok(if self.progress.rests() { Progress::Waiting } else { Progress::Moved });
+        };
         self.task = None;
         self.comm.is_in_group.set(false);
-        Poll::Ready(result)
+        self.reports = ended?;
+        Ok(Progress::Finished)
+    }
+
+    fn output(&mut self, ended: Result<(), Error>) -> Self::Output {
+        ended.map(|()| mem::take(&mut self.reports))
+    }
+
+    fn idle(&mut self) {
+        self.comm.shared.idle(self.progress.rest());
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.comm.shared.register(waker)
     }
 }
 
-impl<X: Transport> Drop for GroupCall<'_, '_, X> {
+impl<X: Transport> Drop for RunningGroup<'_, '_, X> {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
         // Dropping the task aborts its running calls.
@@ -277,7 +276,7 @@ impl<X: Transport> Drop for GroupCall<'_, '_, X> {
     }
 }
 
-impl<X: Transport> fmt::Debug for GroupCall<'_, '_, X> {
+impl<X: Transport> fmt::Debug for RunningGroup<'_, '_, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a call of several arrays")
     }

@@ -24,7 +24,7 @@ use crate::error::{Error, Field};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
 use crate::heap_frame::HeapFrame;
 use crate::kernel::CHUNK;
-use crate::shared_transport::{CallSlot, Port};
+use crate::shared_transport::CallSlot;
 use crate::transport::{Rank, Tag, Transport, TransportErrorKind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -60,15 +60,6 @@ impl<'a, X: Transport> Mailbox<'a, X> {
     pub(super) fn new(call_slot: Rc<CallSlot<'a, X>>) -> Self {
         let (n_running, n_receives, peers) = Default::default();
         Self { call_slot, n_running, n_receives, peers }
-    }
-
-    /// Calls `then` with the communicator of the messages.
-    pub(super) fn with<R>(
-        &self,
-        then: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let mut comm = self.call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-        then(comm.as_mut().ok_or(Error::Poisoned)?)
     }
 
     /// Copies the messages that a rank sends to itself in an exchange.

@@ -47,13 +47,13 @@ pub(super) trait MessageEndpoint<X: Transport> {
     /// send.
     fn mismatched_tags(&self, peer: &PeerMessages) -> Option<[u32; 2]>;
 
-    /// Returns the caller's buffer, the first time only.
-    fn give_back(&mut self) -> Option<Self::Buffer>;
+    /// Returns the caller's buffer.
+    fn into_buffer(self) -> Self::Buffer;
 }
 
 /// Sending endpoint of a message.
 pub(super) struct SendingEndpoint<T: Element, S> {
-    data: Option<S>,
+    data: S,
     /// Length of the buffer at the start.
     n_values: usize,
     message: Sending<T>,
@@ -68,7 +68,7 @@ impl<T: Element, S: AsRef<[T]>> SendingEndpoint<T, S> {
     pub(super) fn new(data: S, mut message: Sending<T>) -> Self {
         let (n_values, segment) = (data.as_ref().len(), message.segment);
         message.segment = segment.min(MAX_OPENING);
-        Self { data: Some(data), n_values, message, number: 0, segment }
+        Self { data, n_values, message, number: 0, segment }
     }
 }
 
@@ -84,7 +84,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         _: u64,
     ) -> Result<(), Error> {
         if self.message.to == comm.rank() {
-            let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
+            let data = self.data.as_ref();
             self.message.cursor.is_done = true;
             return peer.hold_own(comm, &self.message, data);
         }
@@ -106,7 +106,7 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error> {
-        let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
+        let data = self.data.as_ref();
         let (need, have) = (self.n_values, data.len());
         if need != have {
             return Err(Error::Length { buffer: Buffer::Send, need, have });
@@ -138,14 +138,14 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         None
     }
 
-    fn give_back(&mut self) -> Option<S> {
-        self.data.take()
+    fn into_buffer(self) -> S {
+        self.data
     }
 }
 
 /// Receiving endpoint of a message.
 pub(super) struct ReceivingEndpoint<T, R> {
-    data: Option<R>,
+    data: R,
     /// Length of the buffer at the start.
     n_values: usize,
     message: Receiving,
@@ -171,7 +171,7 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
             scratch = Some(HeapFrame::try_new(comm.transport.frame_capacity()).ok_or(NO_MEMORY)?);
         }
         let (number, received, values) = (0, None, PhantomData);
-        Ok(Self { data: Some(data), n_values, message, number, received, scratch, values })
+        Ok(Self { data, n_values, message, number, received, scratch, values })
     }
 
     /// Takes the opening, if it has arrived. Returns whether any frame arrived.
@@ -181,7 +181,7 @@ impl<T: Element, R: AsMut<[T]>> ReceivingEndpoint<T, R> {
         peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error> {
-        let data = self.data.as_mut().ok_or(Error::Finished)?.as_mut();
+        let data = self.data.as_mut();
         let (message, room) = (&mut self.message, scratch(&mut self.scratch));
         let (from, tag) = (message.from, message.tag);
         let (opening, moved) =
@@ -264,7 +264,7 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> MessageEndpoint<X> for ReceivingEn
         peer: &mut PeerMessages,
         report: &mut Report,
     ) -> Result<bool, Error> {
-        let data = self.data.as_mut().ok_or(Error::Finished)?.as_mut();
+        let data = self.data.as_mut();
         let (need, have) = (self.n_values, data.len());
         if need != have {
             return Err(Error::Length { buffer: Buffer::Recv, need, have });
@@ -295,7 +295,7 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> MessageEndpoint<X> for ReceivingEn
         self.received.is_none().then(|| peer.unexpected_tag()).flatten().map(|other| [tag, other])
     }
 
-    fn give_back(&mut self) -> Option<R> {
-        self.data.take()
+    fn into_buffer(self) -> R {
+        self.data
     }
 }

@@ -3,7 +3,6 @@
 use super::delivery::Delivery;
 use super::mailbox::Mailbox;
 use super::message_endpoint::{ReceivingEndpoint, SendingEndpoint};
-use super::pending::PendingWork;
 use super::{Pending, SharedCommunicator};
 use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending};
 use crate::element::Element;
@@ -116,82 +115,63 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Report, Error> {
         let (start, own) = (self.shared.now(), self.rank);
         let mut report = Report::default();
-        let mut running: Vec<Box<dyn PendingWork + '_>> = Vec::new();
-        mailbox
-            .with(|comm| {
-                // Check all messages before any of them starts.
-                comm.check_exchange(sends, recvs, plan)?;
-                for send in sends.iter_mut() {
-                    let (data, message) = send.parts();
-                    comm.prepare_message(message, data, plan, &mut report)?;
+        let mut running: Vec<Box<dyn Drive + '_>> = Vec::new();
+        mailbox.call_slot.with(|comm| {
+            // Check all messages before any of them starts.
+            comm.check_exchange(sends, recvs, plan)?;
+            for send in sends.iter_mut() {
+                let (data, message) = send.parts();
+                comm.prepare_message(message, data, plan, &mut report)?;
+            }
+            recvs.iter_mut().for_each(|recv| recv.parts().1.rewind());
+            let n_recvs = recvs.iter().filter(|recv| recv.from() != own).count();
+            let n_sends = sends.iter().filter(|send| send.to() != own).count();
+            mailbox.check_room([n_recvs, n_sends])?;
+            mailbox.copy_own(own, sends, recvs, self.is_checking())?;
+            if self.is_checking() {
+                return Err(self.checked(|_| Ok(())));
+            }
+            let (mut receiving, mut sending) = (Vec::new(), Vec::new());
+            for (data, message) in recvs.iter_mut().map(Incoming::parts) {
+                let &mut Receiving { from, tag, rows, cursor } = message;
+                if !cursor.is_done {
+                    receiving.push(ReceivingEndpoint::new(
+                        comm,
+                        data,
+                        Receiving::new(from, tag, rows),
+                    )?);
                 }
-                recvs.iter_mut().for_each(|recv| recv.parts().1.rewind());
-                let n_recvs = recvs.iter().filter(|recv| recv.from() != own).count();
-                let n_sends = sends.iter().filter(|send| send.to() != own).count();
-                mailbox.check_room([n_recvs, n_sends])?;
-                mailbox.copy_own(own, sends, recvs, self.is_checking())?;
-                if self.is_checking() {
-                    return Err(self.checked(|_| Ok(())));
+            }
+            for (data, message) in sends.iter_mut().map(Outgoing::parts) {
+                let Sending { to, tag, rows, cursor, .. } = *message;
+                if !cursor.is_done {
+                    let message = mem::replace(message, Sending::new(to, tag, rows));
+                    sending.push(SendingEndpoint::new(data, message));
                 }
-                let (mut receiving, mut sending) = (Vec::new(), Vec::new());
-                for (data, message) in recvs.iter_mut().map(Incoming::parts) {
-                    let &mut Receiving { from, tag, rows, cursor } = message;
-                    if !cursor.is_done {
-                        receiving.push(ReceivingEndpoint::new(
-                            comm,
-                            data,
-                            Receiving::new(from, tag, rows),
-                        )?);
-                    }
-                }
-                for (data, message) in sends.iter_mut().map(Outgoing::parts) {
-                    let Sending { to, tag, rows, cursor, .. } = *message;
-                    if !cursor.is_done {
-                        let message = mem::replace(message, Sending::new(to, tag, rows));
-                        sending.push(SendingEndpoint::new(data, message));
-                    }
-                }
-                mailbox.check_room([receiving.len(), sending.len()])?;
-                for endpoint in receiving {
-                    let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
-                    running.push(Box::new(delivery));
-                }
-                for endpoint in sending {
-                    let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
-                    running.push(Box::new(delivery));
-                }
-                Ok(())
-            })
-            // Abort the messages that have already started.
-            .inspect_err(|_| running.iter_mut().for_each(|one| one.abandon()))?;
-        self.drive(&mut running)?;
+            }
+            mailbox.check_room([receiving.len(), sending.len()])?;
+            for endpoint in receiving {
+                let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
+                running.push(Box::new(delivery));
+            }
+            for endpoint in sending {
+                let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
+                running.push(Box::new(delivery));
+            }
+            Ok(())
+        })?;
+        running.iter_mut().for_each(|one| one.note_wait());
+        while running.iter().any(|one| !one.is_finished()) {
+            if let Some(rest) = self.shared.pass_with(&mut running)? {
+                self.shared.idle(rest);
+            }
+        }
         let codec = report.codec;
         for one in &running {
             report += one.outcome().unwrap_or(Err(Error::Internal))?;
         }
         (report.codec, report.total) = (codec, self.shared.now().saturating_sub(start));
         Ok(report)
-    }
-
-    /// Drives messages until all have finished, or until one has failed. A failed message ends all
-    /// others.
-    fn drive(&self, running: &mut [Box<dyn PendingWork + '_>]) -> Result<(), Error> {
-        running.iter_mut().for_each(|one| one.note_wait());
-        while running.iter().any(|one| !one.is_finished()) {
-            let own = running.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });
-            if !self.shared.pass_with(own) {
-                let now = self.shared.now();
-                let open = running.iter().filter(|one| !one.is_finished());
-                let rest = open.map(|one| one.rest(now)).min();
-                self.shared.idle(rest.unwrap_or_default());
-            }
-            if let Some(Err(error)) =
-                running.iter().filter_map(|one| one.outcome()).find(Result::is_err)
-            {
-                return Err(error);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -260,9 +240,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         to: Rank,
         tag: u32,
         plan: &Plan,
-    ) -> Result<Pending<'a, X, T, S>, Error> {
+    ) -> Result<Pending<'a, X, S>, Error> {
         let mailbox = self.mailbox()?;
-        let delivery = mailbox.with(|comm| {
+        let delivery = mailbox.call_slot.with(|comm| {
             comm.check_messages::<T>([to], plan)?;
             let mut report = Report::default();
             let mut message = Sending::new(to, tag, Rows::one(data.as_ref().len()));
@@ -286,9 +266,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         mut data: R,
         from: Rank,
         tag: u32,
-    ) -> Result<Pending<'a, X, T, R>, Error> {
+    ) -> Result<Pending<'a, X, R>, Error> {
         let mailbox = self.mailbox()?;
-        let delivery = mailbox.with(|comm| {
+        let delivery = mailbox.call_slot.with(|comm| {
             comm.check_messages::<T>([from], &Plan::raw())?;
             mailbox.check_room([1, 0])?;
             if self.is_checking() {

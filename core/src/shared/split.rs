@@ -15,6 +15,7 @@
 use super::{Pending, SharedCommunicator};
 use crate::collective::Call;
 use crate::error::{Error, Field, Value};
+use crate::handle::{Advance, Handle, Progress};
 use crate::plan::Plan;
 use crate::shared_transport::{ChannelChoice, ChannelOffer, Flush, LeftoverFrames};
 use crate::transport::{MAX_CHANNELS, Rank, Transport};
@@ -22,9 +23,8 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::future::Future;
-use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::mem;
+use core::task::Waker;
 use core::time::Duration;
 
 /// Number of channels in one word of a mask. An `f64` represents a word of 32 bits exactly.
@@ -184,8 +184,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut all = vec![0.0; self.size() * SplitEntry::N_VALUES];
         let place = self.rank.index() * SplitEntry::N_VALUES;
         own.write(&mut all[place..place + SplitEntry::N_VALUES]);
-        let exchange = self.start(Call::all_gather_in_place(all), &Plan::raw())?;
-        Ok(Split { parent: self, exchange, offer, created: None })
+        let entries = self.start(Call::all_gather_in_place(all), &Plan::raw())?;
+        Ok(Handle(RunningSplit { parent: self, stage: SplitStage::Gathering(entries, offer) }))
     }
 
     /// Creates a communicator of the same ranks. It runs up to `n_calls` calls at once, at least
@@ -242,57 +242,71 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 }
 
-/// A split in progress; see [`SharedCommunicator::split`].
-///
-/// [`wait`](Self::wait) for it, or `.await` it. Dropping it unfinished poisons the communicator
-/// that is being split.
-#[must_use = "no communicator is made unless the split is waited for"]
-pub struct Split<'s, 'a, X: Transport + 'a> {
+/// A split in progress; see [`SharedCommunicator::split`]. Dropping it unfinished poisons the
+/// communicator that is being split.
+pub type Split<'s, 'a, X> = Handle<RunningSplit<'s, 'a, X>>;
+
+/// State of a split, and the communicator that is being split.
+pub struct RunningSplit<'s, 'a, X: Transport + 'a> {
     parent: &'s SharedCommunicator<'a, X>,
-    exchange: Pending<'a, X, f64, Vec<f64>>,
-    offer: ChannelOffer<'a, X>,
-    /// The new communicator, once all ranks have exchanged their entries.
-    created: Option<NewCommunicator<'a, X>>,
+    stage: SplitStage<'a, X>,
+}
+
+enum SplitStage<'a, X: Transport + 'a> {
+    /// All ranks exchange their entries.
+    Gathering(Pending<'a, X, Vec<f64>>, ChannelOffer<'a, X>),
+    /// The members of the new communicator flush its links.
+    Flushing(NewCommunicator<'a, X>),
+    /// This rank has no color.
+    NoColor,
+    /// The split has failed, or returned its result.
+    Over,
 }
 
 /// A communicator, and the links that its members are still flushing.
 type NewCommunicator<'a, X> = (SharedCommunicator<'a, X>, Flush<'a, X>);
 
-impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
-    /// Drives all calls over the transport until the split has finished.
-    ///
-    /// # Errors
-    /// As [`SharedCommunicator::split`].
-    pub fn wait(self) -> Result<Option<SharedCommunicator<'a, X>>, Error> {
-        let created = match self.created {
-            None => {
-                let (all, _) = self.exchange.wait().into_result()?;
-                make_communicator(self.parent, &all, &self.offer)?
-            }
-            created => created,
-        };
-        let flushed = |(created, flush): NewCommunicator<'a, X>| {
-            flush.wait(&self.parent.shared).map(|()| created)
-        };
-        created.map(flushed).transpose()
-    }
-}
-
-/// Stays pending forever after it has returned its result.
-impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
+impl<'a, X: Transport + 'a> Advance for RunningSplit<'_, 'a, X> {
     type Output = Result<Option<SharedCommunicator<'a, X>>, Error>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if this.created.is_none() {
-            let finished = core::task::ready!(Pin::new(&mut this.exchange).poll(context));
-            let (all, _) = finished.into_result()?;
-            this.created = make_communicator(this.parent, &all, &this.offer)?;
+    fn advance(&mut self) -> Result<Progress, Error> {
+        if let SplitStage::Gathering(entries, offer) = &mut self.stage {
+            let step = entries.0.advance()?;
+            if step != Progress::Finished {
+                return Ok(step);
+            }
+            let (all, _) = entries.0.output(Ok(())).into_result()?;
+            let created = make_communicator(self.parent, &all, offer)?;
+            self.stage = created.map_or(SplitStage::NoColor, SplitStage::Flushing);
         }
-        if let Some((_, flush)) = &mut this.created {
-            core::task::ready!(flush.poll(&this.parent.shared, context))?;
+        match &mut self.stage {
+            SplitStage::Flushing((_, flush)) => flush.advance(),
+            SplitStage::NoColor => Ok(Progress::Finished),
+            SplitStage::Gathering(..) | SplitStage::Over => Err(Error::Finished),
         }
-        Poll::Ready(Ok(this.created.take().map(|(created, _)| created)))
+    }
+
+    fn output(&mut self, ended: Result<(), Error>) -> Self::Output {
+        let stage = mem::replace(&mut self.stage, SplitStage::Over);
+        ended?;
+        match stage {
+            SplitStage::Flushing((created, _)) => Ok(Some(created)),
+            SplitStage::NoColor => Ok(None),
+            SplitStage::Gathering(..) | SplitStage::Over => Err(Error::Finished),
+        }
+    }
+
+    fn idle(&mut self) {
+        let shared = &self.parent.shared;
+        match &mut self.stage {
+            SplitStage::Gathering(entries, _) => entries.0.idle(),
+            SplitStage::Flushing((_, flush)) => shared.idle(flush.rest(shared.now())),
+            SplitStage::NoColor | SplitStage::Over => {}
+        }
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.parent.shared.register(waker)
     }
 }
 

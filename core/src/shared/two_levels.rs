@@ -70,8 +70,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Records that each group of this many consecutive ranks shares a node.
     pub(super) fn set_ranks_per_node(&self, n_on_node: usize) -> Result<(), Error> {
         for call_slot in self.call_slots.iter() {
-            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-            comm.as_mut().ok_or(Error::Poisoned)?.ranks_per_node = n_on_node;
+            call_slot.with(|comm| {
+                comm.ranks_per_node = n_on_node;
+                Ok(())
+            })?;
         }
         Ok(())
     }

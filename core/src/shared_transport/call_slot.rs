@@ -51,6 +51,15 @@ impl<X: Transport> CallSlotGroup<'_, X> {
 }
 
 impl<'a, X: Transport> CallSlot<'a, X> {
+    /// Calls `then` with the communicator.
+    pub(crate) fn with<R>(
+        &self,
+        then: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut comm = self.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        then(comm.as_mut().ok_or(Error::Poisoned)?)
+    }
+
     /// Ends the call on this call slot, whose communicator is `own`. If this call or an earlier one
     /// was aborted, notifies the other ranks on all call slots without a running call. `error` is
     /// the reason why this call was aborted; `None` means that it was dropped.

@@ -25,12 +25,12 @@ use crate::collective::Communicator;
 use crate::engine::transport_error;
 use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, MessageKind};
-use crate::handle::{self, Advance, Progress};
+use crate::handle::Progress;
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Limits, Wait, rest};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::task::{Context, Poll, Waker};
+use core::task::Poll;
 use core::time::Duration;
 
 /// Epochs that are less than this apart can be ordered by the 16 bits in a frame.
@@ -44,33 +44,6 @@ pub(crate) struct Flush<'a, X: Transport> {
     links: Vec<FlushedLink>,
     limits: Limits,
     wait: Wait,
-}
-
-/// A flush, and the shared transport that drives it.
-struct FlushDriver<'f, 'a, X: Transport> {
-    flush: &'f mut Flush<'a, X>,
-    shared: &'f SharedTransport<'a, X>,
-}
-
-impl<X: Transport> Advance for FlushDriver<'_, '_, X> {
-    type Output = ();
-
-    fn advance(&mut self) -> Result<Progress, Error> {
-        self.flush.advance()
-    }
-
-    fn output(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn idle(&mut self) {
-        let Limits { stall, .. } = self.flush.limits;
-        self.shared.idle(self.flush.limits.rest_from(self.shared.now(), rest(stall)));
-    }
-
-    fn register(&mut self, waker: &Waker) -> bool {
-        self.shared.register(waker)
-    }
 }
 
 /// All tags of a channel between this rank and another.
@@ -119,21 +92,11 @@ impl<'a, X: Transport> Flush<'a, X> {
         Self { call_slots: Rc::clone(call_slots), links, limits, wait: Wait::default() }
     }
 
-    /// Drives all calls of the shared transport until the links are clear.
-    pub(crate) fn wait(mut self, shared: &SharedTransport<'a, X>) -> Result<(), Error> {
-        handle::wait(&mut FlushDriver { flush: &mut self, shared })
-    }
-
-    /// Polls the flush as a future.
-    pub(crate) fn poll(
-        &mut self,
-        shared: &SharedTransport<'a, X>,
-        context: &Context<'_>,
-    ) -> Poll<Result<(), Error>> {
-        handle::poll_task(&mut FlushDriver { flush: self, shared }, context)
-    }
-
-    fn advance(&mut self) -> Result<Progress, Error> {
+    /// Advances the flush, and all calls of the shared transport.
+    ///
+    /// # Errors
+    /// The reason why the flush failed. The communicator has then ended.
+    pub(crate) fn advance(&mut self) -> Result<Progress, Error> {
         let advanced = self.try_advance();
         match &advanced {
             Ok(Progress::Finished) => self.links.clear(),
@@ -141,6 +104,11 @@ impl<'a, X: Transport> Flush<'a, X> {
             Err(error) => self.give_up(Some(error)),
         }
         advanced
+    }
+
+    /// Returns how long to rest before the next poll.
+    pub(crate) fn rest(&self, now: Duration) -> Duration {
+        self.limits.rest_from(now, rest(self.limits.stall))
     }
 
     fn try_advance(&mut self) -> Result<Progress, Error> {

@@ -201,6 +201,6 @@ fn begin<'a, X: Transport + 'a, T: Float>(
     send: Rc<[T]>,
     recv: Vec<T>,
     plan: &Plan,
-) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
+) -> Result<Pending<'a, X, Vec<T>>, Error> {
     comm.start(problem.call([counts, &[]], send, recv), plan)
 }

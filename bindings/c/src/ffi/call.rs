@@ -290,7 +290,7 @@ impl CheckedCollective {
         if self.kind == CollectiveKind::Barrier {
             let pending = comm.start_barrier()?;
             let (_counts, _user, explain) = ([None, None], None, None);
-            return Ok(Box::new(StartedCall { pending, _counts, _user, explain }));
+            return Ok(Box::new(StartedCall::<f32, _> { pending, _counts, _user, explain }));
         }
         match memory {
             ArrayMemory::Host => {
@@ -363,7 +363,7 @@ impl CheckedCollective {
         let call = call.with_op(op).with_root(root);
         let LentDevice { device, explain } = device::lend(comm, stream, first)?;
         let pending = explained(comm.start_on(device, call, &self.plan), Some(&explain))?;
-        Ok(Box::new(StartedCall { pending, _counts, _user: None, explain: Some(explain) }))
+        Ok(Box::new(StartedCall::<T, _> { pending, _counts, _user: None, explain: Some(explain) }))
     }
 
     /// Starts the collective on the host's memory. With `only_checks`, writes no array.

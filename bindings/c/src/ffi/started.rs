@@ -14,7 +14,7 @@ use crate::errors::ApiError;
 use crate::transport::AnyTransport;
 
 /// A running message of core.
-pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, T, LentArray<T>>;
+pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, LentArray<T>>;
 
 /// A call in progress, on values of any type.
 pub(crate) trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
@@ -30,13 +30,13 @@ pub(crate) trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
 
 /// Boxes a running message as a call.
 pub(super) fn running<T: Element>(pending: PendingMessage<T>) -> Box<dyn DynCall> {
-    Box::new(StartedCall { pending, _counts: [None, None], _user: None, explain: None })
+    Box::new(StartedCall::<T, _> { pending, _counts: [None, None], _user: None, explain: None })
 }
 
 /// A call of core, with the values that it borrows.
 pub(super) struct StartedCall<T: Element, R: 'static> {
     /// First, because fields are dropped in order: the call borrows from the fields below.
-    pub(super) pending: Pending<'static, AnyTransport, T, R>,
+    pub(super) pending: Pending<'static, AnyTransport, R>,
     pub(super) _counts: LentCounts,
     pub(super) _user: Option<Rc<CombineFn<T>>>,
     /// For a call on a device's memory.

@@ -1,6 +1,7 @@
-//! One pass over an exchange: moves messages, and listens for notices of failures.
+//! One pass over an exchange: moves each message by at most one segment.
 
-use super::{Communicator, Incoming, Outgoing, RunningExchange, SegmentLabel, TAG};
+use super::driver::Messages;
+use super::{Communicator, Incoming, Outgoing, SegmentLabel, TAG};
 use crate::element::Element;
 use crate::engine::{MAX_AWAITED, Waiter, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
@@ -8,7 +9,7 @@ use crate::frame::{FrameError, MESSAGE};
 use crate::handle::Progress;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
-use core::mem;
+use crate::wait::Limits;
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
@@ -17,52 +18,16 @@ use heapless::Vec;
 /// call. Half the timeout also ends the wait, if that is shorter.
 const LATE_AFTER: Duration = Duration::from_secs(150);
 
-impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
-    pub(super) fn try_advance(&mut self) -> Result<Progress, Error> {
-        let ours = self.comm.next_call_header::<T>();
-        if self.watchdog.lost().is_some() {
-            let Communicator { transport, notices, .. } = &mut *self.comm;
-            let has_all = |_: &mut _, _: &mut _| Ok(true);
-            return self.watchdog.explain((transport, notices), &ours, self.limits, has_all);
-        }
-        self.comm.transport.progress().map_err(transport_error)?;
-        let moved = match self.move_all() {
-            Ok(moved) => moved,
-            Err(error) => {
-                self.watchdog.lose(error, self.comm.transport.now())?;
-                return Ok(Progress::Moved);
-            }
-        };
-        let is_done = self.sends.iter().all(|send| send.message.cursor.is_done)
-            && self.recvs.iter().all(|recv| recv.message.cursor.is_done);
-        let Communicator { transport, notices, .. } = &mut *self.comm;
-        let undelivered = if is_done { transport.undelivered() } else { None };
-        if is_done && undelivered.is_none() {
-            self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Progress::Finished);
-        }
-        let own = transport.rank();
-        let waiter = MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own };
-        let limits = self.limits;
-        let step = self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)?;
-        // A rank that waits for this rank in a collective call sends no further message until that
-        // call ends. But an earlier message may still be in transit, so do not fail at once.
-        let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
-        match self.comm.notices.queried_by().filter(is_awaited) {
-            Some(rank)
-                if step == Progress::Waiting
-                    && self.watchdog.waited() > LATE_AFTER.min(limits.stall / 2) =>
-            {
-                let [ours, theirs] =
-                    ["message", "collective call"].map(|word| Value::word(MESSAGE, word));
-                Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs })
-            }
-            _ => Ok(step),
-        }
-    }
+/// Sends and receives of an exchange.
+pub(super) struct ExchangedMessages<'a, 'd, T: Element> {
+    pub(super) sends: &'a mut [Outgoing<'d, T>],
+    pub(super) recvs: &'a mut [Incoming<'d, T>],
+}
 
-    /// Moves each message by at most one segment. Returns whether one moved.
-    fn move_all(&mut self) -> Result<bool, Error> {
+impl<X: Transport, T: Element> Messages<X> for ExchangedMessages<'_, '_, T> {
+    type Value = T;
+
+    fn advance(&mut self, comm: &mut Communicator<X>, report: &mut Report) -> Result<bool, Error> {
         let mut moved = false;
         for index in 0..self.sends.len() {
             let (before, [Outgoing { message: send, .. }, ..]) = self.sends.split_at(index) else {
@@ -72,10 +37,10 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             let waits =
                 |Outgoing { message, .. }: &_| message.to == send.to && !message.cursor.is_done;
             if !send.cursor.is_done && !before.iter().any(waits) {
-                self.poll_network_after(moved);
+                poll_network_after(moved, comm);
                 let Outgoing { data, message } = &mut self.sends[index];
                 let coding = SegmentLabel { tag: TAG, number: 0 };
-                moved |= self.comm.send_segment(coding, message, data, &mut self.report)?;
+                moved |= comm.send_segment(coding, message, data, report)?;
             }
         }
         for index in 0..self.recvs.len() {
@@ -84,52 +49,84 @@ impl<X: Transport, T: Element> RunningExchange<'_, '_, X, T> {
             };
             let from = recv.from;
             if !recv.cursor.is_done && !before.iter().any(|other| is_open(other, from)) {
-                self.poll_network_after(moved);
-                moved |= self.receive_segment(from)?;
+                poll_network_after(moved, comm);
+                moved |= receive_segment(comm, self.recvs, from, report)?;
             }
         }
         Ok(moved)
     }
 
-    /// Polls the network if a message has moved. The codec of the next message polls it only after
-    /// a number of values, which it counts from its own start.
-    fn poll_network_after(&mut self, moved: bool) {
-        if moved {
-            self.comm.transport.nudge();
-        }
+    fn is_done(&self) -> bool {
+        self.sends.iter().all(|send| send.message.cursor.is_done)
+            && self.recvs.iter().all(|recv| recv.message.cursor.is_done)
     }
 
-    /// Takes the next segment from a rank, if it has arrived. Returns whether it has.
-    fn receive_segment(&mut self, from: Rank) -> Result<bool, Error> {
-        let Self { comm, recvs, report, .. } = self;
-        let mut scratch = None;
-        if recvs.iter().any(|recv| is_open(recv, from) && recv.message.is_strided()) {
-            let Poll::Ready(frame) = comm.transport.poll_frame().map_err(transport_error)? else {
-                return Ok(false);
-            };
-            scratch = Some(frame);
+    fn linger(&self) -> Option<Duration> {
+        None
+    }
+
+    fn waiter(&self, own: Rank, undelivered: Option<Rank>) -> impl Waiter {
+        MessagesWaiting { sends: self.sends, recvs: self.recvs, undelivered, own }
+    }
+
+    /// A rank that waits for this rank in a collective call sends no further message until that
+    /// call ends. But an earlier message may still be in transit, so this does not fail at once.
+    fn review(
+        &self,
+        comm: &Communicator<X>,
+        settled: Result<Progress, Error>,
+        waited: Duration,
+        limits: Limits,
+    ) -> Result<Progress, Error> {
+        let step = settled?;
+        let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
+        match comm.notices.queried_by().filter(is_awaited) {
+            Some(rank)
+                if step == Progress::Waiting && waited > LATE_AFTER.min(limits.stall / 2) =>
+            {
+                let [ours, theirs] =
+                    ["message", "collective call"].map(|word| Value::word(MESSAGE, word));
+                Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs })
+            }
+            _ => Ok(step),
         }
-        let taken = comm.take_frame(from, TAG, |comm, message| {
-            let room = scratch.as_mut().map(AsMut::as_mut).unwrap_or_default();
-            take(comm, recvs, from, message, room, report)
-        });
-        scratch.into_iter().for_each(|frame| comm.transport.recycle(frame));
-        if taken?.is_none() {
+    }
+}
+
+/// Polls the network if a message has moved. The codec of the next message polls it only after a
+/// number of values, which it counts from its own start.
+fn poll_network_after<X: Transport>(moved: bool, comm: &mut Communicator<X>) {
+    if moved {
+        comm.transport.nudge();
+    }
+}
+
+/// Takes the next segment from a rank, if it has arrived. Returns whether it has.
+fn receive_segment<X: Transport, T: Element>(
+    comm: &mut Communicator<X>,
+    recvs: &mut [Incoming<'_, T>],
+    from: Rank,
+    report: &mut Report,
+) -> Result<bool, Error> {
+    let mut scratch = None;
+    if recvs.iter().any(|recv| is_open(recv, from) && recv.message.is_strided()) {
+        let Poll::Ready(frame) = comm.transport.poll_frame().map_err(transport_error)? else {
             return Ok(false);
-        }
-        if recvs.iter().any(|recv| is_open(recv, from)) {
-            comm.transport.expect(from, TAG);
-        }
-        Ok(true)
+        };
+        scratch = Some(frame);
     }
-
-    /// Aborts the exchange unless it is over: notifies the other ranks and poisons the
-    /// communicator.
-    pub(super) fn give_up(&mut self, error: Option<&Error>) {
-        if !mem::replace(&mut self.is_over, true) {
-            self.comm.give_messages_up::<T>(error, false);
-        }
+    let taken = comm.take_frame(from, TAG, |comm, message| {
+        let room = scratch.as_mut().map(AsMut::as_mut).unwrap_or_default();
+        take(comm, recvs, from, message, room, report)
+    });
+    scratch.into_iter().for_each(|frame| comm.transport.recycle(frame));
+    if taken?.is_none() {
+        return Ok(false);
     }
+    if recvs.iter().any(|recv| is_open(recv, from)) {
+        comm.transport.expect(from, TAG);
+    }
+    Ok(true)
 }
 
 /// Messages of an exchange while none of them moves.

@@ -1,24 +1,25 @@
 //! The task of a group call: scans all arrays, and runs their calls.
 
+use super::super::driven::{CallWork, Driven};
 use super::SharedCommunicator;
 use crate::bound::{Bound, ValueRange};
 use crate::budget::{Budget, resolve};
 use crate::call_spec::CallSpec;
-use crate::collective::{Call, CallState, Communicator, value_range};
+use crate::collective::{Call, CallState, Communicator, Request, value_range};
 use crate::element::Element;
 use crate::engine::Work;
 use crate::error::Error;
-use crate::handle::Progress;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::shared_transport::{CallSlot, Port, SharedTransport};
+use crate::shared_transport::{CallSlot, Drive, Port, SharedTransport};
 use crate::threads::Threads;
 use crate::transport::Transport;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefMut};
+use core::cell::Cell;
 use core::future::poll_fn;
 use core::iter::once;
 use core::ops::Range;
@@ -60,24 +61,28 @@ impl<T: Element> GroupBatch<T> {
     }
 }
 
-/// A running call of a batch.
-struct RunningBatch<'s, 'a, 'b, X: Transport, T: Element> {
-    /// Index of the batch's first array.
-    at: usize,
-    call_slot: &'s CallSlot<'a, X>,
-    comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
-    call: CallState<'s>,
-    work: Work<'b, 's, T>,
-    /// Error that aborts the group's calls, if one of them has failed.
-    error: Option<Error>,
+/// Calls of a group that run side by side.
+#[derive(Default)]
+struct RunningBatches<'r> {
+    calls: Vec<Box<dyn Drive + 'r>>,
+    /// Index of the first array of each call.
+    at: Vec<usize>,
 }
 
-impl<X: Transport, T: Element> Drop for RunningBatch<'_, '_, '_, X, T> {
-    fn drop(&mut self) {
-        if let Some(comm) = self.comm.as_mut() {
-            self.call.give_up(comm, self.error.as_ref());
-            self.call_slot.leave(comm, self.error.as_ref());
+impl RunningBatches<'_> {
+    /// Advances each call by a bounded amount of work, and takes the reports of those that finish.
+    /// Returns how long to rest if none moved.
+    fn advance<X: Transport>(
+        &mut self,
+        shared: &SharedTransport<'_, X>,
+        reports: &mut [Report],
+    ) -> Result<Option<Duration>, Error> {
+        let rest = shared.pass_with(&mut self.calls)?;
+        while let Some(ended) = self.calls.iter().position(|call| call.is_finished()) {
+            let call = self.calls.remove(ended);
+            reports[self.at.remove(ended)] = call.outcome().unwrap_or(Err(Error::Internal))?;
         }
+        Ok(rest)
     }
 }
 
@@ -168,7 +173,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         progress: &GroupProgress,
     ) -> Result<(), Error> {
         let mut waiting = calls.into_iter().peekable();
-        let mut running: Vec<RunningBatch<'_, 'a, '_, X, T>> = Vec::new();
+        let mut running = RunningBatches::default();
         loop {
             while waiting.peek().is_some() {
                 let call_slot = match self.next_slot() {
@@ -178,25 +183,47 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     Err(error) => return Err(error),
                 };
                 let Some((arrays, ends, data)) = waiting.next() else { break };
-                let at = arrays.start;
-                let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-                let on = comm.as_mut().ok_or(Error::Poisoned)?;
-                let (request, mut work) = Call::all_reduce(data, op).into_parts(on.rank());
-                let (spec, budgets) = (spec[at], &budgets[arrays]);
-                let call = CallState::start_group(on, &request, &mut work, spec, ends, budgets)?;
-                call_slot.is_taken.set(true);
-                self.advance();
-                running.push(RunningBatch { at, call_slot, comm, call, work, error: None });
+                running.at.push(arrays.start);
+                let (spec, budgets) = (spec[arrays.start], &budgets[arrays]);
+                running.calls.push(self.start_batch(
+                    call_slot,
+                    (data, op),
+                    |comm, request, work| {
+                        CallState::start_group(comm, &request, work, spec, ends, budgets)
+                    },
+                )?);
             }
-            if running.is_empty() {
+            if running.calls.is_empty() {
                 if waiting.peek().is_none() {
                     return Ok(());
                 }
                 self.drive_others(progress).await?;
                 continue;
             }
-            progress.until_moved(&self.shared, || advance_all(&mut running, reports)).await?;
+            progress.until_moved(|| running.advance(&self.shared, reports)).await?;
         }
+    }
+
+    /// Starts a call of the group on a slot.
+    fn start_batch<'r, T: Element>(
+        &self,
+        call_slot: &Rc<CallSlot<'a, X>>,
+        (data, op): (&'r mut [T], Op<'r, T>),
+        start: impl FnOnce(
+            &mut Communicator<Port<'a, X>>,
+            Request<'r>,
+            &mut Work<'r, 'r, T>,
+        ) -> Result<CallState<'r>, Error>,
+    ) -> Result<Box<dyn Drive + 'r>, Error>
+    where
+        'a: 'r,
+    {
+        let work = call_slot.with(|comm| {
+            let (request, mut buffers) = Call::all_reduce(data, op).into_parts(comm.rank());
+            Ok(CallWork { call_state: start(comm, request, &mut buffers)?, buffers })
+        })?;
+        self.advance();
+        Ok(Box::new(Driven::call(call_slot, work)))
     }
 
     /// Drives the caller's other calls until one moves. Use it if those calls hold all slots, so
@@ -204,7 +231,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     async fn drive_others(&self, progress: &GroupProgress) -> Result<(), Error> {
         // Ignore an error of the transport here: each call also gets and reports it.
         let advance = || Ok((!self.shared.pass().unwrap_or(false)).then_some(REST));
-        progress.until_moved(&self.shared, advance).await
+        progress.until_moved(advance).await
     }
 
     /// Scans each array whose bound needs a value range. Returns the range of all ranks' data for
@@ -246,104 +273,59 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Replaces values by the maxima over all ranks, exactly.
     async fn maxima(&self, values: &mut [f64], progress: &GroupProgress) -> Result<Report, Error> {
-        let mut reports = [Report::default()];
-        let mut running = {
-            let call_slot = loop {
-                match self.next_slot() {
-                    Err(Error::TooManyCalls { .. }) => self.drive_others(progress).await?,
-                    call_slot => break call_slot?,
-                }
-            };
-            let mut comm = call_slot.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-            let on = comm.as_mut().ok_or(Error::Poisoned)?;
-            let (request, mut work) = Call::all_reduce(values, Op::Max).into_parts(on.rank());
-            let call = CallState::start(on, request, &mut work, &Plan::raw())?;
-            call_slot.is_taken.set(true);
-            self.advance();
-            vec![RunningBatch { at: 0, call_slot, comm, call, work, error: None }]
+        let call_slot = loop {
+            match self.next_slot() {
+                Err(Error::TooManyCalls { .. }) => self.drive_others(progress).await?,
+                call_slot => break call_slot?,
+            }
         };
-        while !running.is_empty() {
-            progress.until_moved(&self.shared, || advance_all(&mut running, &mut reports)).await?;
+        let call = self.start_batch(call_slot, (values, Op::Max), |comm, request, work| {
+            CallState::start(comm, request, work, &Plan::raw())
+        })?;
+        let mut running = RunningBatches { calls: vec![call], at: vec![0] };
+        let mut reports = [Report::default()];
+        while !running.calls.is_empty() {
+            progress.until_moved(|| running.advance(&self.shared, &mut reports)).await?;
         }
-        drop(running);
         let [report] = reports;
         Ok(report)
     }
 }
 
-/// Facts that a group call's task exchanges with the code that polls it.
+/// Tells the code that polls a group call whether its task moved.
 #[derive(Default)]
 pub(super) struct GroupProgress {
-    /// True if the caller blocks in [`GroupCall::wait`], which rests between polls. The task then
-    /// registers no waker.
-    pub(super) blocks: Cell<bool>,
     /// Time to rest before the next poll. `None` if something moved.
-    pub(super) rest: Cell<Option<Duration>>,
+    rest: Cell<Option<Duration>>,
 }
 
 impl GroupProgress {
+    /// Returns whether nothing moved in the last poll.
+    pub(super) const fn rests(&self) -> bool {
+        self.rest.get().is_some()
+    }
+
+    /// Returns how long to rest before the next poll.
+    pub(super) fn rest(&self) -> Duration {
+        self.rest.get().unwrap_or_default()
+    }
+
     /// Calls `advance` in each poll until something moves, and returns in the next poll. `advance`
     /// returns how long to rest if nothing moved.
-    async fn until_moved<X: Transport>(
+    async fn until_moved(
         &self,
-        shared: &SharedTransport<'_, X>,
         mut advance: impl FnMut() -> Result<Option<Duration>, Error>,
     ) -> Result<(), Error> {
         let mut has_moved = false;
-        poll_fn(|context| {
+        poll_fn(|_| {
             if has_moved {
                 return Poll::Ready(Ok(()));
             }
-            let mut rest = advance()?;
-            if rest.is_some() && !self.blocks.get() && shared.register(context.waker()) {
-                // Try again: a frame may have arrived before the waker was registered.
-                rest = advance()?;
-                if rest.is_some() {
-                    return Poll::Pending;
-                }
-            }
+            let rest = advance()?;
             self.rest.set(rest);
             has_moved = rest.is_none();
-            context.waker().wake_by_ref();
             Poll::Pending
         })
         .await
-    }
-}
-
-/// Advances each call by a bounded amount of work. Returns how long to rest if none moved.
-fn advance_all<X: Transport, T: Element>(
-    running: &mut Vec<RunningBatch<'_, '_, '_, X, T>>,
-    reports: &mut [Report],
-) -> Result<Option<Duration>, Error> {
-    let (mut moved, mut failed) = (false, None);
-    running.retain_mut(|batch| {
-        let Some(comm) = batch.comm.as_mut().filter(|_| failed.is_none()) else { return true };
-        match batch.call.advance(comm, &mut batch.work) {
-            Ok(Progress::Waiting) => true,
-            Ok(Progress::Moved) => {
-                moved = true;
-                true
-            }
-            Ok(Progress::Finished) => {
-                reports[batch.at] = batch.call.finish(comm);
-                moved = true;
-                false
-            }
-            Err(error) => {
-                failed = Some(error);
-                true
-            }
-        }
-    });
-    let rests = running.iter().map(|running| running.call.rest());
-    match failed {
-        Some(error) => {
-            // When a batch is dropped, it sends this error to the ranks that wait in its call.
-            running.iter_mut().for_each(|batch| batch.error = failed);
-            Err(error)
-        }
-        None if moved => Ok(None),
-        None => Ok(Some(rests.min().unwrap_or(Duration::ZERO))),
     }
 }
