@@ -13,6 +13,7 @@ use super::bench::{DTypeArg, OpArg};
 use super::schedule::ScheduleName;
 use crate::coding::CodecArg;
 use crate::sizes::{self, SizeList};
+use crate::values;
 
 /// Largest number of ranks. A single thread drives all of them.
 const MAX_RANKS: usize = 1024;
@@ -40,13 +41,11 @@ compares theory and measurements.";
 #[command(after_help = EXAMPLES)]
 pub struct AccuracyArgs {
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks)]
     pub ranks: SizeList,
 
     /// Number of values per rank
-    #[arg(long, value_name = "N", default_value = "4096", value_parser = count,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = count)]
     pub count: usize,
 
     /// The reduction
@@ -59,9 +58,9 @@ pub struct AccuracyArgs {
     pub pipeline: Vec<Pipeline>,
 
     /// Schedules; one without an all-reduce is used for a reduce and a broadcast
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = schedule_arg())]
-    #[arg(value_delimiter = ',')]
-    #[arg(default_value = "ring,recursive-doubling,double-tree,binomial,chosen")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = schedule_arg(),
+        value_delimiter = ',',
+        default_value = "ring,recursive-doubling,double-tree,binomial,chosen")]
     pub schedule: Vec<AccuracyScheduleArg>,
 
     /// A codec that keeps a bound, optionally with a setting as NAME:N
@@ -69,8 +68,7 @@ pub struct AccuracyArgs {
     pub codec: CodecArg,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Values to reduce: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, cut or repeated; each

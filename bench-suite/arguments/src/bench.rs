@@ -13,7 +13,7 @@ use super::collectives::{FormArg, form};
 use super::rows::{PresetArg, ScheduleArg, pipeline, preset, schedules};
 use crate::coding::CodecArg;
 use crate::sizes::{self, MAX_SIZE, Size, SizeList};
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +65,7 @@ pub struct BenchArgs {
 
     /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
     /// it (mpirun -n 4 …)
-    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
     pub ranks: Option<usize>,
 
     /// Make the calls on a device's memory, cuda or cuda:N; ranks share the device
@@ -84,7 +84,7 @@ pub struct BenchArgs {
 
     /// Connections per pair of ranks of the tcp backend, from 1 to 16 [default: FOLDWIRE_STREAMS,
     /// or 1]
-    #[arg(long, value_name = "N", value_parser = streams, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = streams)]
     pub streams: Option<usize>,
 
     /// Encrypt the connections of the tcp backend, as with FOLDWIRE_ENCRYPT=1
@@ -96,28 +96,25 @@ pub struct BenchArgs {
     ///
     /// The threads backend limits its links to this rate. Other backends use the network as it is,
     /// and only tell Foldwire its rate. Foldwire chooses other schedules for slow links.
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE")]
     pub link: Option<LinkRate>,
 
     /// Latency of the threads backend's links, from a frame's first byte leaving to its first byte
     /// arriving: 50us, 2ms, …
-    #[arg(long, value_name = "TIME", requires = "link", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::time)]
+    #[arg(long, value_name = "TIME", requires = "link", value_parser = values::time)]
     pub latency: Option<f64>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes)]
     pub sizes: SizeList,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Threads that each rank computes on [default: 1; 2 for multi-threaded presets]
-    #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", value_parser = values::repeat)]
     pub threads: Option<usize>,
 
     /// Run presets as published, without the guarantee that all ranks get the same bits
@@ -126,13 +123,12 @@ pub struct BenchArgs {
 
     /// Presets to run, in this order, or all of them [default: one for each way to compress and
     /// reduce; none with --schedule all]
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
-    #[arg(value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(),
+        value_delimiter = ',')]
     pub preset: Vec<PresetArg>,
 
     /// Bytes of each rank's share from which the all-reduce of preset gzccl is a ring
-    #[arg(long, value_name = "SIZE", default_value = "5MB", value_parser = sizes::one,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "5MB", value_parser = sizes::one)]
     pub ring_from: usize,
 
     /// Schedule of a row of your own, or `all`. The row is preset foldwire, changed by --schedule,
@@ -153,7 +149,7 @@ pub struct BenchArgs {
     pub codec: Option<CodecArg>,
 
     /// Arrays of fewer bytes are not compressed in your row
-    #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = below)]
     pub exact_below: Option<usize>,
 
     /// Also show what each value of the array costs: ns to encode, fold, decode, wait, and, if
@@ -193,7 +189,6 @@ pub struct BenchArgs {
     /// More rounds do not average over them. Only for the threads backend. Example: foldwire bench
     /// allreduce --launches 5
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = launches)]
-    #[arg(allow_hyphen_values = true)]
     pub launches: usize,
 
     /// Number of calls that each rank starts at once and then waits for, each with its own buffers;
@@ -202,7 +197,6 @@ pub struct BenchArgs {
     /// With more than 1, calls run on a communicator for several calls, with values of f32. The MPI
     /// library's own blocking calls are left out. Example: foldwire bench allreduce --in-flight 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = in_flight)]
-    #[arg(allow_hyphen_values = true)]
     pub in_flight: usize,
 
     /// Also measure how much of a call's time is hidden behind a computation of the same duration,
@@ -213,31 +207,28 @@ pub struct BenchArgs {
     /// call. `hidden` is 100 (1 - (total - work) / time) percent. The MPI library's own blocking
     /// calls hide nothing. Examples: foldwire bench allreduce --link 1gbit --overlap, or
     /// --overlap=20
-    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = polls)]
-    #[arg(require_equals = true, default_missing_value = "100")]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = polls, require_equals = true,
+        default_missing_value = "100")]
     pub overlap: Option<usize>,
 
     /// Number of warm-up rounds, which do not count
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = crate::values::warmup,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = values::warmup)]
     pub warmup: usize,
 
     /// Least number of counted rounds
-    #[arg(long, value_name = "N", default_value_t = 11, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Least total time in seconds of the counted rounds of a size (at most 1000 rounds)
-    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds)]
     pub min_time: f64,
 
     /// Number of segments in progress at the same time
-    #[arg(long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<usize>,
 
     /// Bytes of a frame, such as 260K [default: the backend's]
-    #[arg(long, value_name = "SIZE", value_parser = frame, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = frame)]
     pub frame: Option<usize>,
 
     /// Compare each contestant's first result of each size with the exact one

@@ -7,7 +7,7 @@ use foldwire::Bound;
 use foldwire_fields::dims::Dims;
 use foldwire_workbench::plot::PlotFile;
 
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,23 +23,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct CgArgs {
     /// Number of ranks, which divide the grid along its first dimension
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 4,
-        value_parser = crate::values::ranks,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = values::ranks)]
     pub ranks: usize,
 
     /// Points of the grid, with built-in point charges as the right side
-    #[arg(
-        long,
-        value_name = "AxBxC",
-        default_value = "64x64x64",
-        allow_hyphen_values = true,
-        conflicts_with = "field"
-    )]
+    #[arg(long, value_name = "AxBxC", default_value = "64x64x64", conflicts_with = "field")]
     pub shape: Dims,
 
     /// A field of three dimensions as the right side: .f32, .f64 or .npy, dimensions in its name
@@ -48,49 +36,25 @@ pub struct CgArgs {
 
     /// Error bounds of the exchanged planes, each a run of its own: rel:X times the range of the
     /// planes, abs:X, or psnr:X in dB
-    #[arg(
-        long,
-        value_name = "KIND:X",
-        num_args = 1..,
-        value_delimiter = ',',
-        default_value = "rel:1e-3,rel:1e-5"
-    )]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-3,rel:1e-5", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Residual at which to stop, relative to the right side
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 1e-6,
-        value_parser = tolerance,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "X", default_value_t = 1e-6, value_parser = tolerance)]
     pub tolerance: f64,
 
     /// Largest number of iterations
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2000,
-        value_parser = crate::values::repeat,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = values::repeat)]
     pub iterations: usize,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
     pub link: LinkRate,
 
     /// Number of runs of each variant; the run with the median time is reported
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        value_parser = crate::values::repeat,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Draw residuals over time into this file, .svg or .png

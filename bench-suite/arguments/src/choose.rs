@@ -9,7 +9,7 @@ use foldwire_fields::usage::UsageError;
 use super::bench::{BackendArg, array_sizes};
 use super::collectives::collective;
 use crate::sizes::SizeList;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,7 @@ pub struct ChooseArgs {
 
     /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
     /// it (mpirun -n 4 …)
-    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
     pub ranks: Option<usize>,
 
     /// Provider of the libfabric backend, such as tcp or shm [default: the best that all ranks
@@ -49,9 +49,8 @@ pub struct ChooseArgs {
     pub provider: Option<String>,
 
     /// Collectives to time
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
-    #[arg(value_parser = collective())]
-    #[arg(default_values = ["allreduce", "broadcast", "allgather"])]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',',
+        value_parser = collective(), default_values = ["allreduce", "broadcast", "allgather"])]
     pub collective: Vec<Collective>,
 
     /// Rates of each rank's link, each way: 10gbit, 250MB/s, …; `none` for the speed of memory
@@ -65,18 +64,15 @@ pub struct ChooseArgs {
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "64:256M:4", allow_hyphen_values = true)]
-    #[arg(value_parser = array_sizes)]
+    #[arg(long, value_name = "SIZES", default_value = "64:256M:4", value_parser = array_sizes)]
     pub sizes: SizeList,
 
     /// Skip arrays that need a link for more than this many seconds
-    #[arg(long, value_name = "S", default_value_t = 1.0, allow_hyphen_values = true)]
-    #[arg(value_parser = super::bench::seconds)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = super::bench::seconds)]
     pub longest: f64,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Values to send: .f32 (raw little-endian) or .npy, cut or repeated [default: built-in waves
@@ -89,18 +85,15 @@ pub struct ChooseArgs {
     pub speeds: Option<PathBuf>,
 
     /// Least number of counted rounds
-    #[arg(long, value_name = "N", default_value_t = 7, allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Least total time in seconds of the counted rounds of a size (at most 1000 rounds)
-    #[arg(long, value_name = "S", default_value_t = 0.3, allow_hyphen_values = true)]
-    #[arg(value_parser = super::bench::seconds)]
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = super::bench::seconds)]
     pub min_time: f64,
 
     /// Fraction by which the automatic plan may be slower than the best of the others
-    #[arg(long, value_name = "PART", default_value_t = 0.15, allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::tolerance)]
+    #[arg(long, value_name = "PART", default_value_t = 0.15, value_parser = values::tolerance)]
     pub tolerance: f64,
 
     /// Print one JSON object on stdout instead of the table

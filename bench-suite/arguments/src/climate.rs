@@ -8,7 +8,7 @@ use foldwire::Bound;
 use foldwire_fields::dims::Dims;
 use foldwire_workbench::plot::PlotFile;
 
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,17 +38,15 @@ bits than a run on one rank.";
 #[command(after_help = EXAMPLES)]
 pub struct ClimateArgs {
     /// Number of ranks, which divide the rows of the grid
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = values::ranks)]
     pub ranks: usize,
 
     /// Rows and columns of the grid: latitudes and longitudes
-    #[arg(long, value_name = "AxB", default_value = "64x128", allow_hyphen_values = true)]
+    #[arg(long, value_name = "AxB", default_value = "64x128")]
     pub shape: Dims,
 
     /// Number of levels, which are independent layers; CAM has 26
-    #[arg(long, value_name = "N", default_value_t = 26, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 26, value_parser = values::repeat)]
     pub levels: usize,
 
     /// Initial state of the flow
@@ -61,13 +59,11 @@ pub struct ClimateArgs {
 
     /// Number of time steps on all levels, to measure messages: 20 minutes each on 64 rows, shorter
     /// on finer grids
-    #[arg(long, value_name = "N", default_value_t = 72, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 72, value_parser = values::repeat)]
     pub steps: usize,
 
     /// Number of steps between gathers of all heights on rank 0
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = values::repeat)]
     pub gather_every: usize,
 
     /// Days on the first level alone, to measure the growth of errors
@@ -82,18 +78,16 @@ pub struct ClimateArgs {
     /// Error bounds of messages compressed by fz-light, each a run of its own: rel:X times the
     /// range of the message, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
-        default_value = "rel:1e-9")]
-    #[arg(value_parser = crate::values::bound)]
+        default_value = "rel:1e-9", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
     pub link: LinkRate,
 
     /// Number of runs of each method over messages; times are medians over the steps of all runs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Draw errors over time into this file, .svg or .png

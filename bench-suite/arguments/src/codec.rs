@@ -10,6 +10,7 @@ use foldwire_workbench::plot::PlotFile;
 
 use super::ShapeArg;
 use crate::coding::CodecArg;
+use crate::values;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,18 +47,13 @@ pub struct CodecArgs {
 
     /// Error bounds to measure speeds and errors with: rel:X times the value range, abs:X, or
     /// psnr:X in dB; may be given several times
-    #[arg(
-        long,
-        value_name = "KIND:X",
-        required_unless_present = "plot",
-        allow_hyphen_values = true
-    )]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", required_unless_present = "plot",
+        value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Codecs to measure, or all; optionally with a setting as truncate:40 [default: fz-light]
-    #[arg(long, value_name = "NAME[:N]|all", num_args = 1..)]
-    #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
+    #[arg(long, value_name = "NAME[:N]|all", num_args = 1.., value_delimiter = ',',
+        value_parser = crate::coding::codings)]
     pub codec: Vec<Vec<CodecArg>>,
 
     /// Codecs that predict values from other rows, selected by how they pack residuals: fast is
@@ -75,8 +71,8 @@ pub struct CodecArgs {
     pub shape: ShapeArg,
 
     /// Numbers of threads that the codec may use
-    #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',')]
-    #[arg(value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',',
+        value_parser = values::repeat)]
     pub threads: Vec<usize>,
 
     /// Kernel levels to measure; may be given several times [default: the machine's best]
@@ -92,8 +88,7 @@ pub struct CodecArgs {
     pub tile: Option<usize>,
 
     /// Timed runs of each operation; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv if it exists]

@@ -7,6 +7,7 @@ use foldwire::Bound;
 use foldwire_fields::dims::Dims;
 
 use crate::coding::CodecArg;
+use crate::values;
 
 const COMPRESS_EXAMPLES: &str = "\
 Examples:
@@ -48,8 +49,7 @@ pub struct CompressArgs {
 
     /// Largest error of a value: rel:X times the value range, abs:X, or psnr:X in dB; integers are
     /// always exact
-    #[arg(long, value_name = "KIND:X", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", value_parser = values::bound)]
     pub bound: Option<Bound>,
 
     /// Keep every bit
@@ -63,7 +63,7 @@ pub struct CompressArgs {
 
     /// Value that stands for missing data, such as 1e20: it keeps its bits, and does not count in
     /// the value range
-    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "VALUE")]
     pub fill: Option<f64>,
 
     /// Dimensions of raw values, slowest first [default: those in the file's name]

@@ -6,7 +6,7 @@ use foldwire::{Bound, Preset};
 use super::bench::{BackendArg, array_sizes};
 use super::rows::{PresetArg, preset};
 use crate::sizes::SizeList;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,38 +28,34 @@ pub struct GuidelinesArgs {
 
     /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
     /// it (mpirun -n 4 …)
-    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
     pub ranks: Option<usize>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes)]
     pub sizes: SizeList,
 
     /// Presets to judge, in this order, or all of them
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(),
-        value_delimiter = ',', default_value = "foldwire")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',',
+        default_value = "foldwire")]
     pub preset: Vec<PresetArg>,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "none", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "none")]
     pub link: LinkRate,
 
     /// Number of rounds; each round calls every collective once
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Fraction by which a collective may be slower than the alternative
-    #[arg(long, value_name = "PART", default_value_t = 0.1,
-        value_parser = crate::values::tolerance, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = values::tolerance)]
     pub tolerance: f64,
 
     /// Print all comparisons as one JSON object on stdout, instead of a table of the failed ones

@@ -7,7 +7,7 @@ use foldwire::Bound;
 use foldwire_fields::dims::Dims;
 
 use crate::coding::CodecArg;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,24 +23,21 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct HaloArgs {
     /// Number of ranks, which divide the planes evenly
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = values::ranks)]
     pub ranks: usize,
 
     /// Points of the volume along y, depth and x; ranks divide it along y
-    #[arg(long, value_name = "AxBxC", default_value = "96x96x96", allow_hyphen_values = true)]
+    #[arg(long, value_name = "AxBxC", default_value = "96x96x96")]
     pub shape: Dims,
 
     /// Number of time steps; after each, neighbours exchange four planes each way
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = values::repeat)]
     pub steps: usize,
 
     /// Error bounds of the exchanged planes, each a run of its own: rel:X times the range of the
     /// planes, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
-        default_value = "rel:1e-4")]
-    #[arg(value_parser = crate::values::bound)]
+        default_value = "rel:1e-4", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Codecs instead of fz-light, with a setting as in zfp-rate:8; each is a run of its own, and
@@ -50,12 +47,11 @@ pub struct HaloArgs {
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
     pub link: LinkRate,
 
     /// Number of runs of each variant; the run with the median time is reported
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Folder for the pictures

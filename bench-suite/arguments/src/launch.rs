@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::values;
 use clap::Args;
 use foldwire_fields::usage::UsageError;
 
@@ -33,8 +34,7 @@ ranks.";
 #[command(after_help = EXAMPLES)]
 pub struct LaunchArgs {
     /// Number of ranks
-    #[arg(short = 'n', long, value_name = "N", value_parser = crate::values::ranks,
-        allow_hyphen_values = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks)]
     pub ranks: usize,
 
     /// Set a variable on every rank, or on one; may be given several times
@@ -46,12 +46,11 @@ pub struct LaunchArgs {
     pub no_prefix: bool,
 
     /// End all ranks after this time
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 
     /// Time that the other ranks have after a failure, and again after SIGTERM
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub grace: Duration,
 
     /// The program and its arguments

@@ -73,10 +73,27 @@ pub use tune::TuneArgs;
 /// Collectives on compressed arrays: the main job, measurements, example programs, a launcher
 #[derive(Debug, Parser)]
 #[command(name = "foldwire", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(mut_subcommands(with_negative_numbers))]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Lets options that take one number begin with `-`, so that the parser of the number says what is
+/// wrong with it.
+#[must_use]
+pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    const NUMBERS: [&str; 18] = [
+        "N", "X", "KIND:X", "S", "T", "HZ", "TIME", "SECONDS", "DAYS", "RATE", "SIZE", "SIZES",
+        "LIST", "PART", "VALUE", "AxB", "AxBxC", "RANK",
+    ];
+    command.mut_args(|arg| {
+        let is_number = |names: &[clap::builder::Str]| NUMBERS.contains(&names[0].as_str());
+        let takes_number = arg.get_value_names().is_some_and(is_number);
+        let takes_one = arg.get_num_args().is_none_or(|n| n.max_values() == 1);
+        if takes_number && takes_one { arg.allow_hyphen_values(true) } else { arg }
+    })
 }
 
 const EXAMPLES: &str = "\
@@ -216,6 +233,16 @@ mod tests {
         assert_eq!(args.field.len(), 2);
         assert_eq!(args.bound, [Bound::Relative(1e-3), Bound::Absolute(0.1)]);
         assert_eq!(args.level, [LevelArg::Scalar, LevelArg::Avx2]);
+    }
+
+    #[test]
+    fn negative_numbers_reach_their_parsers() {
+        for args in ["--ranks -3", "--link -1gbit", "--hz -1"] {
+            let error = stack(args).unwrap_err().to_string();
+            assert!(error.starts_with("error: invalid value '-"), "{error}");
+        }
+        // A list may be followed by another option.
+        assert_eq!(stack("--bound rel:1e-3 --json").unwrap().bound, [Bound::Relative(1e-3)]);
     }
 
     #[test]

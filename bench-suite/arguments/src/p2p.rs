@@ -11,7 +11,7 @@ use super::BackendArg;
 use super::bench::below;
 use crate::coding::CodecArg;
 use crate::sizes::{Size, SizeList};
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,7 +59,7 @@ pub struct P2pArgs {
 
     /// Number of ranks of the threads backend [default: 2]; with other backends the launcher sets
     /// it (mpirun -n 2 …)
-    #[arg(long, value_name = "N", value_parser = ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = ranks)]
     pub ranks: Option<usize>,
 
     /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that
@@ -69,7 +69,7 @@ pub struct P2pArgs {
 
     /// Connections per pair of ranks of the tcp backend, from 1 to 16 [default: FOLDWIRE_STREAMS,
     /// or 1]
-    #[arg(long, value_name = "N", value_parser = super::bench::streams, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = super::bench::streams)]
     pub streams: Option<usize>,
 
     /// Encrypt the connections of the tcp backend, as with FOLDWIRE_ENCRYPT=1
@@ -78,30 +78,18 @@ pub struct P2pArgs {
 
     /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: the speed of memory for
     /// threads, unknown for others]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE")]
     pub link: Option<LinkRate>,
 
     /// Sizes of a message in bytes: a list of sizes and of ranges FIRST:LAST (factor 2) or
     /// FIRST:LAST:FACTOR
-    #[arg(
-        long,
-        value_name = "SIZES",
-        default_value = "4:4M:4",
-        value_parser = message_sizes,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "SIZES", default_value = "4:4M:4", value_parser = message_sizes)]
     pub sizes: SizeList,
 
     /// Error bounds, each a contestant of its own: rel:X times the message's value range, abs:X, or
     /// psnr:X in dB
-    #[arg(
-        long,
-        value_name = "KIND:X",
-        value_delimiter = ',',
-        default_value = "rel:1e-3",
-        allow_hyphen_values = true
-    )]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", value_delimiter = ',', default_value = "rel:1e-3",
+        value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Codecs instead of fz-light, with a setting as in zfp-rate:8; each is a contestant of its
@@ -110,7 +98,7 @@ pub struct P2pArgs {
     pub codec: Vec<CodecArg>,
 
     /// Messages of fewer bytes are not compressed, even with a bound
-    #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = below)]
     pub exact_below: Option<usize>,
 
     /// Values to send: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, converted to f32, cut
@@ -119,13 +107,7 @@ pub struct P2pArgs {
     pub field: Option<PathBuf>,
 
     /// Number of counted rounds
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 31,
-        value_parser = crate::values::repeat,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Print one JSON object on stdout instead of the table
@@ -175,7 +157,7 @@ impl P2pTest {
 
 /// Parses a number of ranks, at least two.
 fn ranks(text: &str) -> Result<usize, UsageError> {
-    match crate::values::ranks(text)? {
+    match values::ranks(text)? {
         1 => Err(UsageError::new("a message needs at least 2 ranks")),
         n => Ok(n),
     }

@@ -8,6 +8,7 @@ use foldwire::Bound;
 use foldwire_workbench::plot::PlotFile;
 
 use crate::coding::CodecArg;
+use crate::values;
 
 /// Tables of codecs that ZCCL and hZCCL print: paper and number.
 pub const TABLES: [&str; 8] =
@@ -74,21 +75,21 @@ pub struct PaperTablesArgs {
     pub data: PathBuf,
 
     /// Tables to measure, as ZCCL-I [default: all]
-    #[arg(long, value_name = "PAPER-N", num_args = 1.., value_delimiter = ',')]
-    #[arg(value_parser = PossibleValuesParser::new(TABLES))]
+    #[arg(long, value_name = "PAPER-N", num_args = 1.., value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(TABLES))]
     pub table: Vec<String>,
 
     /// Error bounds relative to the value range [default: rel:1e-1 to rel:1e-4, the papers']
-    #[arg(long, value_name = "rel:X", num_args = 1.., value_delimiter = ',')]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "rel:X", num_args = 1.., value_delimiter = ',',
+        value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Threads of the multi-thread tables [default: all cores; the papers had 36]
-    #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", value_parser = values::repeat)]
     pub threads: Option<usize>,
 
     /// Timed runs of each operation; the median is used
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Also write the rows into this file, as one JSON object
@@ -122,8 +123,7 @@ pub struct PaperSumsArgs {
 
     /// Error bounds of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
-        default_value = "rel:1e-3")]
-    #[arg(value_parser = crate::values::bound)]
+        default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Codecs
@@ -132,11 +132,11 @@ pub struct PaperSumsArgs {
     pub codec: Vec<CodecArg>,
 
     /// Threads of the codecs and of STREAM
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::repeat)]
     pub threads: usize,
 
     /// Timed runs of each operation; the median is used
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Print one JSON object on stdout instead of the tables
@@ -164,8 +164,7 @@ pub struct PaperErrorsArgs {
     pub field: Option<PathBuf>,
 
     /// Error bound: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3")]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Lossy codecs

@@ -12,7 +12,7 @@ use super::rows::{PresetArg, preset};
 use super::schedule::ScheduleName;
 use crate::sizes::{self, SizeList};
 use crate::speeds::SpeedsArg;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 /// Largest number of simulated ranks. The number of steps is quadratic in it.
 const MAX_RANKS: usize = 1 << 16;
@@ -51,43 +51,38 @@ pub struct SimArgs {
     pub collective: Option<Collective>,
 
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks)]
     pub ranks: SizeList,
 
     /// Bytes of the whole array: 646MB, 64M, 1G, …
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = sizes::one,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = sizes::one)]
     pub size: usize,
 
     /// Rate of each rank's link, each way: 100gbit, 12.5GB/s, …; `none` for the speed of memory
-    #[arg(long, value_name = "RATE", default_value = "100gbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "100gbit")]
     pub link: LinkRate,
 
     /// Time from a message's first byte leaving to its first byte arriving
-    #[arg(long, value_name = "TIME", default_value = "2us", value_parser = crate::values::time,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "2us", value_parser = values::time)]
     pub latency: f64,
 
     /// Time that a message of any size occupies its sender's core, and also its receiver's core
-    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = values::time)]
     pub overhead: f64,
 
     /// Largest message in bytes that is sent at once; longer ones wait for an answer of their
     /// receiver (64K with Open MPI over TCP) [default: all are sent at once]
-    #[arg(long, value_name = "SIZE", value_parser = eager, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = eager)]
     pub eager: Option<u32>,
 
     // `main` stands for several presets: `PresetArg::Main`.
     /// Presets to predict, in this order, or all of them
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
-    #[arg(value_delimiter = ',', default_value = "main")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',',
+        default_value = "main")]
     pub preset: Vec<PresetArg>,
 
     /// Bytes of each rank's share from which the all-reduce of preset gzccl is a ring
-    #[arg(long, value_name = "SIZE", default_value = "5MB", value_parser = sizes::one,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "5MB", value_parser = sizes::one)]
     pub ring_from: usize,
 
     /// Run presets as published, without the guarantee that all ranks get the same bits
@@ -99,8 +94,7 @@ pub struct SimArgs {
     pub schedule: Option<ScheduleName>,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Values to measure speeds and ratio with: .f32, .f64, .f16, .bf16 (raw little-endian) or
@@ -120,13 +114,11 @@ pub struct SimArgs {
 
     /// Threads of a rank's codec. Speeds are measured on this many cores at once and added up;
     /// ranks of a machine are also measured side by side, as far as there are cores
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::ranks)]
     pub threads: usize,
 
     /// Number of ranks per machine (each has its own link)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::ranks)]
     pub ranks_per_node: usize,
 
     /// Ranks know which of them share a machine: these exchange messages without the network, and
@@ -135,17 +127,15 @@ pub struct SimArgs {
     pub by_node: bool,
 
     /// Cores of a machine, which its ranks share [default: one per rank]
-    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
     pub cores: Option<usize>,
 
     /// Number of segments in progress at the same time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lanes,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lanes)]
     pub lanes: usize,
 
     /// Bytes of a frame, such as 260K
-    #[arg(long, value_name = "SIZE", default_value = "260K", value_parser = frame,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "260K", value_parser = frame)]
     pub frame: usize,
 
     /// Compute checksums of frames, as over networks

@@ -7,7 +7,7 @@ use foldwire::{Bound, Preset};
 use foldwire_fields::dims::Dims;
 
 use super::rows::{PresetArg, preset};
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,19 +29,18 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct StackArgs {
     /// Number of ranks [default: 8, or the number of input files if there are several]
-    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
     pub ranks: Option<usize>,
 
     /// Error bounds of each operand, a table for each: rel:X times the value range, abs:X, or
     /// psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
-        default_value = "rel:1e-4")]
-    #[arg(value_parser = crate::values::bound)]
+        default_value = "rel:1e-4", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "10gbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "10gbit")]
     pub link: LinkRate,
 
     /// Sum on a device's memory, cuda or cuda:N; ranks share the device, and presets whose codec it
@@ -63,35 +62,28 @@ pub struct StackArgs {
     ///
     /// Not needed for .npy files, nor for files or folders with the dimensions in their names, such
     /// as P_4x14x48x48.f32, CLOUD_1_26_1800_3600.f32 or NYX-512x512x512/temperature.f32.
-    #[arg(long, value_name = "AxBxC", requires = "input", allow_hyphen_values = true)]
+    #[arg(long, value_name = "AxBxC", requires = "input")]
     pub dims: Option<Dims>,
 
     /// Points of a simulated image along y, depth and x, 10 m apart
-    #[arg(
-        long,
-        value_name = "AxBxC",
-        default_value = "176x128x176",
-        conflicts_with = "input",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "AxBxC", default_value = "176x128x176", conflicts_with = "input")]
     pub shape: Dims,
 
     /// Peak frequency of simulated shots, at least 1; lower frequencies give smoother images
     #[arg(long, value_name = "HZ", default_value_t = foldwire_wave::MAX_HZ,
-        value_parser = crate::values::frequency, conflicts_with = "input",
-        allow_hyphen_values = true)]
+        value_parser = values::frequency, conflicts_with = "input")]
     pub hz: f32,
 
     /// Time of the simulated images: 1 when the wave reaches the bottom, at most 2; earlier images
     /// are emptier
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = crate::values::way_down,
-        conflicts_with = "input", allow_hyphen_values = true)]
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = values::way_down,
+        conflicts_with = "input")]
     pub time: f32,
 
     // `main` stands for several presets: `PresetArg::Main`.
     /// Presets to run, in this order
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(),
-        value_delimiter = ',', default_value = "main,auto")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',',
+        default_value = "main,auto")]
     pub preset: Vec<PresetArg>,
 
     /// Also print which part of the time is spent on what, and the papers' results of image
@@ -100,8 +92,7 @@ pub struct StackArgs {
     pub papers: bool,
 
     /// Timed runs of each preset; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Folder for the pictures; with several bounds, each has a folder in it
@@ -113,7 +104,7 @@ pub struct StackArgs {
     pub cache: Option<PathBuf>,
 
     /// Threads that each rank computes on [default: 1; 2 for multi-threaded presets]
-    #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", value_parser = values::repeat)]
     pub threads: Option<usize>,
 
     /// Run presets as published, without the guarantee that all ranks get the same bits

@@ -8,7 +8,7 @@ use foldwire_workbench::plot::PlotFile;
 use serde::Serialize;
 
 use super::bench::DTypeArg;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,23 +28,19 @@ The exit code is 1 if ranks end with different bits, or if the network does not 
 #[command(after_help = EXAMPLES)]
 pub struct TrainArgs {
     /// Number of ranks, which divide the samples of each batch
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = values::ranks)]
     pub ranks: usize,
 
     /// Number of steps; after each, ranks average their gradients
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = values::repeat)]
     pub steps: usize,
 
     /// Samples per step, of all ranks together
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = values::repeat)]
     pub batch: usize,
 
     /// Width of the network's two hidden layers
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = values::repeat)]
     pub width: usize,
 
     /// Training data: the first plane of this field, along its two fastest dimensions; .f32, .f64,
@@ -56,8 +52,7 @@ pub struct TrainArgs {
     /// Error bounds of gradients, each a run of its own: rel:X times the range of each layer's
     /// weights and of its biases, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
-        default_value = "rel:1e-2,rel:1e-3")]
-    #[arg(value_parser = crate::values::bound)]
+        default_value = "rel:1e-2,rel:1e-3", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rounding of gradients within a bound, each a run of its own
@@ -75,12 +70,11 @@ pub struct TrainArgs {
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "100mbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
     pub link: LinkRate,
 
     /// Number of runs of each variant; the run with the median time is reported
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Draw the loss over steps into this file, .svg or .png

@@ -6,7 +6,7 @@ use clap::Args;
 use foldwire::Bound;
 
 use crate::coding::CodecArg;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,23 +22,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct TransposeArgs {
     /// Number of ranks, which divide the matrix by rows
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 4,
-        value_parser = crate::values::ranks,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = values::ranks)]
     pub ranks: usize,
 
     /// Number of rows, and of columns, of the matrix
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2048,
-        value_parser = side,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = side)]
     pub side: usize,
 
     /// A field to fill the matrix with: .f32, .f64 or .npy [default: waves]
@@ -47,14 +35,8 @@ pub struct TransposeArgs {
 
     /// Error bounds of the exchanged blocks, each a run of its own: rel:X times the value range,
     /// abs:X, or psnr:X in dB
-    #[arg(
-        long,
-        value_name = "KIND:X",
-        num_args = 1..,
-        value_delimiter = ',',
-        default_value = "rel:1e-3,rel:1e-4"
-    )]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-3,rel:1e-4", value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
     /// Codecs instead of fz-light, with a setting as in zfp-rate:8; each is a run of its own, and
@@ -64,17 +46,11 @@ pub struct TransposeArgs {
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
-    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
     pub link: LinkRate,
 
     /// Number of runs of each variant; the run with the median time is reported
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 5,
-        value_parser = crate::values::repeat,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::repeat)]
     pub repeat: usize,
 
     /// Print one JSON object on stdout instead of the table

@@ -6,6 +6,7 @@ use clap::Args;
 use foldwire::Bound;
 
 use super::bench::DTypeArg;
+use crate::values;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,12 +26,11 @@ to Config::with_speeds. comm.share_speeds()? makes all ranks use the same speeds
 #[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
     /// Ranks on this machine, which share its cores [default: one per core]
-    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
     pub ranks: Option<usize>,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::bound)]
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", value_parser = values::bound)]
     pub bound: Bound,
 
     /// Values to measure with: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy [default:

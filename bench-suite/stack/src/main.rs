@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use foldwire_arguments::{Command, StackArgs, environment, exit, unused};
+use foldwire_arguments::{Command, StackArgs, environment, exit, unused, with_negative_numbers};
 
 const AFTER: &str = "\
 This is `foldwire stack`, without the other commands: `cargo run --release -- --help` has all of
@@ -21,7 +21,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let given = Cli::command().try_get_matches();
+    let given = with_negative_numbers(Cli::command()).try_get_matches();
     exit::code_of(match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
         Ok((Cli { args }, given)) => run(args, &given),
         Err(answer) => exit::print_answer(&answer),
