@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from typing import Callable, NamedTuple, Optional
+from typing import TYPE_CHECKING, Generic, NamedTuple, Optional, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,23 @@ from ._arrays import (
 from ._device_arrays import DeviceArray, memory_of, refuse_device
 from ._errors import Error
 
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Generator, Iterable, List, Literal, Sequence, Tuple
+    from typing import Union
+
+    from numpy.typing import ArrayLike, NDArray
+    from typing_extensions import Concatenate, ParamSpec
+
+    Array = NDArray[Any]
+    Text = Optional[str]
+    Counts = Optional[Sequence[int]]
+    Op = Literal["sum", "avg", "mean", "min", "max", "prod"]
+    Message = Union[Tuple[int, Array], Tuple[int, Array, int]]
+    P = ParamSpec("P")
+
 __all__ = ["Communicator", "Request"]
+
+R = TypeVar("R")
 
 _OPS = {"sum": 1, "avg": 2, "mean": 2, "min": 3, "max": 4, "prod": 5}
 # Booleans, like numpy's + and *: logical or, logical and.
@@ -75,8 +91,8 @@ def _reduction(op: str, of: np.dtype, dtype, text: str) -> dict:
     return {"dtype": code, "op": ops[op], "plan": _read_plan(text)}
 
 
-class _Call:
-    """Arguments of a collective for the native module.
+class _Call(Generic[R]):
+    """Arguments of a collective for the native module. R is the type of the result.
 
     ``before`` is the offset, in values, of the shorter array in the longer one if the call is in
     place.
@@ -99,7 +115,7 @@ class _Call:
         self.timeout = None
 
 
-class Request:
+class Request(Generic[R]):
     """A call in progress.
 
     There is no background thread: the call progresses while its rank is in a call of Foldwire, or
@@ -107,11 +123,11 @@ class Request:
     all ranks. ``report`` is the report of the finished call, or None.
     """
 
-    def __init__(self, native, communicator, out: Out):
+    def __init__(self, native: _native.Request, communicator: Communicator, out: Out):
         self._native = native
         self._communicator = communicator
         self._out = out
-        self.report = None
+        self.report: Optional[Dict[str, Any]] = None
 
     def test(self) -> bool:
         """Advances all calls of this rank. Returns whether this one has finished or failed.
@@ -127,7 +143,7 @@ class Request:
                 pass
         return is_over
 
-    def wait(self):
+    def wait(self) -> R:
         """Waits until the call has finished. Returns the result of the blocking call.
 
         Raises :class:`Error` if the call failed.
@@ -138,7 +154,7 @@ class Request:
             self.report = self._communicator.report = report
         return self._out.array
 
-    def __await__(self):
+    def __await__(self) -> Generator[Any, None, R]:
         return self._awaited().__await__()
 
     async def _awaited(self):
@@ -154,7 +170,9 @@ class Request:
             await woken
 
 
-def _blocking(prepare: Callable):
+def _blocking(
+    prepare: Callable[Concatenate[Communicator, P], _Call[R]],
+) -> Callable[Concatenate[Communicator, P], R]:
     @functools.wraps(prepare)
     def call(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
@@ -168,7 +186,9 @@ def _blocking(prepare: Callable):
     return call
 
 
-def _starting(prepare: Callable):
+def _starting(
+    prepare: Callable[Concatenate[Communicator, P], _Call[R]],
+) -> Callable[Concatenate[Communicator, P], Request[R]]:
     @functools.wraps(prepare)
     def start(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
@@ -225,7 +245,7 @@ class Communicator:
     Calls raise :class:`foldwire.Error`.
     """
 
-    def __init__(self, native, bound: Optional[str] = None, plan: Optional[str] = None):
+    def __init__(self, native: _native.Comm, bound: Text = None, plan: Text = None):
         self._native = native
         self.rank: int = native.rank
         self.size: int = native.size
@@ -236,7 +256,7 @@ class Communicator:
         self.timeout: Optional[float] = None
         """Seconds without progress after which a collective fails; None: the timeout with which the
         communicator was created."""
-        self.report: Optional[dict] = None
+        self.report: Optional[Dict[str, Any]] = None
         """Statistics of this rank's last successful call: codec, schedule, sizes in bytes, ratio,
         absolute bound, worst-case error, times in seconds."""
 
@@ -286,7 +306,8 @@ class Communicator:
 
     # Reductions
 
-    def _all_reduce(self, array, op="sum", bound=None, plan=None, out=None, dtype=None):
+    def _all_reduce(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
+                    out: Optional[Array] = None, dtype: Text = None) -> _Call[Array]:
         """Returns the reduction of all ranks' arrays, with the same bits on every rank.
 
         :param array: this rank's input; the same shape and type on every rank
@@ -304,7 +325,9 @@ class Communicator:
         return _Call("all_reduce", array, out, count=array.size,
                      **self._reduction(op, array, dtype, bound, plan))
 
-    def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None, dtype=None):
+    def _reduce(self, array: ArrayLike, op: Op = "sum", root: int = 0, bound: Text = None,
+                plan: Text = None, out: Optional[Array] = None,
+                dtype: Text = None) -> _Call[Optional[Array]]:
         """Returns the reduction of all ranks' arrays on rank ``root``, and None on other ranks.
 
         The other arguments are those of :meth:`all_reduce`. ``out`` is used on the root only.
@@ -314,8 +337,9 @@ class Communicator:
         return _Call("reduce", array, out, root=root, count=array.size,
                      **self._reduction(op, array, dtype, bound, plan))
 
-    def _reduce_scatter(self, array, op="sum", counts=None, bound=None, plan=None, out=None,
-                        dtype=None):
+    def _reduce_scatter(self, array: ArrayLike, op: Op = "sum", counts: Counts = None,
+                        bound: Text = None, plan: Text = None, out: Optional[Array] = None,
+                        dtype: Text = None) -> _Call[Array]:
         """Returns this rank's block of the reduction of all ranks' arrays, with one dimension.
 
         Without ``counts``, this is ``total.reshape(-1)[comm.share(array.size)]`` of the reduction
@@ -335,7 +359,8 @@ class Communicator:
         return _Call("reduce_scatter", array, out, count=own, counts=counts, before=before,
                      **self._reduction(op, array, dtype, bound, plan))
 
-    def _scan(self, array, op="sum", bound=None, plan=None, out=None):
+    def _scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
+              out: Optional[Array] = None) -> _Call[Array]:
         """Returns the reduction of the arrays of ranks 0 to this rank (inclusive scan).
 
         The arguments are those of :meth:`all_reduce`.
@@ -345,7 +370,8 @@ class Communicator:
         return _Call("scan", array, out, count=array.size,
                      **self._reduction(op, array, None, bound, plan))
 
-    def _exclusive_scan(self, array, op="sum", bound=None, plan=None, out=None):
+    def _exclusive_scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None,
+                        plan: Text = None, out: Optional[Array] = None) -> _Call[Array]:
         """Returns the reduction of the arrays of the ranks before this one (exclusive scan).
 
         Rank 0 returns ``out`` unchanged, or zeros without ``out``. The arguments are those of
@@ -360,7 +386,8 @@ class Communicator:
 
     # Data movement
 
-    def _broadcast(self, array, root=0, bound=None, plan=None, dtype=None):
+    def _broadcast(self, array: Array, root: int = 0, bound: Text = None, plan: Text = None,
+                   dtype: Text = None) -> _Call[Array]:
         """Overwrites ``array`` with that of rank ``root``, and returns it.
 
         The array has the same bits on every rank, also on the root if the plan compresses. It has
@@ -388,7 +415,9 @@ class Communicator:
         share = _Share(values, array.size, sum(values[: self.rank]))
         return share, (sum(rows), *array.shape[1:])
 
-    def _all_gather(self, array, counts=None, bound=None, plan=None, out=None, dtype=None):
+    def _all_gather(self, array: ArrayLike, counts: Counts = None, bound: Text = None,
+                    plan: Text = None, out: Optional[Array] = None,
+                    dtype: Text = None) -> _Call[Array]:
         """Returns the arrays of all ranks, with the same bits on every rank.
 
         The result has the shape ``(size, *array.shape)``; row r is the array of rank r. With
@@ -401,7 +430,8 @@ class Communicator:
         return _Call("all_gather", array, out, code_of(array.dtype, dtype),
                      self._plan(bound, plan), **share._asdict())
 
-    def _gather(self, array, root=0, counts=None, bound=None, plan=None, out=None):
+    def _gather(self, array: ArrayLike, root: int = 0, counts: Counts = None, bound: Text = None,
+                plan: Text = None, out: Optional[Array] = None) -> _Call[Optional[Array]]:
         """Returns the result of :meth:`all_gather` on rank ``root``, and None on other ranks."""
         array = as_operand(array)
         share, shape = self._rows(array, counts)
@@ -409,7 +439,8 @@ class Communicator:
         return _Call("gather", array, out, code_of(array.dtype), self._plan(bound, plan),
                      root=root, **share._asdict())
 
-    def _scatter(self, array, out, root=0, counts=None, bound=None, plan=None):
+    def _scatter(self, array: Optional[ArrayLike], out: Array, root: int = 0,
+                 counts: Counts = None, bound: Text = None, plan: Text = None) -> _Call[Array]:
         """Fills ``out`` with this rank's block of the root's array, and returns it.
 
         The root's array has ``size * out.size`` values. With ``counts``, ``out`` of rank r has
@@ -432,7 +463,8 @@ class Communicator:
         return _Call("scatter", array, out, code_of(out.dtype), self._plan(bound, plan),
                      root=root, **share._asdict())
 
-    def _all_to_all(self, array, bound=None, plan=None, out=None):
+    def _all_to_all(self, array: ArrayLike, bound: Text = None, plan: Text = None,
+                    out: Optional[Array] = None) -> _Call[Array]:
         """Sends row r of the array to rank r. Row r of the result is from rank r.
 
         The first axis of the array has length ``size``. The result has the shape of the array.
@@ -446,7 +478,9 @@ class Communicator:
         return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
                      count=array.size // self.size)
 
-    def _all_to_all_v(self, array, send_counts, recv_counts, bound=None, plan=None, out=None):
+    def _all_to_all_v(self, array: ArrayLike, send_counts: Sequence[int],
+                      recv_counts: Sequence[int], bound: Text = None, plan: Text = None,
+                      out: Optional[Array] = None) -> _Call[Array]:
         """Sends ``send_counts[r]`` rows of the array to rank r. Receives ``recv_counts[r]`` rows.
 
         Rows of the array and of the result are in order of ranks. The result has the shape
@@ -466,7 +500,7 @@ class Communicator:
                      counts=[count * row for count in to],
                      recv_counts=[count * row for count in back], before=None)
 
-    def _barrier(self):
+    def _barrier(self) -> _Call[None]:
         """Waits until all ranks have called it."""
         return _Call("barrier", None, None, _FLOAT32, _read_plan("exact"))
 
@@ -483,7 +517,10 @@ class Communicator:
     all_to_all_v, start_all_to_all_v = _blocking(_all_to_all_v), _starting(_all_to_all_v)
     barrier, start_barrier = _blocking(_barrier), _starting(_barrier)
 
-    def all_reduce_group(self, arrays, op="sum", bounds=None, feedback=None, plan=None, dtype=None):
+    def all_reduce_group(self, arrays: Iterable[Array], op: Op = "sum",
+                         bounds: Union[None, str, Sequence[Text]] = None,
+                         feedback: Optional[Iterable[Array]] = None, plan: Text = None,
+                         dtype: Text = None) -> List[Array]:
         """All-reduces several arrays of floats in place, as one call. Returns the list of arrays.
 
         This is faster than separate calls, because short arrays share messages.
@@ -532,7 +569,7 @@ class Communicator:
         return arrays
 
     @staticmethod
-    def feedback_for(array, dtype=None) -> np.ndarray:
+    def feedback_for(array: Array, dtype: Text = None) -> Array:
         """Returns the initial error feedback for an array: zeros of the same shape.
 
         The type is float32 for floats of 16 bits, otherwise the type of the array.
@@ -543,7 +580,8 @@ class Communicator:
 
     # Messages
 
-    def exchange(self, sends=(), recvs=(), bound=None, plan=None) -> None:
+    def exchange(self, sends: Iterable[Message] = (), recvs: Iterable[Message] = (),
+                 bound: Text = None, plan: Text = None) -> None:
         """Sends and receives several messages concurrently, and waits for all of them.
 
         A message is ``(rank, array)`` or ``(rank, array, tag)``; the default tag is 0. Each receive
@@ -583,14 +621,15 @@ class Communicator:
             raise Error(message, rank=peer, field="rank")
         return peer
 
-    def send(self, array, to: int, tag: int = 0, bound=None, plan=None) -> None:
+    def send(self, array: ArrayLike, to: int, tag: int = 0, bound: Text = None,
+             plan: Text = None) -> None:
         """Sends an array to rank ``to``, which receives it with the same tag.
 
         Returns when the array may be changed; it may not have arrived yet.
         """
         self.exchange([(to, array, tag)], bound=bound, plan=plan)
 
-    def recv(self, out, source: int, tag: int = 0) -> np.ndarray:
+    def recv(self, out: Array, source: int, tag: int = 0) -> Array:
         """Receives from rank ``source`` into ``out``, and returns it.
 
         ``out`` has as many values as the message. The sender's bound applies.
@@ -598,7 +637,8 @@ class Communicator:
         self.exchange((), [(source, out, tag)])
         return out
 
-    def start_send(self, array, to: int, tag: int = 0, bound=None, plan=None) -> Request:
+    def start_send(self, array: ArrayLike, to: int, tag: int = 0, bound: Text = None,
+                   plan: Text = None) -> Request[None]:
         """Starts :meth:`send` without blocking. The request finishes when the array may be changed.
 
         Messages match as in MPI: among messages with the same sender, receiver and tag, the first
@@ -609,13 +649,14 @@ class Communicator:
         message = self._to(to, array, tag, bound, plan)
         return Request(self._native.start_message(message), self, Out(None))
 
-    def start_recv(self, out, source: int, tag: int = 0) -> Request:
+    def start_recv(self, out: Array, source: int, tag: int = 0) -> Request[Array]:
         """Starts :meth:`recv` without blocking. The request's ``wait()`` returns ``out``."""
         array, *rest = self._from(source, out, tag)
         written = Out(array)
         return Request(self._native.start_message((written.memory, *rest)), self, written)
 
-    def send_recv(self, array, to: int, out, source: int, tag: int = 0, bound=None, plan=None):
+    def send_recv(self, array: ArrayLike, to: int, out: Array, source: int, tag: int = 0,
+                  bound: Text = None, plan: Text = None) -> Array:
         """Sends ``array`` to rank ``to`` while receiving from rank ``source`` into ``out``.
 
         Returns ``out``. Both messages have the same tag.
@@ -625,7 +666,8 @@ class Communicator:
 
     # Communicators
 
-    def split(self, color: Optional[int], key: int = 0, calls: Optional[int] = None):
+    def split(self, color: Optional[int], key: int = 0,
+              calls: Optional[int] = None) -> Optional[Communicator]:
         """Returns a communicator of the ranks that pass the same color, or None for color None.
 
         All ranks call it. Ranks are ordered by key, and for equal keys by their rank here.
@@ -643,11 +685,13 @@ class Communicator:
         made = self._native.split(color, key, calls)
         return None if made is None else Communicator(made, self.bound, self.plan)
 
-    def duplicate(self):
+    def duplicate(self) -> Communicator:
         """Returns another communicator of the same ranks. Calls on the two do not interfere."""
-        return self.split(0)
+        made = self.split(0)
+        assert made is not None, "a rank with a color gets a communicator"
+        return made
 
-    def shrink(self, patience: float = 5.0):
+    def shrink(self, patience: float = 5.0) -> Communicator:
         """Returns a communicator of the ranks that call this, after a failure or without one.
 
         A rank that does not answer for ``patience`` seconds is excluded. This communicator becomes
@@ -679,10 +723,10 @@ class Communicator:
         """
         self._native.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
