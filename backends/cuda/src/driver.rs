@@ -1,4 +1,4 @@
-//! What a device offers, as the rest of this crate uses it: memory, streams, copies and launches.
+//! A device as the rest of this crate uses it: memory, streams, copies and launches.
 //!
 //! [`Cuda`](crate::Cuda) implements this with NVIDIA's driver. Tests implement it with the host's
 //! processor. All functions may be called from any thread.

@@ -174,7 +174,7 @@ pub struct Launch<'a> {
     pub args: &'a [KernelArg],
 }
 
-/// What a device executes in order on a stream.
+/// Commands that a device executes in order on a stream.
 pub trait Launcher {
     /// Enqueues a launch.
     ///
@@ -204,7 +204,7 @@ impl ErrorCode {
     }
 }
 
-/// What the kernels of a task report, in device memory. The host sets it to zeros before the task.
+/// Report of a task's kernels, in device memory. The host sets it to zeros before the task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Outcome {

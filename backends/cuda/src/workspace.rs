@@ -56,7 +56,7 @@ struct Lane {
     /// Payloads, or floats, that an operation reads.
     sent: [Staging; 2],
     on_device: [OwnedMemory; 2],
-    /// What an operation writes.
+    /// Output of an operation.
     written: OwnedMemory,
     /// Values between the tasks of an operation.
     values: OwnedMemory,
@@ -80,7 +80,7 @@ enum LaneState {
     Receiving(Written),
 }
 
-/// What an operation leaves in host memory.
+/// Result of an operation in host memory.
 #[derive(Clone, Copy, Debug)]
 enum Output {
     /// Nothing.
@@ -194,7 +194,7 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        // What is under way uses the lanes' memory. An error leaves nothing under way.
+        // Running operations use the lanes' memory. An error leaves none running.
         let _ = self.synchronize();
         self.driver.end_event(self.event);
     }

@@ -1,8 +1,8 @@
-//! What went wrong on a device.
+//! Failures of a device.
 
 use core::fmt;
 
-/// What went wrong on a device.
+/// A failure of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceErrorKind {

@@ -13,7 +13,7 @@ use core::time::Duration;
 
 /// A call or a message, without the communicator that it runs on.
 pub(super) trait SlotWork<X: Transport> {
-    /// What its caller gets back.
+    /// The array that its caller gets back.
     type Given;
 
     /// Does a bounded amount of work.
@@ -145,7 +145,7 @@ pub(super) struct CallWork<'a, B> {
 
 /// Buffers of a call in progress.
 pub(super) trait CallBuffers {
-    /// What the finished call returns to its caller.
+    /// The array that the finished call returns to its caller.
     type Given;
 
     /// Calls `then` with the buffers.

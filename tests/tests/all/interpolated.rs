@@ -133,7 +133,7 @@ fn smooth_fields_are_much_shorter_than_with_dense() {
     assert!(2 * interp < dense && auto <= interp, "{interp}, {dense}, {auto}");
 }
 
-/// What a stream looks like does not depend on where it begins.
+/// The bytes of a stream do not depend on where it begins.
 #[test]
 fn rolling_a_field_changes_its_size_little() {
     let shape = [300, 400];

@@ -13,7 +13,7 @@ use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
 /// Bytes of a slot before its chunk: the kernels' `FORM_AT`.
 const FORM_AT: usize = 7;
 
-/// What an encoder needs beside the values.
+/// Input of an encoder beside the values.
 #[derive(Clone, Copy, Debug)]
 enum Coder {
     /// Spacing, its inverse, limit and bound of the lattice.

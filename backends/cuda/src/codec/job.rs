@@ -1,4 +1,4 @@
-//! What the launches of a task share.
+//! State that the launches of a task share.
 
 use foldwire::DType;
 use foldwire::op::OpCode;
@@ -152,7 +152,7 @@ impl Job<'_> {
     }
 }
 
-/// What [`Job::operate`] computes: a ⊕ b · weight, or a · weight.
+/// The arithmetic of [`Job::operate`]: a ⊕ b · weight, or a · weight.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     pub(super) a: DevicePtr,

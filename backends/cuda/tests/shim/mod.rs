@@ -31,7 +31,7 @@ pub(crate) struct Pair<T: Element> {
     context: String,
 }
 
-/// What a task made: its report, a payload and values.
+/// Output of a task: its report, a payload and values.
 type Made<T> = (Result<Written, CodecError>, Vec<u8>, Vec<T>);
 
 impl<T: Float> Pair<T> {

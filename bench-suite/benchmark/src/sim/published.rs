@@ -170,7 +170,7 @@ pub(super) fn run(is_json: bool) -> anyhow::Result<()> {
 }
 
 impl Figure {
-    /// What the paper reports.
+    /// The number that the paper reports.
     fn published(&self) -> Option<String> {
         let Some(system) = &self.stacking else { return self.published.clone() };
         let is_share = self.model.as_ref().is_some_and(|model| model.shows == Shows::Shares);
