@@ -25,7 +25,8 @@ def stubs(name):
 
 class Types(unittest.TestCase):
     def test_public_methods_name_the_types_of_all_parameters(self):
-        for there in (_communicator.Communicator, _communicator.Request):
+        classes = [*_communicator.Communicator.__mro__[:-1], _communicator.Request]
+        for there in classes:
             for name, member in vars(there).items():
                 member = getattr(member, "fget", None) or getattr(member, "__func__", member)
                 if name.startswith("_") or not callable(member):
@@ -48,7 +49,7 @@ class Types(unittest.TestCase):
     def test_all_that_is_public_is_documented(self):
         for name in foldwire.__all__:
             self.assertTrue(inspect.getdoc(getattr(foldwire, name)), name)
-        for name in vars(foldwire.Communicator):
+        for name in dir(foldwire.Communicator):
             if not name.startswith("_"):
                 self.assertTrue(getattr(foldwire.Communicator, name).__doc__, name)
 

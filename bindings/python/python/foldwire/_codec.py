@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 
 from . import _native
-from ._arguments import bound_text, codec_text
+from ._arguments import codec_text
 from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
 

@@ -8,8 +8,9 @@ from typing import Optional
 
 from . import _native
 from ._arguments import number, seconds, settings, whole
-from ._communicator import Communicator, read_plan
+from ._communicator import Communicator
 from ._errors import Error
+from ._plans import read_plan
 
 __all__ = ["from_mpi", "init", "join", "unique_id"]
 

@@ -8,7 +8,8 @@ from typing import Any, Callable, List, Optional
 
 from . import _native
 from ._arguments import number, settings, whole
-from ._communicator import Communicator, read_plan
+from ._communicator import Communicator
+from ._plans import read_plan
 
 __all__ = ["run", "threads"]
 

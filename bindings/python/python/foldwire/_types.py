@@ -1,0 +1,15 @@
+"""Types that the methods of communicators name, for type checkers alone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Optional, Sequence, Tuple, Union
+
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Array", "ArrayLike", "Counts", "Message", "Op", "Text"]
+
+Array = NDArray[Any]
+Text = Optional[str]
+Counts = Optional[Sequence[int]]
+Op = Literal["sum", "avg", "mean", "min", "max", "prod"]
+Message = Union[Tuple[int, Array], Tuple[int, Array, int]]
