@@ -8,10 +8,10 @@ use std::vec::Vec;
 
 /// All modules of the crate, from bottom to top. A module may use the modules of earlier layers,
 /// but no other module of its own layer.
-const LAYERS: [&[&str]; 15] = [
+const LAYERS: [&[&str]; 16] = [
     &["values", "wait", "variables", "threads", "transport"],
     &INTERDEPENDENT,
-    &["bound"],
+    &["bound", "exact_sum"],
     &["codec"],
     &["pipeline", "bundle"],
     &["schedule"],
@@ -24,6 +24,7 @@ const LAYERS: [&[&str]; 15] = [
     &["collective"],
     &["shared_transport", "shrink"],
     &["shared", "compress", "inter_step", "instances"],
+    &["repro_sum"],
 ];
 
 /// Modules of one layer that use each other: an element type refers to its kernel tables and its

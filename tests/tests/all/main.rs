@@ -36,6 +36,7 @@ mod published_faults;
 mod real_fields;
 mod repeated_calls;
 mod reports;
+mod repro_sums;
 mod same_bits;
 mod shrink;
 mod simulated;
