@@ -66,6 +66,10 @@ module foldwire
     integer(c_int32_t), parameter :: FW_COMPRESS = 2
     integer(c_int32_t), parameter :: FW_AUTO = 3
 
+    ! Values of several sums: the columns of x(count, n_sums) or the rows of x(n_sums, count).
+    integer(c_int32_t), parameter :: FW_ADJACENT = 0
+    integer(c_int32_t), parameter :: FW_STRIDED = 1
+
     integer(c_int32_t), parameter :: FW_NO_BOUND = 0
     integer(c_int32_t), parameter :: FW_ABSOLUTE = 1
     integer(c_int32_t), parameter :: FW_RELATIVE = 2
@@ -533,6 +537,34 @@ module foldwire
             import :: c_int32_t, c_ptr
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwReproSum(values, count, data_type, sum, comm) &
+            result(code) bind(c, name="fwReproSum")
+            import :: c_double, c_int32_t, c_ptr, c_size_t
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(in) :: values(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            real(c_double), intent(out) :: sum
+            type(c_ptr), value :: comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwReproSums(values, n_sums, count, data_type, layout, sums, comm) &
+            result(code) bind(c, name="fwReproSums")
+            import :: c_double, c_int32_t, c_ptr, c_size_t
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(in) :: values(*)
+            integer(c_size_t), value :: n_sums
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: layout
+            real(c_double), intent(out) :: sums(*)
+            type(c_ptr), value :: comm
             integer(c_int32_t) :: code
         end function
 

@@ -207,6 +207,9 @@ typedef struct fwPlan {
 // Handle of a call in progress. A number, not an address, like fwComm_t.
 typedef struct fwRequest *fwRequest_t;
 
+// Where the values of several sums lie in an array.
+typedef int32_t fwLayout;
+
 // No error.
 #define FW_SUCCESS 0
 
@@ -359,6 +362,12 @@ typedef struct fwRequest *fwRequest_t;
 
 // Memory of an NVIDIA GPU.
 #define FW_MEMORY_DEVICE 1
+
+// The values of a sum lie next to each other: rows of a matrix in C, columns of one in Fortran.
+#define FW_ADJACENT 0
+
+// The values of a sum lie n_sums apart: columns of a matrix in C, rows of one in Fortran.
+#define FW_STRIDED 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -728,6 +737,37 @@ fwResult fwSendRecv(const void *send,
                     uint32_t tag,
                     const struct fwPlan *plan,
                     fwComm_t comm);
+
+// Sums all ranks' values[count], of a float type, into sum: the double nearest to the exact sum,
+// with ties to even. Nothing is rounded before. So its bits do not depend on the number of ranks,
+// on the order and the distribution of the values, or on the machine. The ranks may have different
+// counts. This is one all-reduce of about 300 bytes.
+//
+// The sum is NaN if a value is NaN or if there are infinities of both signs, and infinite if it is
+// beyond the largest double. It is -0 if there are values and all are -0; else a sum of zero is 0.
+// Arrays are in the memory of the host. Not allowed in a group.
+//
+// Errors: FW_UNSUPPORTED for integers, whose sums are exact in fwAllReduce.
+fwResult fwReproSum(const void *values,
+                    size_t count,
+                    fwDataType data_type,
+                    double *sum,
+                    fwComm_t comm);
+
+// Makes n_sums sums like fwReproSum at once, of count values each on this rank, into sums[n_sums].
+// layout is FW_ADJACENT or FW_STRIDED: where the values of a sum lie in values[n_sums * count]. All
+// ranks pass the same n_sums; counts and layouts may differ.
+//
+// This is one all-reduce of 24 bytes for each sum. If bits of one sum lie far apart (more than
+// about 110 binary digits, or 33 decimal ones), a second all-reduce follows for such sums. Up to 8
+// sums never need it.
+fwResult fwReproSums(const void *values,
+                     size_t n_sums,
+                     size_t count,
+                     fwDataType data_type,
+                     fwLayout layout,
+                     double *sums,
+                     fwComm_t comm);
 
 // Advances the calls of a request's communicator and sets done to whether the request's call has
 // finished. If done is 1, request becomes NULL and the call's result is returned. If done is 0,

@@ -27,4 +27,5 @@ pub(crate) mod process;
 pub mod requests;
 pub mod rust;
 pub(crate) mod started;
+pub mod sums;
 pub mod types;

@@ -47,11 +47,18 @@ impl ArrayMemory {
     /// # Errors
     /// If the memory is a device's.
     pub(crate) fn refuse_messages(self) -> Result<(), ApiError> {
+        self.refuse("messages between two ranks")
+    }
+
+    /// Refuses calls that need arrays in the host's memory.
+    pub(crate) fn refuse(self, what: &str) -> Result<(), ApiError> {
         match self {
             Self::Host => Ok(()),
             Self::Device(_) => {
-                let message = "messages between two ranks need host memory; copy the array to the \
-                               host and call fwCommSetMemory with NULL, or use a collective";
+                let message = format!(
+                    "{what} need host memory; copy the array to the host and call fwCommSetMemory \
+                     with NULL, or use a collective"
+                );
                 Err(ApiError::new(FW_UNSUPPORTED, message))
             }
         }

@@ -132,7 +132,7 @@ pub struct RawArray {
 }
 
 impl RawArray {
-    const fn start(self) -> *const std::ffi::c_void {
+    pub(super) const fn start(self) -> *const std::ffi::c_void {
         std::ptr::with_exposed_provenance(self.address)
     }
 }
@@ -295,6 +295,10 @@ impl fmt::Debug for ErasedCommunicator {
 }
 
 impl ErasedCommunicator {
+    pub(super) const fn core(&self) -> &CoreCommunicator {
+        &self.0
+    }
+
     /// Creates the communicator of all ranks of an endpoint.
     ///
     /// # Errors

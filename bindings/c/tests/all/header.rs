@@ -9,8 +9,16 @@ fn generated() -> String {
     let mut builder = cbindgen::Builder::new()
         .with_config(cbindgen::Config::from_file(package().join("cbindgen.toml")).unwrap());
     // Files in reading order.
-    const FILES: [&str; 7] =
-        ["types", "communicators", "device", "operations", "collectives", "requests", "codec"];
+    const FILES: [&str; 8] = [
+        "types",
+        "communicators",
+        "device",
+        "operations",
+        "collectives",
+        "sums",
+        "requests",
+        "codec",
+    ];
     for file in FILES {
         builder = builder.with_src(package().join(format!("src/ffi/{file}.rs")));
     }

@@ -1,6 +1,9 @@
 /* Results of all calls, compared with simple loops. Run by tests/all/programs.rs. */
 #include "check.h"
 #include <math.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
 
 #define COUNT 120
 
@@ -619,6 +622,56 @@ static void *survive(void *argument) {
     return NULL;
 }
 
+/* Sums are exact and rounded once, also if the program has switched subnormal numbers off. */
+static void *sums(void *argument) {
+    enum { N_SUMS = 20, N = 100 };
+    const Rank *own = argument;
+    static const double spread[RANKS][4] = {
+        {1e308, 0.1, 0, 0}, {1e308, 0.2, 5e-324, 0}, {-1e308, 0.3, -1e308, -5e-324}};
+    double sum = 0, all[N_SUMS], values[N_SUMS * N], tiny = RANKS * (N - 2) * 5e-324;
+    OK(fwReproSum(spread[own->rank], 4, FW_FLOAT64, &sum, own->comm));
+    CHECK(sum == 0.6); /* 0.6000000000000001 in floating point, from left to right */
+    OK(fwReproSum(NULL, 0, FW_FLOAT32, &sum, own->comm));
+    CHECK(sum == 0 && !signbit(sum));
+
+    for (int layout = FW_ADJACENT; layout <= FW_STRIDED; layout++) {
+        for (size_t i = 0; i < N_SUMS; i++) {
+            for (size_t j = 0; j < N; j++) {
+                double to = j == 0 ? 1e3 : j == 1 ? -1e3 : i == 5 ? 5e-324 : (double)(i * j) / 64;
+                values[layout == FW_ADJACENT ? i * N + j : j * N_SUMS + i] = to;
+            }
+        }
+#ifdef __SSE2__
+        const unsigned mode = _mm_getcsr();
+        _mm_setcsr(mode | 0x8040); /* flush to zero, denormals are zero */
+#endif
+        OK(fwReproSums(values, N_SUMS, N, FW_FLOAT64, layout, all, own->comm));
+#ifdef __SSE2__
+        _mm_setcsr(mode);
+#endif
+        for (size_t i = 0; i < N_SUMS; i++) {
+            CHECK(all[i] == (i == 5 ? tiny : RANKS * (double)(i * (N * (N - 1) / 2 - 1)) / 64));
+        }
+    }
+    fwReport report = FW_REPORT_INIT;
+    OK(fwCommReport(own->comm, &report));
+    CHECK(report.wire_bytes > 0);
+
+    FAILS(FW_UNSUPPORTED, fwReproSum(values, 1, FW_INT32, &sum, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwReproSum(values, 1, 77, &sum, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwReproSum(NULL, 1, FW_FLOAT64, &sum, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwReproSum(values, 1, FW_FLOAT64, NULL, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwReproSums(values, 1, 1, FW_FLOAT64, 2, all, own->comm));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwReproSums(values, SIZE_MAX, 2, FW_FLOAT64, FW_ADJACENT, all, own->comm));
+    FAILS(FW_INVALID_HANDLE, fwReproSum(values, 1, FW_FLOAT64, &sum, NULL));
+    OK(fwGroupStart());
+    FAILS(FW_INVALID_USAGE, fwReproSum(values, 1, FW_FLOAT64, &sum, own->comm));
+    OK(fwGroupEnd());
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
 static void *disagree(void *argument) {
     const Rank *own = argument;
     double data[COUNT] = {0};
@@ -658,6 +711,7 @@ int main(void) {
     on_ranks(operations, NULL);
     on_ranks(groups, NULL);
     on_ranks(split, NULL);
+    on_ranks(sums, NULL);
     on_ranks(survive, NULL);
     on_ranks(disagree, NULL);
     on_ranks(late, &soon);

@@ -29,7 +29,9 @@ program calls
     integer(c_int8_t), allocatable :: bytes(:)
     integer(c_int32_t) :: number, op, done, state, kind_of
     integer(c_size_t) :: most, n_bytes, n_back
-    real(c_double) :: bound
+    real(c_double) :: bound, total, totals(2)
+    real(c_float) :: terms(3, 2)
+    type(c_ptr), target :: solo(1)
     integer :: rank, i, n_checks = 0
 
     ! The types have the sizes of the C structs. The library refuses other sizes.
@@ -122,6 +124,20 @@ program calls
     call ok(kind_of == FW_FLOAT64 .and. n_values == n .and. bound > 0)
     call succeeds(fwDecompress(bytes, n_bytes, FW_FLOAT64, y(:, 0), count, n_back))
     call ok(n_back == count .and. all(abs(x(:, 0) - y(:, 0)) <= 1d-3))
+
+    ! Reproducible sums of one rank, of single and double precision.
+    call succeeds(fwCommInitAll(solo, 1, config))
+    call succeeds(fwReproSum([1d308, 1d308, 0.5d0, -1d308, -1d308], 5_c_size_t, FW_FLOAT64, total, &
+                             solo(1)))
+    call ok(total == 0.5d0)
+    terms = reshape([1e0, 1e-9, -1e0, 2e0, 3e0, 4e0], [3, 2])
+    call succeeds(fwReproSums(terms, 2_c_size_t, 3_c_size_t, FW_FLOAT32, FW_ADJACENT, totals, &
+                              solo(1)))
+    call ok(totals(1) == real(1e-9, c_double) .and. totals(2) == 9d0)
+    call succeeds(fwReproSums(transpose(terms), 2_c_size_t, 3_c_size_t, FW_FLOAT32, FW_STRIDED, &
+                              totals, solo(1)))
+    call ok(totals(1) == real(1e-9, c_double) .and. totals(2) == 9d0)
+    call succeeds(fwCommDestroy(solo(1)))
 
     do rank = 0, 1
         call succeeds(fwCommDestroy(comms(rank)))

@@ -7,6 +7,7 @@ program mpi_ranks
     type(MPI_Comm) :: half
     type(c_ptr) :: world, part
     real(c_float) :: values(1000)
+    real(c_double) :: total, totals(20)
     integer(c_int32_t) :: own, n
     integer :: rank, n_ranks
 
@@ -20,6 +21,14 @@ program mpi_ranks
     call ok(fwAllReduce(values, values, 1000_c_size_t, FW_FLOAT32, FW_SUM, comm=world) &
             == FW_SUCCESS)
     call ok(all(values == n_ranks * (n_ranks - 1) / 2))
+
+    ! Every rank has one value that cancels, and one that is left.
+    call ok(fwReproSum([1d300 * (rank - (n_ranks - 1) / 2d0), 1d-300], 2_c_size_t, FW_FLOAT64, &
+                       total, world) == FW_SUCCESS)
+    call ok(total == n_ranks * 1d-300)
+    call ok(fwReproSums(spread(values(1:20), 1, 3), 20_c_size_t, 3_c_size_t, FW_FLOAT32, &
+                        FW_ADJACENT, totals, world) == FW_SUCCESS)
+    call ok(all(totals == 3d0 * n_ranks * values(1)))
 
     call MPI_Comm_split(MPI_COMM_WORLD, mod(rank, 2), -rank, half)
     call ok(fwCommInitMpi(part, half%MPI_VAL, fwConfig(timeout=60d0)) == FW_SUCCESS)
