@@ -9,7 +9,7 @@ use std::vec::Vec;
 /// All modules of the crate, from bottom to top. A module may use the modules of earlier layers,
 /// but no other module of its own layer.
 const LAYERS: [&[&str]; 16] = [
-    &["values", "wait", "variables", "threads", "transport"],
+    &["values", "wait", "variables", "threads", "transport", "store"],
     &INTERDEPENDENT,
     &["bound", "exact_sum"],
     &["codec"],

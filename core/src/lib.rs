@@ -18,7 +18,8 @@
 //!   arrays, and can be split into communicators of fewer ranks.
 //! - [`InterStep`] turns an array into its difference from the previous time step, for programs
 //!   that send the same array in each step.
-//! - [`shrink`] makes a communicator of the survivors after a failure.
+//! - [`shrink`] makes a communicator of the survivors after a failure. `store` is the interface
+//!   through which processes find each other (feature `alloc`).
 //! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
 //!   and network. Backends are crates of their own, such as `foldwire-threads`.
 //!
@@ -109,6 +110,8 @@ mod shared;
 #[cfg(feature = "alloc")]
 mod shared_transport;
 pub mod shrink;
+#[cfg(feature = "alloc")]
+pub mod store;
 pub mod threads;
 pub mod transport;
 mod values;

@@ -5,9 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use foldwire::Rank;
+use foldwire::store::StoreError;
 
 use crate::message::{MAX_GIVEN_BYTES, MAX_NAMED, Message, Refusal};
-use crate::place::PlaceError;
+use crate::place::{MAX_RANKS, PlaceError};
 use crate::root::Root;
 use crate::token::NoRandomNumbers;
 
@@ -158,6 +159,26 @@ pub enum Error {
         on every rank"
     )]
     Protocol {
+        /// The rank.
+        rank: Rank,
+    },
+    /// The store in which ranks meet has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A rank is not below the number of ranks, or there are too many ranks.
+    #[error("rank {rank} of {size} does not exist; there are 1 to {MAX_RANKS} ranks, from rank 0")]
+    BadPlace {
+        /// The rank.
+        rank: usize,
+        /// Number of ranks.
+        size: usize,
+    },
+    /// Another process has come to the store as this rank.
+    #[error(
+        "another process has come to the store as rank {rank}; give each process its own rank, and \
+        each job its own name or store"
+    )]
+    SameRank {
         /// The rank.
         rank: Rank,
     },

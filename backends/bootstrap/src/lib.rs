@@ -24,6 +24,7 @@
 //! | `acceptor` | rank 0 while ranks are missing: accepts connections and admits ranks |
 //! | `coordinator`, `rank_connections` | rank 0 after that: all-gathers, loss notices; state of each rank |
 //! | `member` | the other ranks |
+//! | `store` | meeting in a key-value store instead of at rank 0's socket |
 //! | [`message`] | message format and its parser |
 //! | [`protocol`] | protocol state machines, without sockets |
 //! | `connection`, `poller` | a nonblocking connection; waiting for many of them |
@@ -55,6 +56,7 @@ mod rank_connections;
 mod rendezvous;
 mod root;
 mod session;
+mod store;
 mod token;
 
 pub use error::{Error, RankList};
@@ -66,4 +68,5 @@ pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
 pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};
 pub use root::{DEFAULT_PORT, Root, RootParseError};
 pub use session::Session;
+pub use store::{FileStore, MemoryStore, StoreExchange, StorePlace, TcpStore};
 pub use token::{MIN_TOKEN_CHARS, NoRandomNumbers, Token, TokenTooShort};

@@ -15,7 +15,7 @@ use common::{
 };
 use foldwire::transport::{Distance, Rank};
 use foldwire::{Call, Communicator, Op, Plan, Transport};
-use foldwire_bootstrap::Exchange;
+use foldwire_bootstrap::{Exchange, MemoryStore, StoreExchange, StorePlace};
 use foldwire_tcp::{JoinError, Options, Settings, join};
 
 #[test]
@@ -174,5 +174,47 @@ fn strangers_are_not_listened_to_without_a_token() {
     }
     for outcome in outcomes(2, |_| settings().streams(17)) {
         assert!(matches!(outcome, Err(JoinError::Streams { have: 17 })), "{outcome:?}");
+    }
+}
+
+/// Ranks meet in a store instead of at a root's socket; everything else is the same.
+#[test]
+fn ranks_meet_in_a_store() {
+    for settings in variants() {
+        let settings = settings.token(token("0123456789abcdef"));
+        let store = MemoryStore::default();
+        thread::scope(|scope| {
+            for rank in 0..3 {
+                let (store, settings) = (store.clone(), &settings);
+                scope.spawn(move || {
+                    let place = StorePlace::new(rank, 3, "job");
+                    let mut exchange = StoreExchange::new(store, place).unwrap();
+                    let endpoint = join(settings, &mut exchange).unwrap();
+                    assert_eq!(sums(&mut Communicator::new(endpoint).unwrap(), 3).0, 3);
+                });
+            }
+        });
+    }
+}
+
+/// Whoever can write to the store, but does not know the token, joins no group.
+#[test]
+fn a_store_does_not_replace_the_token() {
+    let store = MemoryStore::default();
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let ranks = ["0123456789abcdef", "0123456789abcdef", "another 16 chars"];
+        let ranks = ranks.into_iter().enumerate().map(|(rank, word)| {
+            let store = store.clone();
+            scope.spawn(move || {
+                let place = StorePlace::new(rank, 3, "job");
+                let mut exchange = StoreExchange::new(store, place).unwrap();
+                join(&settings().token(token(word)), &mut exchange).map(drop)
+            })
+        });
+        let ranks: Vec<_> = ranks.collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    for outcome in outcomes {
+        assert!(matches!(outcome, Err(JoinError::TokenDiffers { .. })), "{outcome:?}");
     }
 }
