@@ -178,6 +178,11 @@ impl<X: Transport> Communicator<X> {
         self.poisoned
     }
 
+    /// The configuration.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Configuration of the communicator. Changes take effect with the next call.
     pub fn config_mut(&mut self) -> &mut Config {
         #[cfg(feature = "alloc")]

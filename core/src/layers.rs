@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 /// All modules of the crate, from bottom to top. A module may use the modules of earlier layers,
 /// but no other module of its own layer.
-const LAYERS: [&[&str]; 16] = [
+const LAYERS: [&[&str]; 17] = [
     &["values", "wait", "variables", "threads", "transport", "store"],
     &INTERDEPENDENT,
     &["bound", "exact_sum"],
@@ -23,6 +23,7 @@ const LAYERS: [&[&str]; 16] = [
     &["budget", "engine"],
     &["collective"],
     &["shared_transport", "shrink"],
+    &["grow"],
     &["shared", "compress", "inter_step", "instances"],
     &["repro_sum"],
 ];

@@ -18,8 +18,8 @@
 //!   arrays, and can be split into communicators of fewer ranks.
 //! - [`InterStep`] turns an array into its difference from the previous time step, for programs
 //!   that send the same array in each step.
-//! - [`shrink`] makes a communicator of the survivors after a failure. `store` is the interface
-//!   through which processes find each other (feature `alloc`).
+//! - [`shrink`] makes a communicator of the survivors after a failure. With the feature `alloc`,
+//!   `grow` takes in newcomers, which come through a `store` of values by key.
 //! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
 //!   and network. Backends are crates of their own, such as `foldwire-threads`.
 //!
@@ -85,6 +85,8 @@ pub mod error;
 mod exact_sum;
 pub mod frame;
 mod group;
+#[cfg(feature = "alloc")]
+pub mod grow;
 mod handle;
 #[cfg(feature = "alloc")]
 mod heap_frame;

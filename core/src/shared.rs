@@ -4,6 +4,7 @@ mod check;
 mod delivery;
 mod driven;
 mod group;
+mod grow;
 mod mailbox;
 mod message_endpoint;
 mod messages;

@@ -62,6 +62,12 @@ pub trait Store {
     /// Serves other processes if this one hosts the store. It never waits, and is called regularly
     /// by whoever may keep others waiting.
     fn progress(&mut self) {}
+
+    /// Returns whether this process hosts the store, so that others need its
+    /// [`progress`](Self::progress).
+    fn is_hosted_here(&self) -> bool {
+        false
+    }
 }
 
 /// A call of a store, for a closure that implements [`Store`].
@@ -218,6 +224,10 @@ impl<S: Store> Store for Namespace<S> {
     fn progress(&mut self) {
         self.store.progress();
     }
+
+    fn is_hosted_here(&self) -> bool {
+        self.store.is_hosted_here()
+    }
 }
 
 /// A borrowed store.
@@ -236,6 +246,10 @@ impl Store for &mut dyn Store {
 
     fn progress(&mut self) {
         (**self).progress();
+    }
+
+    fn is_hosted_here(&self) -> bool {
+        (**self).is_hosted_here()
     }
 }
 

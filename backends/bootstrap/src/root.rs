@@ -55,7 +55,7 @@ impl Root {
     ///
     /// # Errors
     /// If the name is unknown or the name server does not answer.
-    pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let addresses: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
         if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
     }

@@ -83,12 +83,18 @@ pub enum PeerLoss {
     /// There is no memory for the rank's messages.
     #[error("no memory for its messages")]
     NoMemory,
+    /// The rank has not connected, although the plan of the group has it.
+    #[error("it did not connect")]
+    Absent,
 }
 
 /// Failure to [join](crate::join).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
+    /// The plan of a new group does not have this process's last offer.
+    #[error("the plan of the group does not have this process; offer it again")]
+    NotOffered,
     /// The exchange of addresses failed.
     #[error("the bootstrap failed")]
     Exchange(#[source] Box<dyn std::error::Error + Send + Sync>),

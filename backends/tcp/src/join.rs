@@ -37,7 +37,7 @@ const ACCEPTS_PER_PASS: usize = 32;
 /// Pause between two attempts to make the same connection.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Pause between two passes over all connections, while nothing happens.
-const PAUSE: Duration = Duration::from_micros(200);
+pub(crate) const PAUSE: Duration = Duration::from_micros(200);
 
 /// Settings that must be equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,18 +120,12 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         let secret = SessionSecret::new(settings.token.as_ref(), &nonces);
         let is_near: Vec<bool> =
             offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
-        let setup = ConnectionSetup {
-            rank,
-            offers: &offers,
-            is_near: &is_near,
-            secret,
-            shared: mine.shared,
-        };
-        let connections = setup.connect_all(&listener, settings.limit)?;
-        let SharedSettings { n_streams, encrypts, .. } = mine.shared;
-        let options = settings.effective_options();
-        let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near };
-        Tcp::new(setup, connections).map_err(|error| socket_error(settings, error))
+        let setup = ConnectionSetup { rank, offers, is_near, secret, shared: mine.shared };
+        let mut connecting = Connecting::new(setup, listener, settings.limit);
+        while !connecting.advance()? {
+            thread::sleep(PAUSE);
+        }
+        connecting.into_tcp(settings)
     });
     // No rank may send before all are connected.
     let ready = gather(exchange, if connected.is_ok() { READY } else { &[] })?;
@@ -152,7 +146,10 @@ fn socket_error(settings: &Settings, source: io::Error) -> JoinError {
 }
 
 /// Listens, and returns the listener and this rank's offer.
-fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, TcpOffer), JoinError> {
+pub(crate) fn listen(
+    settings: &Settings,
+    size: usize,
+) -> Result<(TcpListener, TcpOffer), JoinError> {
     let have = settings.streams;
     if !(1..=MAX_STREAMS).contains(&have) {
         return Err(JoinError::Streams { have });
@@ -256,89 +253,152 @@ struct OutgoingConnection {
     rests_until: Instant,
 }
 
+/// This rank's connections while they are made.
+pub(crate) struct Connecting {
+    setup: ConnectionSetup,
+    listener: TcpListener,
+    limit: Duration,
+    deadline: Instant,
+    /// Connections that are made, by slot.
+    connections: Vec<Option<ByteStream>>,
+    outgoing: Vec<OutgoingConnection>,
+    /// Accepted connections, and the time until which they must prove themselves.
+    incoming: VecDeque<(Instant, PendingHandshake)>,
+    n_refused: usize,
+}
+
+impl Connecting {
+    /// Begins to make the connections. `limit` is the longest time that it may take.
+    pub(crate) fn new(setup: ConnectionSetup, listener: TcpListener, limit: Duration) -> Self {
+        let n_slots = n_slots(setup.offers.len(), setup.shared.n_streams);
+        Self {
+            connections: (0..n_slots).map(|_| None).collect(),
+            outgoing: setup.outgoing().collect(),
+            setup,
+            listener,
+            limit,
+            deadline: Instant::now() + limit,
+            incoming: VecDeque::new(),
+            n_refused: 0,
+        }
+    }
+
+    /// Advances all handshakes without waiting. Returns whether all connections are made.
+    ///
+    /// # Errors
+    /// If a peer is an impostor, or connections are missing at the deadline.
+    pub(crate) fn advance(&mut self) -> Result<bool, JoinError> {
+        let is_complete = self.step()?;
+        if !is_complete && Instant::now() >= self.deadline {
+            return Err(self.late());
+        }
+        Ok(is_complete)
+    }
+
+    /// Advances all handshakes without waiting, for any time. Returns whether all connections are
+    /// made.
+    pub(crate) fn step(&mut self) -> Result<bool, JoinError> {
+        let Self { setup, listener, connections, outgoing, incoming, n_refused, .. } = self;
+        let n_all: usize = setup.ranks().map(|peer| setup.n_connections(peer)).sum();
+        *n_refused += accept(listener, incoming, n_all + MAX_UNPROVEN);
+        let mut impostor = None;
+        outgoing.retain_mut(|outgoing| match setup.advance(outgoing) {
+            Ok(None) => true,
+            Ok(Some((hello, connection))) => {
+                connections[setup.slot(hello.to, hello.stream)] = Some(connection);
+                false
+            }
+            Err(HandshakeError::Untrusted) => {
+                impostor = Some(outgoing.hello.to);
+                false
+            }
+            // The peer may have closed the connection because it had too many, so try again.
+            Err(HandshakeError::Io(source)) => {
+                outgoing.fault = Some(source);
+                outgoing.handshake = None;
+                outgoing.rests_until = Instant::now() + RETRY_AFTER;
+                true
+            }
+        });
+        if let Some(rank) = impostor {
+            return Err(JoinError::Impostor { rank });
+        }
+        let now = Instant::now();
+        incoming.retain_mut(|(until, handshake)| {
+            match handshake.advance(&setup.secret, setup.shared.encrypts) {
+                Ok(None) if *until > now => return true,
+                Ok(Some((hello, connection))) if setup.is_expected(hello, connections) => {
+                    connections[setup.slot(hello.from, hello.stream)] = Some(connection);
+                }
+                _ => *n_refused += 1,
+            }
+            false
+        });
+        Ok(connections.iter().flatten().count() == n_all)
+    }
+
+    /// Returns the ranks to which connections are missing.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = Rank> {
+        self.setup.ranks().filter(|&peer| {
+            let first = self.setup.slot(peer, 0);
+            let of_peer = &self.connections[first..first + self.setup.n_connections(peer)];
+            of_peer.iter().any(Option::is_none)
+        })
+    }
+
+    /// Returns whether the last attempt to connect to a lower rank was refused: nobody listens.
+    pub(crate) fn is_refused(&self, peer: Rank) -> bool {
+        let to_peer = self.outgoing.iter().filter(|outgoing| outgoing.hello.to == peer);
+        let mut faults = to_peer.filter_map(|outgoing| outgoing.fault.as_ref());
+        faults.any(|fault| fault.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Returns the address of a rank.
+    pub(crate) fn address(&self, peer: Rank) -> SocketAddr {
+        self.setup.offers[peer.index()].address
+    }
+
+    /// Returns the error of connections that are missing at the deadline.
+    fn late(&mut self) -> JoinError {
+        let failed = self
+            .outgoing
+            .iter_mut()
+            .find_map(|outgoing| Some((outgoing.hello.to, outgoing.fault.take()?)));
+        if let Some((rank, source)) = failed {
+            return JoinError::Unreachable { rank, source };
+        }
+        let rank = self.missing().next().unwrap_or(Rank(0));
+        JoinError::Missing { rank, limit: self.limit, n_refused: self.n_refused }
+    }
+
+    /// Makes the message layer of the connections that are there. Ranks to which some are missing
+    /// count as lost.
+    pub(crate) fn into_tcp(self, settings: &Settings) -> Result<Tcp, JoinError> {
+        let missing: Vec<Rank> = self.missing().collect();
+        let ConnectionSetup { rank, offers, is_near, shared, .. } = self.setup;
+        let SharedSettings { n_streams, encrypts, .. } = shared;
+        let options = settings.effective_options();
+        let setup = TcpSetup { rank, size: offers.len(), options, n_streams, encrypts, is_near };
+        let made = Tcp::new(setup, self.connections);
+        let mut tcp = made.map_err(|error| socket_error(settings, error))?;
+        missing.into_iter().for_each(|peer| tcp.mark_absent(peer));
+        Ok(tcp)
+    }
+}
+
 /// Data with which this rank makes its connections.
-pub(crate) struct ConnectionSetup<'a> {
+pub(crate) struct ConnectionSetup {
     pub(crate) rank: Rank,
-    pub(crate) offers: &'a [TcpOffer],
+    pub(crate) offers: Vec<TcpOffer>,
     /// By rank, whether it shares this rank's node.
-    pub(crate) is_near: &'a [bool],
+    pub(crate) is_near: Vec<bool>,
     pub(crate) secret: SessionSecret,
     pub(crate) shared: SharedSettings,
 }
 
-impl ConnectionSetup<'_> {
-    /// Makes all connections of this rank, and returns them by slot.
-    fn connect_all(
-        &self,
-        listener: &TcpListener,
-        limit: Duration,
-    ) -> Result<Vec<Option<ByteStream>>, JoinError> {
-        let deadline = Instant::now() + limit;
-        let ranks = (0..self.offers.len()).map(Rank::new);
-        let n_slots = n_slots(self.offers.len(), self.shared.n_streams);
-        let mut connections: Vec<Option<ByteStream>> = (0..n_slots).map(|_| None).collect();
-        let n_all: usize = ranks.clone().map(|peer| self.n_connections(peer)).sum();
-        let mut outgoing: Vec<OutgoingConnection> = self.outgoing().collect();
-        let mut incoming: VecDeque<(Instant, PendingHandshake)> = VecDeque::new();
-        let (mut n_refused, mut n_made) = (0, 0);
-        while n_made < n_all {
-            let n_before = n_made;
-            n_refused += accept(listener, &mut incoming, n_all + MAX_UNPROVEN);
-            let mut impostor = None;
-            outgoing.retain_mut(|outgoing| match self.advance(outgoing) {
-                Ok(None) => true,
-                Ok(Some((hello, connection))) => {
-                    connections[self.slot(hello.to, hello.stream)] = Some(connection);
-                    n_made += 1;
-                    false
-                }
-                Err(HandshakeError::Untrusted) => {
-                    impostor = Some(outgoing.hello.to);
-                    false
-                }
-                // The peer may have closed the connection because it had too many, so try again.
-                Err(HandshakeError::Io(source)) => {
-                    outgoing.fault = Some(source);
-                    outgoing.handshake = None;
-                    outgoing.rests_until = Instant::now() + RETRY_AFTER;
-                    true
-                }
-            });
-            if let Some(rank) = impostor {
-                return Err(JoinError::Impostor { rank });
-            }
-            let now = Instant::now();
-            incoming.retain_mut(|(until, handshake)| {
-                match handshake.advance(&self.secret, self.shared.encrypts) {
-                    Ok(None) if *until > now => return true,
-                    Ok(Some((hello, connection))) if self.is_expected(hello, &connections) => {
-                        connections[self.slot(hello.from, hello.stream)] = Some(connection);
-                        n_made += 1;
-                    }
-                    _ => n_refused += 1,
-                }
-                false
-            });
-            if n_made == n_before {
-                if now >= deadline {
-                    let failed = outgoing
-                        .iter_mut()
-                        .find_map(|outgoing| Some((outgoing.hello.to, outgoing.fault.take()?)));
-                    if let Some((rank, source)) = failed {
-                        return Err(JoinError::Unreachable { rank, source });
-                    }
-                    let is_missing = |&peer: &Rank| {
-                        let first = self.slot(peer, 0);
-                        let of_peer = &connections[first..first + self.n_connections(peer)];
-                        of_peer.iter().any(Option::is_none)
-                    };
-                    let rank = ranks.clone().find(is_missing).unwrap_or(Rank(0));
-                    return Err(JoinError::Missing { rank, limit, n_refused });
-                }
-                thread::sleep(PAUSE);
-            }
-        }
-        Ok(connections)
+impl ConnectionSetup {
+    fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.offers.len()).map(Rank::new)
     }
 
     /// Lists the connections to lower ranks, which this rank makes.

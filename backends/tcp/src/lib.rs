@@ -35,6 +35,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `join`, `handshake` | joining: exchange of offers, connections and their handshakes |
+//! | `grow` | groups that take in newcomers |
 //! | `secret`, `noise` | the session's secret and proofs of knowing it; encryption (feature `noise`) |
 //! | `net`, `incoming` | the message layer: choice of a connection, losses, shutdown; received messages |
 //! | `link`, `header` | order and credit of a link; header of a message |
@@ -46,6 +47,7 @@ mod byte_stream;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod grow;
 mod handshake;
 mod header;
 mod incoming;
@@ -63,6 +65,7 @@ mod waker_thread;
 
 pub use error::{Error, JoinError, PeerLoss};
 pub use foldwire_messaging::Options;
+pub use grow::{GrownGroup, TcpConnector, admit, rejoin};
 pub use header::ProtocolViolation;
 pub use net::Tcp;
 pub use settings::{Settings, SettingsError};

@@ -291,6 +291,13 @@ impl Tcp {
         }
     }
 
+    /// Records that a peer never connected, or not with all its connections.
+    pub(crate) fn mark_absent(&mut self, peer: Rank) {
+        self.mark_lost(peer, PeerLoss::Absent);
+        let range = self.streams_of(peer);
+        self.streams[range].fill_with(|| None);
+    }
+
     /// Closes the connections of a peer if it has said goodbye on all of them.
     fn mark_left_when_done(&mut self, peer: Rank) {
         let mut streams = self.streams[self.streams_of(peer)].iter().flatten();

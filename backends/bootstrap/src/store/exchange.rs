@@ -1,8 +1,9 @@
 //! An exchange between the ranks of a job through a store.
 //!
 //! In each all-gather, every rank sets a key. Rank 0 waits for all of them and sets one more, which
-//! has all inputs: n values are written and 2n read. If a rank does not come, that key lists the
-//! missing ranks instead, so that all ranks fail with the same list.
+//! has all inputs. If a rank does not come, that key lists the missing ranks instead, so that all
+//! ranks fail with the same list. Every rank sets a last key when it has read the inputs, so that a
+//! rank that hosts the store serves it until then. In all, 2n values are written and 2n read.
 
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,20 @@ impl<S: Store> StoreExchange<S> {
         }
     }
 
+    /// Tells that this rank needs nothing more of a round. If it hosts the store, waits until that
+    /// is true of all ranks.
+    fn end_round(&mut self, round: u64) -> Result<(), Error> {
+        let StorePlace { rank, size, limit, .. } = self.place;
+        self.store.set(&format!("{round}/{rank}/done"), &[])?;
+        if self.store.is_hosted_here() {
+            let deadline = Instant::now() + limit.min(HANDSHAKE_LIMIT);
+            for other in 0..size {
+                self.wait(&format!("{round}/{other}/done"), deadline)?;
+            }
+        }
+        Ok(())
+    }
+
     fn missing(&self, ranks: impl Iterator<Item = Rank>) -> Error {
         let StorePlace { size, limit, .. } = self.place;
         Error::Missing { missing: RankList::of(ranks), size, limit, turned_away: None }
@@ -160,7 +175,7 @@ fn read_part(value: &[u8]) -> Option<(usize, &[u8])> {
     (bytes.len() <= MAX_GIVEN_BYTES).then_some((u32::from_le_bytes(*size) as usize, bytes))
 }
 
-/// What rank 0 publishes.
+/// The value that rank 0 publishes.
 #[derive(Debug, PartialEq, Eq)]
 enum Gathered {
     /// The inputs of all ranks.
@@ -248,8 +263,12 @@ impl<S: Store> Exchange for StoreExchange<S> {
         self.n_rounds += 1;
         match self.place.rank {
             _ if self.place.size == 1 => Ok(vec![mine.to_vec()]),
-            0 => self.collect(round, mine),
-            _ => self.receive(round, mine),
+            rank => {
+                let all =
+                    if rank == 0 { self.collect(round, mine) } else { self.receive(round, mine) };
+                self.end_round(round)?;
+                all
+            }
         }
     }
 }

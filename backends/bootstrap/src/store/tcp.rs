@@ -106,4 +106,8 @@ impl Store for TcpStore {
             server.serve();
         }
     }
+
+    fn is_hosted_here(&self) -> bool {
+        matches!(self.0, Side::Host(_))
+    }
 }

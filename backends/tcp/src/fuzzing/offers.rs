@@ -98,6 +98,7 @@ impl ExpectedConnections {
         let hello = Hello::decode(hello)?;
         let Self { rank, offers, is_near, shared, slots } = self;
         let secret = SessionSecret::new(None, &[]);
+        let (offers, is_near) = (offers.to_vec(), is_near.to_vec());
         let setup = ConnectionSetup { rank: *rank, offers, is_near, secret, shared: *shared };
         if !setup.is_expected(hello, slots) {
             return None;

@@ -135,7 +135,8 @@ proptest! {
         offers.iter_mut().for_each(|offer| offer.shared.n_streams = n_streams);
         let shared = offers[0].shared;
         let (rank, secret) = (Rank(rank), SessionSecret::new(None, &[]));
-        let setup = ConnectionSetup { rank, offers: &offers, is_near: &is_near, secret, shared };
+        let near = is_near.clone();
+        let setup = ConnectionSetup { rank, offers, is_near: near, secret, shared };
         let mut connections = vec![None; n_slots(3, n_streams)];
         let mut taken = Vec::new();
         for (from, to, stream) in hellos {

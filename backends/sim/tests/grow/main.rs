@@ -1,0 +1,69 @@
+//! Groups that lose ranks and take in newcomers, on the simulated network: whatever goes wrong at
+//! whatever moment, every process ends in time, with the right sums of its group or a typed error,
+//! and no two groups mix.
+//!
+//! `FOLDWIRE_GROW_SEEDS=1000000 cargo test --release -p foldwire-sim --test grow long::` runs as
+//! many seeds; `FOLDWIRE_GROW_FIRST` is the first one.
+
+#![allow(unreachable_pub, reason = "modules of one test program")]
+
+mod judge;
+mod network;
+mod scenario;
+
+use judge::judge;
+use scenario::{Scenario, run};
+use std::collections::BTreeMap;
+use std::env;
+
+/// Seeds of the short test.
+const N_SEEDS: u64 = 400;
+/// Seeds of the long test, unless the environment says more.
+const N_LONG_SEEDS: u64 = 4000;
+
+type Tally = BTreeMap<&'static str, u64>;
+
+fn check(seeds: std::ops::Range<u64>) -> Tally {
+    let mut tally = Tally::new();
+    for seed in seeds {
+        let scenario = Scenario::draw(seed);
+        let record = run(&scenario);
+        match judge(&scenario, &record) {
+            Ok(seen) => seen.into_iter().for_each(|what| *tally.entry(what).or_default() += 1),
+            Err(why) => panic!("seed {seed}: {why}\n{scenario:#?}\n{record:#?}"),
+        }
+    }
+    tally
+}
+
+#[test]
+fn whoever_leaves_or_joins_at_whatever_moment_groups_do_not_mix_and_nobody_hangs() {
+    let tally = check(0..N_SEEDS);
+    for what in ["grew", "shrank and grew", "leader died", "newcomer died", "nobody came"] {
+        assert!(tally.get(what).is_some_and(|&n| n >= 10), "{what}: {tally:?}");
+    }
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..20 {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(run(&scenario), run(&scenario), "seed {seed}");
+    }
+}
+
+/// Slow tests.
+mod long {
+    use super::*;
+
+    fn number(name: &str, default: u64) -> u64 {
+        env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    }
+
+    #[test]
+    fn many_seeds() {
+        let first = number("FOLDWIRE_GROW_FIRST", N_SEEDS);
+        let tally = check(first..first + number("FOLDWIRE_GROW_SEEDS", N_LONG_SEEDS));
+        println!("{tally:#?}");
+    }
+}

@@ -1,0 +1,495 @@
+//! Grow: survivors of a group and newcomers form a new group, and meet in a [`Store`].
+//!
+//! [`admit`] is the survivors' side, at a call that they agree on; [`rejoin`] is a newcomer's.
+//!
+//! 1. *Survivors* [shrink](crate::shrink), so that all of them know each other, and exchange where
+//!    they can be reached. Their rank 0, the leader, looks for newcomers in the store (`waiting`).
+//!    Meanwhile the survivors make a small call at each beat, so that a loss ends it.
+//! 2. *Plan.* The leader writes the members of the new group to the store (`roster`), names that
+//!    plan to the newcomers, and then to the survivors. **The plan in the store decides**: a
+//!    survivor that misses it because a call fails looks there, before it shrinks and after it. If
+//!    there is none, the survivors shrink again, and their new leader plans.
+//! 3. *Connect.* Members connect to each other on a new transport ([`Connector`]). One that does
+//!    not come within three times the patience counts as lost.
+//! 4. *Vote.* All members shrink the new transport. So who is in the group, its ranks and channels
+//!    are agreed by the same ballots and fences as after a loss, and the same holds: two groups
+//!    with a rank in common have the same members or different epochs, and never mix.
+//!
+//! Nothing of the failed group reaches the new one, because its connections are new. A newcomer
+//! must know the group's secret to offer itself and to connect; the store is not trusted.
+//!
+//! Cost: a shrink, an all-gather of 512 bytes, a small call at each beat of 50 ms while the leader
+//! waits, n² connections, and another shrink.
+//!
+//! Source: rejoining after `MPIX_Comm_shrink` (Bland et al., 2013) by spawning; torchelastic's
+//! rendezvous, whose store this needs no compare-and-set of.
+
+mod roster;
+mod waiting;
+
+pub use roster::{Member, Roster};
+
+use crate::collective::{Call, Communicator};
+use crate::error::Error;
+use crate::handle::{Advance, Handle, Progress};
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::store::{Store, StoreError};
+use crate::transport::{Rank, Transport};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::task::Poll;
+use core::time::Duration;
+use roster::{BLOCK_BYTES, SurvivorBlock};
+use waiting::{Registration, Watch};
+
+/// Interval at which newcomers show that they live, and survivors that nobody is lost.
+pub const BEAT: Duration = Duration::from_millis(50);
+/// Most bytes of an offer.
+pub const MAX_OFFER_BYTES: usize = 448;
+/// Most bytes of the facts that survivors give to newcomers.
+pub const MAX_FACT_BYTES: usize = 64 << 10;
+/// Rest in loops that wait for something other than the network.
+const REST: Duration = Duration::from_millis(1);
+/// Members may take this many times the patience to connect: one that missed the plan may first
+/// wait the patience for others.
+const CONNECT_PATIENCES: u32 = 3;
+/// Calls of survivors that may fail before `admit` does, beyond one for each survivor.
+const SPARE_ATTEMPTS: usize = 4;
+
+/// Makes transports between processes that have told each other where they can be reached.
+pub trait Connector {
+    /// The transport.
+    type Transport: Transport;
+    /// Reason why this process cannot connect.
+    type Error;
+
+    /// Returns monotonic time since an arbitrary start.
+    fn now(&self) -> Duration;
+
+    /// Rests for at most `budget`.
+    fn idle(&mut self, budget: Duration);
+
+    /// Returns 128 random bits, different in each call and process.
+    ///
+    /// # Errors
+    /// If the system provides no random numbers.
+    fn unique(&mut self) -> Result<u128, Self::Error>;
+
+    /// Prepares this process for a new group, and returns its offer: where it can be reached, and a
+    /// proof that it knows the group's secret. At most [`MAX_OFFER_BYTES`].
+    ///
+    /// # Errors
+    /// If this process cannot be reached.
+    fn offer(&mut self) -> Result<Vec<u8>, Self::Error>;
+
+    /// Returns whether an offer is from a process that knows the secret, and fits this process's
+    /// settings. Offers come from a store that anyone may write to.
+    fn accepts(&self, offer: &[u8]) -> bool;
+
+    /// Connects as member `rank` to the processes with these offers; `offers[rank]` is the last
+    /// offer of this process. Called repeatedly, with the same arguments, until it is ready.
+    ///
+    /// Members that do not come within `limit` count as lost in the transport.
+    ///
+    /// # Errors
+    /// If this process cannot take part.
+    fn poll_connect(
+        &mut self,
+        rank: usize,
+        offers: &[&[u8]],
+        limit: Duration,
+    ) -> Poll<Result<Self::Transport, Self::Error>>;
+}
+
+/// What survivors ask for when they admit newcomers. The same on all survivors, except the facts.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission<'a> {
+    /// Number of ranks that the group should have. The survivors wait for newcomers until it has,
+    /// and admit no more. 0: they admit those that wait already.
+    pub size: usize,
+    /// Longest wait for newcomers.
+    pub limit: Duration,
+    /// Longest wait for a rank that does not answer; see [`Communicator::shrink`].
+    pub patience: Duration,
+    /// Number of times that the group has grown. The new group has one more than the highest.
+    pub generation: u64,
+    /// Bytes for the newcomers; those of the lowest survivor count. At most [`MAX_FACT_BYTES`].
+    pub facts: &'a [u8],
+}
+
+/// A new group, before and after its vote.
+#[derive(Debug)]
+pub struct Grown<T> {
+    /// The transport between all planned members, or a communicator of those that are there.
+    pub group: T,
+    /// The plan.
+    pub roster: Roster,
+}
+
+/// Reason why this process is in no new group.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrowError<E> {
+    /// The members could not agree. A process that was [excluded](Error::Excluded) may rejoin.
+    #[error(transparent)]
+    Group(Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+    /// This process cannot connect.
+    #[error("{0}")]
+    Connect(E),
+    /// A survivor cannot take part: its store failed, or it cannot be reached.
+    #[error("rank {rank} cannot take part in the new group; read its output")]
+    PeerFailed {
+        /// The rank, in the survivors' order.
+        rank: Rank,
+    },
+    /// No group has admitted this process within the time limit.
+    #[error(
+        "no group admitted this process within {limit:?}; do its ranks call admit, with the same \
+        store, job and token?"
+    )]
+    NotAdmitted {
+        /// The time limit.
+        limit: Duration,
+    },
+    /// The facts are too long.
+    #[error("the facts have {n_bytes} bytes; at most {MAX_FACT_BYTES} are possible")]
+    FactsTooLong {
+        /// Their length in bytes.
+        n_bytes: usize,
+    },
+}
+
+impl<E> From<StoreError> for GrowError<E> {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl<E> From<Error> for GrowError<E> {
+    fn from(error: Error) -> Self {
+        Self::Group(error)
+    }
+}
+
+/// Survivors' side: forms a group of the ranks of `comm` that call this, and of newcomers that wait
+/// in the store. Returns the transport between them, for [`vote`].
+///
+/// The ranks of `comm` call it at the same place of their program, after a failure or without one.
+/// Survivors keep their ranks if the new group has them; other survivors, and then newcomers, take
+/// the ranks that are left, in order.
+///
+/// # Errors
+/// Any [`GrowError`] but [`NotAdmitted`](GrowError::NotAdmitted). The communicator is then gone.
+pub async fn admit<P: Transport, C: Connector>(
+    comm: Communicator<P>,
+    store: &mut dyn Store,
+    connector: &mut C,
+    wanted: &Admission<'_>,
+) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
+    let n_bytes = wanted.facts.len();
+    if n_bytes > MAX_FACT_BYTES {
+        return Err(GrowError::FactsTooLong { n_bytes });
+    }
+    let (old_rank, size) = (comm.rank(), comm.size());
+    // A rank that cannot be reached tells the others, so that they do not wait for it.
+    let offer = connector.offer();
+    let unique = connector.unique().map_err(GrowError::Connect)?;
+    let own = SurvivorBlock {
+        unique,
+        old_rank: old_rank.0,
+        generation: wanted.generation,
+        offer: offer.as_deref().unwrap_or_default(),
+    };
+    let mut comm = comm;
+    // A leader that stops ends the survivors' calls, whatever limits the caller's calls have.
+    let config = comm.config_mut();
+    config.timeout = wanted.patience.saturating_mul(2);
+    config.deadline = None;
+    let mut comm = shrink(comm, wanted.patience).await?;
+    // Attempts whose plan may be in the store although this rank has not got it.
+    let mut unknown = Vec::new();
+    for n_failed in 0.. {
+        for attempt in &unknown {
+            if let Some(roster) = find_plan(store, *attempt, own.unique)? {
+                drop(comm);
+                return connect(store, connector, roster, own.unique).await;
+            }
+        }
+        let mut attempt = None;
+        let planned = agree(&mut comm, store, connector, wanted, &own, &mut attempt).await;
+        let error = match planned {
+            Ok(roster) => {
+                // Tells others, which may have missed the plan, that this rank has gone on.
+                drop(comm);
+                return connect(store, connector, roster, own.unique).await;
+            }
+            Err(GrowError::Group(error)) if n_failed < size + SPARE_ATTEMPTS => error,
+            Err(error) => {
+                return Err(match offer {
+                    Err(own) => GrowError::Connect(own),
+                    Ok(_) => error,
+                });
+            }
+        };
+        if error.is_usage() {
+            return Err(error.into());
+        }
+        if let Some(attempt) = attempt {
+            if let Some(roster) = find_plan(store, attempt, own.unique)? {
+                drop(comm);
+                return connect(store, connector, roster, own.unique).await;
+            }
+            unknown.push(attempt);
+        }
+        comm = shrink(comm, wanted.patience).await?;
+    }
+    Err(Error::Internal.into())
+}
+
+/// Newcomer's side: waits until a group admits this process. Returns the transport between the
+/// members, for [`vote`].
+///
+/// # Errors
+/// [`GrowError::Store`], [`GrowError::Connect`]; [`GrowError::NotAdmitted`] if no group has
+/// admitted this process within `limit`.
+pub async fn rejoin<C: Connector>(
+    store: &mut dyn Store,
+    connector: &mut C,
+    limit: Duration,
+) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
+    let unique = connector.unique().map_err(GrowError::Connect)?;
+    let offer = connector.offer().map_err(GrowError::Connect)?;
+    let mut registration = Registration::new(unique, offer);
+    let start = connector.now();
+    let mut last_beat = None;
+    loop {
+        let now = connector.now();
+        if last_beat.is_none_or(|last| now.saturating_sub(last) >= BEAT) {
+            registration.beat(store, now)?;
+            last_beat = Some(now);
+        }
+        if let Some(attempt) = registration.invitation(store)?
+            && let Some(roster) = find_plan(store, attempt, unique)?
+        {
+            registration.withdraw(store)?;
+            return connect(store, connector, roster, unique).await;
+        }
+        if now.saturating_sub(start) > limit {
+            registration.withdraw(store)?;
+            return Err(GrowError::NotAdmitted { limit });
+        }
+        store.progress();
+        connector.idle(REST);
+        pause().await;
+    }
+}
+
+/// Last step of both sides: agrees on the members that are there, over the new transport.
+///
+/// # Errors
+/// As [`Communicator::shrink`], and [`Error::Excluded`] if no survivor is there. A process that was
+/// excluded may [`rejoin`].
+pub async fn vote<X: Transport>(
+    comm: Communicator<X>,
+    roster: &Roster,
+) -> Result<Communicator<X>, Error> {
+    let comm = shrink(comm, roster.patience).await?;
+    let members = (0..comm.size()).filter_map(|rank| comm.transport_rank(Rank::new(rank)));
+    roster.check_survivors(members)?;
+    Ok(comm)
+}
+
+/// Drives a future of this module to its end on this thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = core::pin::pin!(future);
+    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+}
+
+/// Survivors agree on a plan. Sets `attempt` once a plan may be in the store.
+async fn agree<P: Transport, C: Connector>(
+    comm: &mut Communicator<P>,
+    store: &mut dyn Store,
+    connector: &mut C,
+    wanted: &Admission<'_>,
+    own: &SurvivorBlock<'_>,
+    attempt: &mut Option<u128>,
+) -> Result<Roster, GrowError<C::Error>> {
+    let leads = comm.rank() == Rank(0);
+    // The leader's random number tells this attempt from all others.
+    let mut fresh = connector.unique().map_err(GrowError::Connect)?.to_le_bytes();
+    let mut blocks = vec![0; comm.size() * BLOCK_BYTES];
+    let block = own.encode();
+    let gathered = Call::all_gather(&block[..], &mut blocks[..]);
+    finish(comm.start(gathered, &Plan::raw())?).await?;
+    finish(comm.start(Call::broadcast(&mut fresh[..], Rank(0)), &Plan::raw())?).await?;
+    let survivors: Vec<SurvivorBlock<'_>> = blocks
+        .chunks(BLOCK_BYTES)
+        .map(SurvivorBlock::decode)
+        .collect::<Option<_>>()
+        .ok_or(GrowError::Store(StoreError::Damaged))?;
+    if let Some(rank) = survivors.iter().position(|survivor| survivor.offer.is_empty()) {
+        return Err(GrowError::PeerFailed { rank: Rank::new(rank) });
+    }
+    *attempt = Some(u128::from_le_bytes(fresh));
+    let mut planning = if leads { Some(Watch::new(wanted, connector.now())) } else { None };
+    let mut roster = Vec::new();
+    loop {
+        let mut status = [STATUS_WAITING];
+        if let Some(watch) = &mut planning {
+            let look = watch.look(store, &*connector, survivors.len());
+            let planned = look.and_then(|found| match found {
+                None => Ok(STATUS_WAITING),
+                Some(newcomers) => {
+                    let link_rate = comm.config.link_rate;
+                    let made = Roster::plan(&survivors, &newcomers, wanted, link_rate);
+                    roster = made.encode();
+                    publish(store, u128::from_le_bytes(fresh), &roster, &newcomers)?;
+                    Ok(STATUS_PLANNED)
+                }
+            });
+            // Tell the others of a store that fails, and then return its error.
+            status = [planned.unwrap_or(STATUS_FAILED)];
+            let own_status = status;
+            let told = beat(comm, &mut status).await;
+            if own_status == [STATUS_FAILED] {
+                planned?;
+            }
+            told?;
+        } else {
+            beat(comm, &mut status).await?;
+        }
+        match status {
+            [STATUS_WAITING] => {}
+            [STATUS_PLANNED] => break,
+            _ => return Err(GrowError::PeerFailed { rank: Rank(0) }),
+        }
+        let until = connector.now() + if leads { BEAT } else { Duration::ZERO };
+        while connector.now() < until {
+            store.progress();
+            connector.idle(REST);
+            pause().await;
+        }
+    }
+    let mut n_bytes = [roster.len() as u64];
+    finish(comm.start(Call::broadcast(&mut n_bytes[..], Rank(0)), &Plan::raw())?).await?;
+    let n_bytes = usize::try_from(n_bytes[0]).unwrap_or(usize::MAX);
+    if n_bytes > crate::store::MAX_VALUE_BYTES {
+        return Err(StoreError::TooLong { n_bytes }.into());
+    }
+    roster.resize(n_bytes, 0);
+    finish(comm.start(Call::broadcast(&mut roster[..], Rank(0)), &Plan::raw())?).await?;
+    let roster = Roster::decode(&roster).ok_or(StoreError::Damaged)?;
+    Ok(roster)
+}
+
+const STATUS_WAITING: u8 = 0;
+const STATUS_PLANNED: u8 = 1;
+const STATUS_FAILED: u8 = 2;
+
+/// One call of the survivors: all learn the highest status, or that a rank is lost.
+async fn beat<P: Transport>(comm: &mut Communicator<P>, status: &mut [u8; 1]) -> Result<(), Error> {
+    let call = Call::all_reduce(&mut status[..], Op::Max);
+    finish(comm.start(call, &Plan::raw())?).await.map(|_| ())
+}
+
+fn plan_key(attempt: u128) -> String {
+    format!("plan/{attempt:032x}")
+}
+
+/// Writes a plan, and names it to the newcomers in it.
+fn publish(
+    store: &mut dyn Store,
+    attempt: u128,
+    roster: &[u8],
+    newcomers: &[waiting::Newcomer],
+) -> Result<(), StoreError> {
+    store.set(&plan_key(attempt), roster)?;
+    for newcomer in newcomers {
+        store.set(&waiting::invitation_key(newcomer.unique), &attempt.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+/// Returns the plan of an attempt, if it is in the store and has this process.
+fn find_plan(
+    store: &mut dyn Store,
+    attempt: u128,
+    unique: u128,
+) -> Result<Option<Roster>, StoreError> {
+    let Some(value) = store.get(&plan_key(attempt))? else { return Ok(None) };
+    let roster = Roster::decode(&value).ok_or(StoreError::Damaged)?;
+    Ok(Some(roster).filter(|roster| roster.rank_of(unique).is_some()))
+}
+
+/// Connects to the members of a plan.
+async fn connect<C: Connector>(
+    store: &mut dyn Store,
+    connector: &mut C,
+    mut roster: Roster,
+    unique: u128,
+) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
+    let rank = roster.rank_of(unique).ok_or(StoreError::Damaged)?;
+    roster.rank = rank;
+    let offers: Vec<&[u8]> = roster.members.iter().map(|member| &member.offer[..]).collect();
+    if let Some(stranger) = offers.iter().position(|offer| !connector.accepts(offer)) {
+        return Err(GrowError::PeerFailed { rank: Rank::new(stranger) });
+    }
+    let limit = roster.patience.saturating_mul(CONNECT_PATIENCES);
+    loop {
+        match connector.poll_connect(rank, &offers, limit) {
+            Poll::Ready(Ok(group)) => return Ok(Grown { group, roster }),
+            Poll::Ready(Err(error)) => return Err(GrowError::Connect(error)),
+            Poll::Pending => {}
+        }
+        // Others may still need the plan from a store that this process hosts.
+        store.progress();
+        pause().await;
+    }
+}
+
+async fn shrink<P: Transport>(
+    comm: Communicator<P>,
+    patience: Duration,
+) -> Result<Communicator<P>, Error> {
+    finish(comm.start_shrink(patience)?).await
+}
+
+/// Drives an operation to its end, and rests while nothing moves.
+async fn finish<U: Advance>(mut operation: Handle<U>) -> U::Output {
+    poll_fn(|context| {
+        match operation.0.advance() {
+            Ok(Progress::Finished) => return Poll::Ready(operation.0.output(Ok(()))),
+            Ok(Progress::Moved) => {}
+            Ok(Progress::Waiting) => operation.0.idle(),
+            Err(error) => return Poll::Ready(operation.0.output(Err(error))),
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Lets other tasks of the executor run.
+async fn pause() {
+    let mut is_first = true;
+    poll_fn(|context| {
+        if core::mem::take(&mut is_first) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}

@@ -1,0 +1,36 @@
+//! Grow of a communicator that shares its transport.
+
+use super::SharedCommunicator;
+use crate::collective::Config;
+use crate::error::Error;
+use crate::grow::{self, Admission, Connector, GrowError, Grown};
+use crate::store::Store;
+use crate::transport::Transport;
+
+impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+    /// The configuration.
+    pub fn config(&self) -> Config {
+        self.shared.config
+    }
+
+    /// Survivors' side of a [grow](crate::grow): forms a group of the ranks that call this and of
+    /// newcomers, and returns the transport between its planned members. Make a communicator of it,
+    /// and [shrink](Self::shrink) that with the plan's patience.
+    ///
+    /// Calls in progress on this communicator are aborted.
+    ///
+    /// # Errors
+    /// As [`grow::admit`].
+    pub fn admit<C: Connector>(
+        self,
+        store: &mut dyn Store,
+        connector: &mut C,
+        wanted: &Admission<'_>,
+    ) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
+        self.call_slots.iter().for_each(|call_slot| self.shared.give_up(call_slot));
+        // The survivors agree over the first channel.
+        let mut first = self.call_slots[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let comm = first.take().ok_or(Error::Poisoned)?;
+        grow::block_on(grow::admit(comm, store, connector, wanted))
+    }
+}
