@@ -25,6 +25,7 @@ use crate::endpoint::{LockedEndpoint, LockedState, ObjectId};
 use crate::failure::raise;
 use crate::ffi::{self, CallWithArrays};
 use crate::report::dict;
+use crate::sums;
 
 /// Times of this many seconds or more mean "no limit".
 const FOREVER: f64 = 1e9;
@@ -369,6 +370,19 @@ impl PyCommunicator {
             sum
         });
         dict(py, &sum.unwrap_or_default())
+    }
+
+    /// Makes reproducible sums of the rows or columns of an array.
+    fn repro_sums<'py>(
+        &self,
+        py: Python<'py>,
+        values: &Bound<'py, PyAny>,
+        dtype: u8,
+        is_columns: bool,
+        sums: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let comm = (&*self.endpoint, self.id);
+        dict(py, &sums::repro_sums(py, comm, values, dtype, is_columns, sums)?)
     }
 
     /// Creates the communicator of the ranks with the same color. `None`: this rank has no color.

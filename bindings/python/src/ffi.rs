@@ -198,6 +198,19 @@ pub(crate) fn all_reduce_group(
     unsafe { comm.all_reduce_group(arrays, feedback, dtype, op, plan) }
 }
 
+/// Calls [`ErasedCommunicator::repro_sums`]. `sums` is not part of `values`: the Python package has
+/// just made it.
+pub(crate) fn repro_sums(
+    comm: &ErasedCommunicator,
+    values: RawArray,
+    dtype: DType,
+    is_columns: bool,
+    sums: RawArray,
+) -> Result<Report, ApiError> {
+    // SAFETY: see the top of this file.
+    unsafe { comm.repro_sums(values, dtype, is_columns, sums) }
+}
+
 /// Makes an endpoint's state `Send`. The state is not `Send` by itself, because its parts count
 /// references without atomics.
 pub(crate) struct SendWrapper<V>(pub(crate) V);

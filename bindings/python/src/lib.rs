@@ -26,6 +26,7 @@ mod ffi;
 mod report;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod sums;
 
 use foldwire::DType;
 use pyo3::prelude::*;

@@ -9,6 +9,7 @@ from ._collectives import Collectives
 from ._messages import Messages
 from ._plans import parse_plan
 from ._requests import Request
+from ._sums import Sums
 
 if TYPE_CHECKING:
     from typing import Any, Dict
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Communicator", "Request"]
 
 
-class Communicator(Collectives, Messages):
+class Communicator(Collectives, Messages, Sums):
     """One rank of a communicator. All ranks make the same collectives in the same order.
 
     Create one with :func:`foldwire.run`, :func:`foldwire.threads`, :func:`foldwire.init`,

@@ -1,0 +1,25 @@
+//! Reproducible sums of numpy arrays.
+
+use foldwire::Report;
+use pyo3::prelude::*;
+
+use crate::endpoint::{LockedEndpoint, ObjectId};
+use crate::ffi;
+
+/// Makes reproducible sums of the rows or columns of `values` into `sums`, an array of `f64`.
+pub(crate) fn repro_sums(
+    py: Python<'_>,
+    (endpoint, id): (&LockedEndpoint, ObjectId),
+    values: &Bound<'_, PyAny>,
+    dtype: u8,
+    is_columns: bool,
+    sums: &Bound<'_, PyAny>,
+) -> PyResult<Report> {
+    let dtype = ffi::dtype(py, dtype)?;
+    let values = ffi::array(Some(values), dtype, false)?;
+    let sums = ffi::array(Some(sums), foldwire::DType::F64, true)?;
+    let report = py.detach(|| {
+        endpoint.enter(|state| ffi::repro_sums(state.comm(id)?, values, dtype, is_columns, sums))
+    });
+    report.map_err(|fault| endpoint.raise(py, &fault))
+}
