@@ -140,9 +140,9 @@ impl Form {
         ExactSum::from_words(&bits, seen(*facts)).to_f64()
     }
 
-    fn write_short(self, sum: &ExactSum, words: &mut [u64; SHORT_WORDS]) {
+    fn write_short(self, sum: &mut ExactSum, words: &mut [u64; SHORT_WORDS]) {
         let seen = FACTS | u64::from(sum.seen().0) << SEEN_AT;
-        let (is_negative, magnitude, bits) = match sum.short() {
+        let (is_negative, magnitude, bits) = match sum.take_short() {
             Short::Zero => return *words = [seen, 0, 0],
             // Nobody reads these digits, because the bits do not fit.
             Short::Long(bits) => (false, 0, bits),
@@ -229,12 +229,13 @@ impl<T: Float> Summands<'_, T> {
     }
 
     /// Computes the sums with these indices, and passes each to `then`.
-    fn for_each(self, n_sums: usize, which: &[usize], mut then: impl FnMut(usize, &ExactSum)) {
+    fn for_each(self, n_sums: usize, which: &[usize], mut then: impl FnMut(usize, &mut ExactSum)) {
         let Self::Columns(values) = self else {
+            let mut sum = ExactSum::new();
             return which.iter().enumerate().for_each(|(place, &i)| {
-                let mut sum = ExactSum::new();
                 sum.add_all(self.array(n_sums, i));
-                then(place, &sum);
+                then(place, &mut sum);
+                sum.clear();
             });
         };
         let mut buffer = [[T::ZERO; N_ROWS]; N_COLUMNS];
@@ -251,7 +252,7 @@ impl<T: Float> Summands<'_, T> {
                     sum.add_all(&of_column[..n_rows]);
                 }
             }
-            for (i, sum) in sums.iter().take(columns.len()).enumerate() {
+            for (i, sum) in sums.iter_mut().take(columns.len()).enumerate() {
                 then(group * N_COLUMNS + i, sum);
             }
         }

@@ -1,14 +1,14 @@
-//! Sums of long arrays in slices of 44 bits, as plain loops of floats.
+//! Sums of long arrays in slices of 42 bits, as plain loops of floats.
 //!
-//! Let all |x| of a chunk be below 2^e, and c = 1.5 · 2⁵² · u with u = 2^(e − 44). Then q = (x + c)
-//! − c is x rounded to a multiple of u, without an error, and so is the rest x − q. A lane adds at
-//! most 128 such q, each at most 2⁴⁴ · u, so its sum stays below 2⁵³ · u and is exact, too. The
+//! Let all |x| of a chunk be below 2^e, and c = 1.5 · 2⁵² · u with u = 2^(e − 42). Then q = (x + c)
+//! − c is x rounded to a multiple of u, without an error, and so is the rest x − q. The q of a chunk
+//! of 1024 values, each at most 2⁴² · u, add up to less than 2⁵³ · u, so their sum is exact, too. The
 //! rest is split in the same way by the next u, until it is 0.
 //!
-//! Two slices hold all values of a chunk whose bits lie within 88 bits. Where they need more than
-//! [`MAX_SLICES`], or reach the ends of the range, the rest is added digit by digit. The way does
-//! not change the sum, so it may depend on the data, and neither the level nor the rounding mode of
-//! the processor matters.
+//! Two slices, of one pass, hold all values of a chunk whose bits lie within 84 bits. Where they
+//! need more than two passes, or reach the ends of the range, the rest is added digit by digit. The
+//! way does not change the sum, so it may depend on the data, and neither the level nor the rounding
+//! mode of the processor matters.
 
 use super::ExactSum;
 use crate::element::Float;
@@ -16,38 +16,49 @@ use crate::kernel::Level;
 use crate::kernel::at_level::{self, Task};
 
 /// Number of values that are split together.
-pub(super) const CHUNK: usize = LANES * 128;
+pub(super) const CHUNK: usize = 1024;
 /// Arrays of fewer values are added digit by digit.
-pub(super) const MIN_VALUES: usize = 32;
+pub(super) const MIN_VALUES: usize = 16;
+/// Arrays of up to this many values need less memory.
+const SHORT: usize = 128;
 /// Number of independent sums.
-const LANES: usize = 8;
+const LANES: usize = 16;
 /// Number of bits of a slice.
-const SLICE_BITS: i32 = 44;
-const MAX_SLICES: usize = 4;
+const SLICE_BITS: i32 = 42;
+/// Slices of a pass.
+const N_SLICES: usize = 2;
+const MAX_PASSES: usize = 2;
 
+const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
 /// Biased exponent of 2⁰.
 const BIAS: i32 = f64::MAX_EXP - 1;
 
 /// Adds a chunk of at most [`CHUNK`] values. The processor must calculate as IEEE 754 says.
 pub(super) fn add<T: Float>(sum: &mut ExactSum, values: &[T]) {
-    let mut rest = [0.0; CHUNK];
-    let split = at_level::run(Level::best(), Split { values, rest: &mut rest });
-    let Some(Slices { sums, has_rest }) = split else {
+    if values.len() > SHORT {
+        add_with(sum, values, &mut [[0.0; LANES]; CHUNK / LANES]);
+    } else {
+        add_with(sum, values, &mut [[0.0; LANES]; SHORT / LANES]);
+    }
+}
+
+/// Adds a chunk, with space for the rests of its values, which is zeros.
+fn add_with<T: Float>(sum: &mut ExactSum, values: &[T], rest: &mut [[f64; LANES]]) {
+    let split = at_level::run(Level::best(), Split { values, rest: &mut *rest });
+    let Some(Slices { sums, n_sums, has_rest }) = split else {
         return values.iter().for_each(|&value| sum.add(value));
     };
-    let add = |&value: &f64| sum.add(value);
-    let of_lanes = sums.as_flattened().iter();
+    sums[..n_sums].iter().for_each(|&of_slice| sum.add(of_slice));
     if has_rest {
-        of_lanes.chain(&rest).for_each(add);
-    } else {
-        of_lanes.for_each(add);
+        rest.as_flattened().iter().for_each(|&value| sum.add(value));
     }
 }
 
 /// The slices of a chunk.
 struct Slices {
-    /// Sum of each slice in each lane.
-    sums: [[f64; LANES]; MAX_SLICES],
+    /// Sum of each slice.
+    sums: [f64; N_SLICES * MAX_PASSES],
+    n_sums: usize,
     /// True if a value has bits below the last slice.
     has_rest: bool,
 }
@@ -56,7 +67,7 @@ struct Slices {
 /// some are too large for slices.
 struct Split<'a, T> {
     values: &'a [T],
-    rest: &'a mut [f64; CHUNK],
+    rest: &'a mut [[f64; LANES]],
 }
 
 impl<T: Float> Task for Split<'_, T> {
@@ -65,56 +76,64 @@ impl<T: Float> Task for Split<'_, T> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let Self { values, rest } = self;
-        let mut largest = [0.0f64; LANES];
-        let (whole, last) = values.split_at(values.len() / LANES * LANES);
-        let (rest, _) = rest.as_chunks_mut::<LANES>();
-        let (whole, _) = whole.as_chunks::<LANES>();
-        for (rest, values) in rest.iter_mut().zip(whole) {
-            for ((rest, &x), largest) in rest.iter_mut().zip(values).zip(&mut largest) {
-                *rest = x.to_f64();
-                // A NaN is not larger; the first slice finds it.
-                *largest = if rest.abs() > *largest { rest.abs() } else { *largest };
-            }
-        }
         let rows = &mut rest[..values.len().div_ceil(LANES)];
+        let (whole, last) = values.as_chunks::<LANES>();
+        let mut largest = [0.0; LANES];
+        for (row, values) in rows.iter_mut().zip(whole) {
+            load(row, values, &mut largest);
+        }
         if let Some(row) = rows.get_mut(whole.len()) {
-            for ((rest, &x), largest) in row.iter_mut().zip(last).zip(&mut largest) {
-                *rest = x.to_f64();
-                *largest = if rest.abs() > *largest { rest.abs() } else { *largest };
-            }
+            load(row, last, &mut largest);
         }
         let largest = largest.iter().fold(0.0, |a: f64, &b| if b > a { b } else { a });
         // All values are below 2^(exponent + 1).
-        let exponent = (largest.to_bits() >> (f64::MANTISSA_DIGITS - 1)) as i32 - BIAS;
-        let mut splitter = exponent + 1 - SLICE_BITS + f64::MANTISSA_DIGITS as i32 - 1;
+        let exponent = (largest.to_bits() >> FRACTION_BITS) as i32 - BIAS;
+        let mut splitter = exponent + 1 - SLICE_BITS + FRACTION_BITS;
         if largest == 0.0 || splitter > BIAS {
             return None;
         }
-        let mut slices = Slices { sums: [[0.0; LANES]; MAX_SLICES], has_rest: true };
-        for of_slice in &mut slices.sums {
-            if splitter <= -BIAS {
-                break;
-            }
-            let c = 1.5 * f64::from_bits(((splitter + BIAS) as u64) << (f64::MANTISSA_DIGITS - 1));
+        let mut slices = Slices { sums: [0.0; _], n_sums: 0, has_rest: true };
+        while slices.n_sums < slices.sums.len() && splitter - SLICE_BITS > -BIAS {
+            let [c, d] = [splitter, splitter - SLICE_BITS]
+                .map(|n| 1.5 * f64::from_bits(((n + BIAS) as u64) << FRACTION_BITS));
+            let mut sums = [[0.0; LANES]; N_SLICES];
             let mut is_left = [0; LANES];
             for row in &mut *rows {
-                for ((x, sum), is_left) in row.iter_mut().zip(&mut *of_slice).zip(&mut is_left) {
-                    let multiple = (*x + c) - c;
-                    *sum += multiple;
-                    *x -= multiple;
-                    *is_left |= x.to_bits();
+                for (i, x) in row.iter_mut().enumerate() {
+                    let first = (*x + c) - c;
+                    let rest = *x - first;
+                    let second = (rest + d) - d;
+                    *x = rest - second;
+                    sums[0][i] += first;
+                    sums[1][i] += second;
+                    is_left[i] |= x.to_bits();
                 }
             }
-            if of_slice.iter().any(|sum| !sum.is_finite()) {
-                return None;
+            for of_lanes in sums {
+                let sum: f64 = of_lanes.iter().sum();
+                // Only a NaN, which was not larger than any other value, does this.
+                if !sum.is_finite() {
+                    return None;
+                }
+                slices.sums[slices.n_sums] = sum;
+                slices.n_sums += 1;
             }
             // A rest of −0 is nothing.
             if is_left.iter().fold(0, |all, left| all | left) << 1 == 0 {
                 slices.has_rest = false;
                 break;
             }
-            splitter -= SLICE_BITS;
+            splitter -= N_SLICES as i32 * SLICE_BITS;
         }
         Some(slices)
+    }
+}
+
+/// Converts values, and finds the largest in each lane.
+#[inline(always)]
+fn load<T: Float>(row: &mut [f64; LANES], values: &[T], largest: &mut [f64; LANES]) {
+    for ((x, &value), largest) in row.iter_mut().zip(values).zip(largest) {
+        *x = value.to_f64();
+        *largest = if x.abs() > *largest { x.abs() } else { *largest };
     }
 }

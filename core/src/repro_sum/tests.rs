@@ -41,7 +41,7 @@ fn both(sums: &[ExactSum], form: Form, random: &mut Random) -> (f64, Option<f64>
     let long = combined(long.collect(), random);
     let short = sums.iter().map(|sum| {
         let mut words = [0; SHORT_WORDS];
-        form.write_short(sum, &mut words);
+        form.write_short(&mut sum.clone(), &mut words);
         words
     });
     let short = combined(short.collect(), random);
