@@ -83,8 +83,8 @@ def dtype_of(code: int) -> np.dtype:
 def refuse_masks(values, what: str = "array") -> None:
     """Raises an error for masked arrays and lists of them, because calls do not keep masks."""
     if isinstance(values, np.ma.MaskedArray):
-        message = (f"{what} is a masked array, and masks are not kept; pass its filled(value), or "
-                   "its data if nothing is masked")
+        message = (f"{what} is a masked array, and masks are not kept; pass its filled(value), and "
+                   "fill_value=value to a collective, or its data if nothing is masked")
         raise Error(message, kind="unsupported", field=what)
     if isinstance(values, (list, tuple)):
         for value in values:
@@ -198,34 +198,39 @@ class Out:
     """An array that a call writes, directly or through a copy in C order.
 
     ``array`` is the caller's array, ``memory`` the contiguous array that the call writes. An array
-    on a device is written directly.
+    on a device is written directly. ``fill`` restores fill values in the result.
     """
 
-    __slots__ = ("array", "memory", "_is_due")
+    __slots__ = ("array", "memory", "_is_due", "_fill")
 
-    def __init__(self, array):
+    def __init__(self, array, fill=None):
         self.array = self.memory = array
+        self._fill = fill
         if isinstance(array, DeviceArray):
             self.array, self._is_due = array.owner, False
             return
-        self._is_due = array is not None and not array.flags.c_contiguous
-        if self._is_due:
+        is_copied = array is not None and not array.flags.c_contiguous
+        self._is_due = is_copied or array is not None and fill is not None
+        if is_copied:
             self.memory = np.array(array, order="C", copy=True)
 
     def deliver(self) -> Optional[np.ndarray]:
-        """Returns the array. Copies the result to it first, if that is due. Call it after the call
-        has finished."""
+        """Returns the array. Restores fill values and copies the result first, if that is due. Call
+        it after the call has finished."""
         if self._is_due:
             # A second thread that waits must not return before the copy is complete.
             with _DELIVERY:
                 if self._is_due:
-                    self.array[...] = self.memory
+                    if self._fill is not None:
+                        self._fill.restore(self.memory)
+                    if self.memory is not self.array:
+                        self.array[...] = self.memory
                     self._is_due = False
         return self.array
 
     @property
     def is_due(self) -> bool:
-        """Returns whether the result must still be copied to the array."""
+        """Returns whether the array does not have the result yet."""
         return self._is_due
 
 

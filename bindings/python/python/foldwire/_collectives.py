@@ -21,6 +21,7 @@ from ._arrays import (
 )
 from ._device_arrays import refuse_device
 from ._errors import Error
+from ._fill import check as check_fill
 from ._plans import parse_plan, reduction
 from ._requests import Call, blocking, starting
 
@@ -75,7 +76,8 @@ class Collectives:
     # Reductions
 
     def _all_reduce(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
-                    out: Optional[Array] = None, dtype: Text = None) -> Call[Array]:
+                    out: Optional[Array] = None, dtype: Text = None,
+                    fill_value: Optional[float] = None) -> Call[Array]:
         """Returns the reduction of all ranks' arrays, with the same bits on every rank.
 
         :param array: this rank's input; the same shape and type on every rank
@@ -90,24 +92,26 @@ class Collectives:
         """
         array = as_operand(array)
         out = operand_out(out, array.shape, array)
+        fill = check_fill(fill_value, array, self._text(bound, plan), dtype, is_reduced=True)
         return Call("all_reduce", array, out, count=array.size,
-                     **self._reduction(op, array, dtype, bound, plan))
+                     fill=fill, **self._reduction(op, array, dtype, bound, plan))
 
     def _reduce(self, array: ArrayLike, op: Op = "sum", root: int = 0, bound: Text = None,
                 plan: Text = None, out: Optional[Array] = None,
-                dtype: Text = None) -> Call[Optional[Array]]:
+                dtype: Text = None, fill_value: Optional[float] = None) -> Call[Optional[Array]]:
         """Returns the reduction of all ranks' arrays on rank ``root``, and None on other ranks.
 
         The other arguments are those of :meth:`all_reduce`. ``out`` is used on the root only.
         """
         array = as_operand(array)
         out = operand_out(out, array.shape, array) if self._root(root) else None
+        fill = check_fill(fill_value, array, self._text(bound, plan), dtype, is_reduced=True)
         return Call("reduce", array, out, root=root, count=array.size,
-                     **self._reduction(op, array, dtype, bound, plan))
+                     fill=fill, **self._reduction(op, array, dtype, bound, plan))
 
     def _reduce_scatter(self, array: ArrayLike, op: Op = "sum", counts: Counts = None,
                         bound: Text = None, plan: Text = None, out: Optional[Array] = None,
-                        dtype: Text = None) -> Call[Array]:
+                        dtype: Text = None, fill_value: Optional[float] = None) -> Call[Array]:
         """Returns this rank's block of the reduction of all ranks' arrays, with one dimension.
 
         Without ``counts``, this is ``total.reshape(-1)[comm.share(array.size)]`` of the reduction
@@ -124,22 +128,25 @@ class Collectives:
         own = array.size // self.size if counts is None else counts[self.rank]
         before = own * self.rank if counts is None else sum(counts[: self.rank])
         out = operand_out(out, (own,), array)
+        fill = check_fill(fill_value, array, self._text(bound, plan), dtype, is_reduced=True)
         return Call("reduce_scatter", array, out, count=own, counts=counts, before=before,
-                     **self._reduction(op, array, dtype, bound, plan))
+                     fill=fill, **self._reduction(op, array, dtype, bound, plan))
 
     def _scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
-              out: Optional[Array] = None) -> Call[Array]:
+              out: Optional[Array] = None, fill_value: Optional[float] = None) -> Call[Array]:
         """Returns the reduction of the arrays of ranks 0 to this rank (inclusive scan).
 
         The arguments are those of :meth:`all_reduce`.
         """
         array = as_operand(array)
         out = operand_out(out, array.shape, array)
+        fill = check_fill(fill_value, array, self._text(bound, plan), None, is_reduced=True)
         return Call("scan", array, out, count=array.size,
-                     **self._reduction(op, array, None, bound, plan))
+                     fill=fill, **self._reduction(op, array, None, bound, plan))
 
     def _exclusive_scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None,
-                        plan: Text = None, out: Optional[Array] = None) -> Call[Array]:
+                        plan: Text = None, out: Optional[Array] = None,
+                        fill_value: Optional[float] = None) -> Call[Array]:
         """Returns the reduction of the arrays of the ranks before this one (exclusive scan).
 
         Rank 0 returns ``out`` unchanged, or zeros without ``out``. The arguments are those of
@@ -149,13 +156,17 @@ class Collectives:
         if out is None and self.rank == 0:
             out = zeros_like(array)
         out = operand_out(out, array.shape, array)
+        fill = check_fill(fill_value, array, self._text(bound, plan), None, is_reduced=True)
+        if fill is not None and self.rank == 0:
+            # This rank has no result in which to restore fill values.
+            array, fill = fill.marked(array), None
         return Call("exclusive_scan", array, out, count=array.size,
-                     **self._reduction(op, array, None, bound, plan))
+                     fill=fill, **self._reduction(op, array, None, bound, plan))
 
     # Data movement
 
     def _broadcast(self, array: Array, root: int = 0, bound: Text = None, plan: Text = None,
-                   dtype: Text = None) -> Call[Array]:
+                   dtype: Text = None, fill_value: Optional[float] = None) -> Call[Array]:
         """Overwrites ``array`` with that of rank ``root``, and returns it.
 
         The array has the same bits on every rank, also on the root if the plan compresses. It has
@@ -163,8 +174,9 @@ class Collectives:
         """
         out = operand_out(array, None, None, "array")
         send = as_operand(out) if self._root(root) else None
+        fill = check_fill(fill_value, out, self._text(bound, plan), dtype)
         return Call("broadcast", send, out, code_of(out.dtype, dtype), self._plan(bound, plan),
-                     root=root, count=out.size)
+                     fill=fill, root=root, count=out.size)
 
     def _rows(self, array, counts):
         """Returns the ranks' blocks along the first axis, and the shape of all of them."""
@@ -185,7 +197,7 @@ class Collectives:
 
     def _all_gather(self, array: ArrayLike, counts: Counts = None, bound: Text = None,
                     plan: Text = None, out: Optional[Array] = None,
-                    dtype: Text = None) -> Call[Array]:
+                    dtype: Text = None, fill_value: Optional[float] = None) -> Call[Array]:
         """Returns the arrays of all ranks, with the same bits on every rank.
 
         The result has the shape ``(size, *array.shape)``; row r is the array of rank r. With
@@ -195,20 +207,24 @@ class Collectives:
         array = as_operand(array)
         share, shape = self._rows(array, counts)
         out = operand_out(out, shape, array)
+        fill = check_fill(fill_value, array, self._text(bound, plan), dtype)
         return Call("all_gather", array, out, code_of(array.dtype, dtype),
-                     self._plan(bound, plan), **share._asdict())
+                     self._plan(bound, plan), fill=fill, **share._asdict())
 
     def _gather(self, array: ArrayLike, root: int = 0, counts: Counts = None, bound: Text = None,
-                plan: Text = None, out: Optional[Array] = None) -> Call[Optional[Array]]:
+                plan: Text = None, out: Optional[Array] = None,
+                fill_value: Optional[float] = None) -> Call[Optional[Array]]:
         """Returns the result of :meth:`all_gather` on rank ``root``, and None on other ranks."""
         array = as_operand(array)
         share, shape = self._rows(array, counts)
         out = operand_out(out, shape, array) if self._root(root) else None
+        fill = check_fill(fill_value, array, self._text(bound, plan))
         return Call("gather", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     root=root, **share._asdict())
+                     root=root, fill=fill, **share._asdict())
 
     def _scatter(self, array: Optional[ArrayLike], out: Array, root: int = 0,
-                 counts: Counts = None, bound: Text = None, plan: Text = None) -> Call[Array]:
+                 counts: Counts = None, bound: Text = None, plan: Text = None,
+                 fill_value: Optional[float] = None) -> Call[Array]:
         """Fills ``out`` with this rank's block of the root's array, and returns it.
 
         The root's array has ``size * out.size`` values. With ``counts``, ``out`` of rank r has
@@ -228,11 +244,12 @@ class Collectives:
                 raise Error(message, field="array")
         else:
             array = None
+        fill = check_fill(fill_value, out, self._text(bound, plan))
         return Call("scatter", array, out, code_of(out.dtype), self._plan(bound, plan),
-                     root=root, **share._asdict())
+                     root=root, fill=fill, **share._asdict())
 
     def _all_to_all(self, array: ArrayLike, bound: Text = None, plan: Text = None,
-                    out: Optional[Array] = None) -> Call[Array]:
+                    out: Optional[Array] = None, fill_value: Optional[float] = None) -> Call[Array]:
         """Sends row r of the array to rank r. Row r of the result is from rank r.
 
         The first axis of the array has length ``size``. The result has the shape of the array.
@@ -243,12 +260,14 @@ class Collectives:
                        f"{self.size}")
             raise Error(message, field="array")
         out = operand_out(out, array.shape, array)
+        fill = check_fill(fill_value, array, self._text(bound, plan))
         return Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     count=array.size // self.size)
+                     fill=fill, count=array.size // self.size)
 
     def _all_to_all_v(self, array: ArrayLike, send_counts: Sequence[int],
                       recv_counts: Sequence[int], bound: Text = None, plan: Text = None,
-                      out: Optional[Array] = None) -> Call[Array]:
+                      out: Optional[Array] = None,
+                      fill_value: Optional[float] = None) -> Call[Array]:
         """Sends ``send_counts[r]`` rows of the array to rank r. Receives ``recv_counts[r]`` rows.
 
         Rows of the array and of the result are in order of ranks. The result has the shape
@@ -264,8 +283,9 @@ class Collectives:
             raise Error(message, field="send_counts")
         row = math.prod(array.shape[1:])
         out = operand_out(out, (sum(back), *array.shape[1:]), array)
+        fill = check_fill(fill_value, array, self._text(bound, plan))
         return Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     counts=[count * row for count in to],
+                     fill=fill, counts=[count * row for count in to],
                      recv_counts=[count * row for count in back], before=None)
 
     def _barrier(self) -> Call[None]:

@@ -40,6 +40,12 @@ class Communicator(Collectives, Messages, Sums):
     (in the unit of the data), ``"psnr:60"`` (dB), or ``"lossless"``, which compresses and keeps
     every bit. By default the bound applies to each rank's input.
 
+    *Fill values.* ``fill_value=1e20``, on all ranks, says that this value stands for missing data
+    in arrays of floats. It does not count in the range of a bound, and moves with all its bits. A
+    reduction with a missing value is missing: the result is the fill value where the value of any
+    rank is the fill value or NaN, or where infinities cancel. Without ``fill_value``, it is a
+    number like others.
+
     *Plans.* ``plan`` sets more: ``"auto"``, ``"codec:dense,shape:64x64x64"``, ``"schedule:ring"``,
     ``"scope:result"``. All ranks pass the same bound and plan.
 
