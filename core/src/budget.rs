@@ -13,7 +13,9 @@ use crate::op::{OpCode, weight};
 use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
+use crate::rounding::RoundingPass;
 use crate::schedule::ProgramSpec;
+use crate::transport::Rank;
 
 /// Returns how many errors, each of at most one operand's bound, can add up in a value of the
 /// result. `None` if the result has no bound (docs/guarantees.md).
@@ -87,9 +89,18 @@ pub(crate) struct Budget {
     pub(crate) bound: f64,
     /// Largest error of the result; `None` if it has no bound.
     pub(crate) worst_case: Option<f64>,
+    /// True if the bound is relative and all ranks' values are zeros. Error feedback then waits for
+    /// other values, which give it a lattice: sent now, it would take all bits of its values.
+    pub(crate) keeps_residues: bool,
 }
 
 impl Budget {
+    /// Returns the rounding pass with which the call begins, if it has one.
+    pub(crate) fn pass(&self, spec: &CallSpec<'_>, rank: Rank) -> Option<RoundingPass> {
+        let keeps_residues = self.keeps_residues && spec.call.size > 1;
+        Some(spec.pass(self.quantum, rank)?.keeping_residues(keeps_residues))
+    }
+
     pub(crate) const fn note_in(&self, report: &mut Report) {
         report.bound = self.bound;
         report.worst_case = self.worst_case;
@@ -102,11 +113,23 @@ pub(crate) fn resolve(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
 ) -> Result<Budget, Error> {
-    let quantum = Quantum::LOSSLESS;
+    let exact = Budget {
+        quantum: Quantum::LOSSLESS,
+        bound: 0.0,
+        worst_case: Some(0.0),
+        keeps_residues: false,
+    };
     match spec.plan.codec.loss() {
-        Loss::None => return Ok(Budget { quantum, bound: 0.0, worst_case: Some(0.0) }),
-        Loss::Setting => return Ok(Budget { quantum, bound: f64::INFINITY, worst_case: None }),
+        Loss::None => return Ok(exact),
+        Loss::Setting => return Ok(Budget { bound: f64::INFINITY, worst_case: None, ..exact }),
         Loss::Bound => {}
+    }
+    let is_zero = value_range.is_some_and(|range| range.min == 0.0 && range.max == 0.0);
+    if is_zero && spec.plan.needs_value_range() {
+        // Zeros are points of any lattice.
+        let plan = Plan { bound: Some(Bound::Absolute(1.0)), ..spec.plan };
+        let on_lattice = resolve(&CallSpec { plan, ..*spec }, None)?;
+        return Ok(Budget { quantum: on_lattice.quantum, keeps_residues: true, ..exact });
     }
     match spec.dtype {
         DType::F32 => resolve_as::<f32>(spec, value_range),
@@ -158,7 +181,8 @@ fn resolve_as<T: Float>(
     }
     let bound = quantum.bound() * half_steps;
     let worst_case = n_errors.map(|n_errors| n_errors * (bound * errors_per_code));
-    Ok(Budget { quantum, bound: bound / operands_per_error, worst_case })
+    let bound = bound / operands_per_error;
+    Ok(Budget { quantum, bound, worst_case, keeps_residues: false })
 }
 
 /// Returns the bound that a call requires of each operand before the value range is known, not

@@ -120,6 +120,8 @@ pub(crate) struct RoundingPass {
     /// Random stream from which the keys of chunks are derived; `None` for nearest rounding.
     stream: Option<u64>,
     threads: Threads,
+    /// Leaves residues as they are.
+    keeps_residues: bool,
 }
 
 /// Values to be rounded, where to copy them from, and their residues.
@@ -144,7 +146,12 @@ impl RoundingPass {
             Rounding::Nearest => None,
             Rounding::Unbiased { seed } => Some(random::stream(seed, rank)),
         };
-        Self { quantum, stream, threads: Threads::ONE }
+        Self { quantum, stream, threads: Threads::ONE, keeps_residues: false }
+    }
+
+    /// Leaves residues as they are, if told so.
+    pub(crate) fn keeping_residues(self, keeps_residues: bool) -> Self {
+        Self { keeps_residues, ..self }
     }
 
     /// Lets these threads share the pass.
@@ -177,6 +184,7 @@ impl RoundingPass {
         residues: Option<&mut [u8]>,
         level: Level,
     ) {
+        let residues = residues.filter(|_| !self.keeps_residues);
         with_float!(dtype, T => {
             let (from, values) = (from.map(cast_slice), cast_slice_mut(values));
             self.run_on_floats::<T>(from, values, residues.map(cast_slice_mut), level);

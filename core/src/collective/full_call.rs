@@ -258,7 +258,7 @@ impl<'s> FullCall<'s> {
         let codec = self.spec.codec(&params);
         let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first);
         self.start(comm, (&resolved, &coding));
-        let pass = self.spec.pass(budget.quantum, comm.rank());
+        let pass = budget.pass(&self.spec, comm.rank());
         self.rounding_pass = pass.map(|pass| pass.on(comm.threads(&self.spec)));
         Ok(resolved)
     }

@@ -555,3 +555,37 @@ fn a_group_rounds_each_array_as_a_call_of_its_own_does() {
         assert!(kept[0].iter().any(|e| *e != 0.0));
     }
 }
+
+/// As gradients of parameters that a step did not use.
+#[test]
+fn zeros_of_all_ranks_leave_the_feedback_as_it_was_and_are_short() {
+    fn check(rank: Rank, mut step: impl FnMut(&mut [f32], &mut [f32]) -> Result<Report, Error>) {
+        let mut kept = vec![0.0; 50_000];
+        let mut values = data::smooth::<f32>(rank.index(), kept.len());
+        step(&mut values, &mut kept).expect("a step");
+        let before = kept.clone();
+        assert!(before.iter().any(|&lost| lost != 0.0));
+        values.fill(0.0);
+        let report = step(&mut values, &mut kept).expect("a step without values");
+        assert!(values.iter().all(|&value| value == 0.0) && kept == before);
+        assert_eq!((report.bound, report.worst_case), (0.0, Some(0.0)));
+        assert!(report.ratio() > 20.0, "{}", report.ratio());
+    }
+    let bound = Bound::Relative(0.1);
+    for (size, plan) in [(2, Plan::foldwire(bound)), (3, unbiased(bound, 3))] {
+        World::new(size).run(|mut comm| {
+            check(comm.rank(), |values, kept| {
+                comm.run(Call::all_reduce(values, Op::Avg).with_feedback(kept), &plan)
+            });
+        });
+        World::new(size).run_endpoints(|endpoint| {
+            let world = SharedCommunicator::new(endpoint, 3).expect("a communicator");
+            check(world.rank(), |values, kept| {
+                let arrays = &mut [(values, bound)];
+                let reports =
+                    world.all_reduce_group_with_feedback(arrays, &mut [kept], Op::Avg, &plan)?;
+                Ok(reports[0])
+            });
+        });
+    }
+}

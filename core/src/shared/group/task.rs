@@ -149,7 +149,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut residues = feedback.into_iter().flatten();
         for (((values, _), spec), budget) in arrays.iter_mut().zip(spec).zip(budgets) {
             let residues = residues.next().map(|residues| &mut **residues);
-            if let Some(pass) = spec.pass(budget.quantum, rank) {
+            if let Some(pass) = budget.pass(spec, rank) {
                 let threads = self.call_slots.iter().find_map(|slot| {
                     let comm = slot.comm.try_borrow().ok()?;
                     Some(comm.as_ref()?.threads(spec))
