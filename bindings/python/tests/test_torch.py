@@ -64,7 +64,7 @@ TRAIN = """
 
 GROUP = """
     import torch, torch.distributed as dist, foldwire.torch as ft
-    ft.configure(bound="abs:1e-3", min_bytes=1 << 16)
+    ft.configure(bound="abs:1e-3", min_bytes=1 << 16, gather_bound="abs:1e-3")
     dist.init_process_group("foldwire")
     rank, group = dist.get_rank(), dist.group.WORLD
     large, small = torch.linspace(0, 1, 40_000) + rank, torch.ones(3) * rank
@@ -212,7 +212,8 @@ FAILS = """
             work = call()
             if work is not None:
                 work.wait()
-        except foldwire.Error as error:
+        except dist.DistBackendError as error:
+            assert isinstance(error, foldwire.Error)
             return error
         return None
 
@@ -465,7 +466,7 @@ class Torch(unittest.TestCase):
         self.survive(KILLED_CALLS, 3, "survived")
 
     def test_a_backward_pass_raises_if_a_rank_is_killed(self):
-        for by_hook, raised in ((False, "raised RuntimeError"), (True, "raised Error 1")):
+        for by_hook, raised in ((False, "raised RuntimeError"), (True, "raised BackendError 1")):
             program = KILLED.replace("{by_hook}", str(by_hook))
             (output,) = self.survive(program, 2, "survived")
             self.assertIn(raised, output)

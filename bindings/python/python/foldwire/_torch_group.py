@@ -1,26 +1,41 @@
-"""A process group whose collectives use Foldwire, in the order of submission. It uses gloo for
-calls that Foldwire lacks. A failure of one makes both unusable."""
+"""Torch's process groups with Foldwire: collectives use it, in the order of submission. Gloo makes
+the calls that Foldwire lacks. A failure of one makes both unusable."""
 
-import math
 import os
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
-from . import join, unique_id
+from . import _native, join, unique_id
 from ._communicator import Communicator
 from ._errors import Error
-from ._torch_line import again, line_of, seconds
-from ._torch_tensors import Lent, is_float, is_usable, on_stream, op_of
+from ._torch_calls import Calls
+from ._torch_line import BackendError, again, line_of, seconds
+from ._torch_meeting import Meeting
+from ._torch_tensors import is_float, on_stream
 
-__all__ = ["ProcessGroup", "settings"]
+__all__ = ["Backend", "ProcessGroup", "create", "settings"]
 
 _KEY = "foldwire/unique_id"
 # Seconds to wait for the other ranks when searching for the rank that failed.
 _BLAME = 1.0
+_CUSTOM = getattr(dist.ProcessGroup.BackendType, "CUSTOM", None)
 
-settings = {"bound": None, "plan": None, "min_bytes": 1 << 20}
+settings = {"bound": None, "plan": None, "min_bytes": 1 << 20, "gather_bound": None}
+
+
+def _base():
+    """Returns torch's class of backends, or `object` if Python cannot extend it (before 2.15)."""
+    theirs = getattr(c10d, "C10DBackend", None)
+    try:
+        return type("Probe", (theirs,), {})(0, 1) and theirs
+    except TypeError:
+        return object
+
+
+_BASE = _base()
 
 
 def _shared_id(store, rank):
@@ -55,7 +70,7 @@ class _Passed(dist._Work):
         except RuntimeError as failure:
             if seconds(timeout) is not None and not self._work.is_completed():
                 message = f"the call did not finish within {seconds(timeout)} s; it continues"
-                raise Error(message, kind="timeout", field="timeout") from failure
+                raise BackendError(message, kind="timeout", field="timeout") from failure
             lost = self._group._lost(failure, self._peer)
             raise lost from (None if lost is failure else failure)
 
@@ -83,12 +98,12 @@ class _Passed(dist._Work):
         self.wait()
 
 
-class ProcessGroup(dist.ProcessGroup):
-    """A process group whose collectives use Foldwire, for tensors on the CPU and for floats on
-    NVIDIA's GPUs.
+class Backend(Calls, _BASE):
+    """The backend ``"foldwire"`` of torch's process groups, for tensors on the CPU and for floats
+    on NVIDIA's GPUs.
 
-    All-reduces, all-gathers and reduce-scatters of large arrays of floats have the bound and plan
-    of :func:`configure`. All other calls are exact. Messages, coalesced calls, bitwise operations,
+    All-reduces and reduce-scatters of large arrays of floats have the bound and plan of
+    :func:`configure`. All other calls are exact. Messages, bitwise operations, sparse tensors,
     integers on GPUs and tensors on other devices use gloo. All ranks choose alike, by type and
     operation.
 
@@ -96,26 +111,93 @@ class ProcessGroup(dist.ProcessGroup):
     Foldwire or gloo, all later calls fail.
     """
 
-    def __init__(self, store, rank: int, size: int, timeout):
-        super().__init__(rank, size)
+    def __init__(self, store, rank: int, size: int, timeout, connect: bool = True):
+        super().__init__(*([] if _BASE is object else [rank, size]))
+        self._own = (rank, size)
         self._timeout = timeout
-        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+        self._meeting = None
         self._min_bytes, self._plan = settings["min_bytes"], settings["plan"]
         self._bound = settings["bound"] or os.environ.get("FOLDWIRE_BOUND") or None
-        limit = timeout.total_seconds()
-        self.comm = join(_shared_id(store, rank), rank, size, limit=limit, timeout=limit,
-                         bound=self._bound, plan=self._plan)
-        # The same communicator, without the bound and plan of `configure`.
-        self._exact = Communicator(self.comm._native)
-        # Queue that makes the calls in order.
-        self._line = line_of(self.comm)
+        self._gather_bound = settings["gather_bound"]
         self.n_taken = 0
         """Number of calls with the bound and plan of ``configure``."""
+        self._n_calls = 0
+        if connect:
+            self._connect(store, timeout)
+        else:
+            self._disconnect()
+
+    def _disconnect(self):
+        self.comm = self._exact = self._gathers = self._gloo = None
+        self._line = _Unconnected()
+
+    def _connect(self, store, limit):
+        (rank, size), limit = self._own, limit.total_seconds()
+        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size,
+                                           self._timeout)
+        self.comm = join(_shared_id(store, rank), rank, size, limit=limit, timeout=limit,
+                         bound=self._bound, plan=self._plan)
+        # The same communicator, without the bound and plan of `configure`, and for all-gathers.
+        self._exact = Communicator(self.comm._native)
+        self._gathers = Communicator(self.comm._native, self._gather_bound, self._plan)
+        # Queue that makes the calls in order.
+        self._line = line_of(self.comm)
+
+    def rank(self):
+        return self._own[0]
+
+    def size(self):
+        return self._own[1]
 
     def getBackendName(self):
         return "foldwire"
 
     name = getBackendName
+
+    @property
+    def options(self):
+        return c10d.C10DBackend.Options("foldwire", self._timeout)
+
+    # Torch reads all of these. It never returns from one that a backend in Python leaves out.
+    supports_splitting = supports_reconfigure = property(lambda self: True)
+    supports_coalescing = supports_shrinking = supports_window = property(lambda self: False)
+    _supports_time_estimate = supports_abort_hooks = supports_coalescing
+
+    def split(self, store, ranks, opts):
+        ranks = list(ranks)
+        if self.rank() not in ranks:
+            return None
+        timeout = getattr(opts, "_timeout", None) or self._timeout
+        return Backend(_store_of(store, ranks), ranks.index(self.rank()), len(ranks), timeout)
+
+    def merge(self, store, opts, rank, size):
+        return Backend(store, rank, size, getattr(opts, "_timeout", None) or self._timeout)
+
+    def get_reconfigure_handle(self):
+        """Returns this rank's address for :meth:`reconfigure`, which ranks tell each other."""
+        if self._meeting is None:
+            self._meeting = Meeting()
+        return self._meeting.handle
+
+    def reconfigure(self, opts):
+        """Leaves the present group, if there is one, and forms a group of the ranks with these
+        handles. Blocks until all of them have called this. Returns a finished work."""
+        own = self.get_reconfigure_handle()
+        limit = opts.timeout or self._timeout
+        rank, size, store = self._meeting.of(opts.handles, opts.uuid, limit)
+        if self.comm is not None:
+            self.abort()
+            self._line.end()
+            self.comm.close()
+            self._disconnect()
+        self._own = (rank, size)
+        try:
+            self._connect(store, limit)
+        except RuntimeError as failure:
+            kind, blamed = getattr(failure, "kind", "transport"), getattr(failure, "rank", None)
+            raise BackendError(f"{own} could not join: {failure}", kind=kind,
+                               rank=blamed) from failure
+        return self._line.start(lambda: None, None, is_async=False)
 
     def set_timeout(self, timeout):
         """Sets the longest time without progress for later calls."""
@@ -123,26 +205,56 @@ class ProcessGroup(dist.ProcessGroup):
         if hasattr(self._gloo, "set_timeout"):
             self._gloo.set_timeout(timeout)
 
+    _set_default_timeout = set_timeout
+
+    def _set_sequence_number_for_group(self):
+        pass
+
+    def _get_sequence_number_for_group(self):
+        return self._n_calls
+
+    def get_error(self):
+        kinds = torch._C._distributed_c10d.ErrorType
+        failure = self._line.failure
+        if failure is None:
+            return kinds.SUCCESS
+        return kinds.TIMEOUT if failure.kind == "timeout" else kinds.COMM_ERROR
+
     def shutdown(self):
         """Waits for calls in progress, and leaves the group."""
         self._line.end()
         self._line.fail(Error("this process group was shut down", kind="closed"))
-        self.comm.close()
+        if self.comm is not None:
+            self.comm.close()
+        self._gloo = self._meeting = None
 
     def abort(self):
         """Stops running calls, and all later ones."""
         self._line.fail(Error("this process group was aborted", kind="interrupted"))
-        self.comm.interrupt()
+        if self.comm is not None:
+            self.comm.interrupt()
         if hasattr(self._gloo, "abort"):
             self._gloo.abort()
 
-    def _start(self, call, result, opts, tensor, n_bytes=None):
-        """Starts ``call(comm)`` on a tensor. ``n_bytes``: size of floats that may be compressed, or
-        None."""
-        is_large = n_bytes is not None and n_bytes >= self._min_bytes
-        self.n_taken += is_large
-        comm = self.comm if is_large else self._exact
-        limit = seconds(getattr(opts, "timeout", None)) or self._timeout.total_seconds()
+    def _bounded(self, tensor, n_bytes):
+        """Returns the communicator for a reduction of ``n_bytes``."""
+        return self._taken(self.comm, tensor, n_bytes)
+
+    def _gathering(self, tensor, n_bytes):
+        """Returns the communicator for an all-gather of ``n_bytes``."""
+        return self._taken(self._gathers if self._gather_bound else None, tensor, n_bytes)
+
+    def _taken(self, comm, tensor, n_bytes):
+        if comm is None or n_bytes < self._min_bytes or not is_float(tensor):
+            return None
+        self.n_taken += 1
+        return comm
+
+    def _start(self, call, result, opts, tensor=None, comm=None):
+        """Starts ``call(comm)`` on a tensor, by default with an exact communicator."""
+        comm = comm or self._exact
+        limit = seconds(opts.timeout) or self._timeout.total_seconds()
+        self._n_calls += 1
 
         def limited():
             comm.timeout = limit
@@ -153,6 +265,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _pass_on(self, name, *args, peer=None):
         self._line.check()
+        self._n_calls += 1
         try:
             work = getattr(self._gloo, name)(*args)
         except RuntimeError as failure:
@@ -172,7 +285,7 @@ class ProcessGroup(dist.ProcessGroup):
         # If the barrier in it fails, Foldwire also notifies the other ranks.
         blamed = self._blamed()
         kind, rank = "timeout" if is_late else "peer_lost", blamed if peer is None else peer
-        self._line.fail(Error(f"gloo: {said}", kind=kind, rank=rank))
+        self._line.fail(BackendError(f"gloo: {said}", kind=kind, rank=rank))
         self.comm.interrupt()
         return self._line.failure
 
@@ -188,202 +301,151 @@ class ProcessGroup(dist.ProcessGroup):
             return failure.rank if failure.culprit is None else failure.culprit
         return None
 
-    # Reductions
 
-    def allreduce(self, tensors, opts=None):
-        opts = opts or dist.AllreduceOptions()
-        (tensor,) = tensors
-        op = op_of(opts, tensor)
-        if op is None or not is_usable(tensor):
-            return self._pass_on("allreduce", tensors, opts)
+class _Unconnected:
+    """Stands for the queue of a group before it is configured."""
 
-        def call(comm):
-            own = Lent(tensor)
-            comm.all_reduce(own.array, op, out=own.array, dtype=own.dtype)
-            own.give_back()
+    failure = None
 
-        n_bytes = tensor.nbytes if is_float(tensor) else None
-        return self._start(call, tensors, opts, tensor, n_bytes)
+    def check(self):
+        raise BackendError("this process group has no ranks yet: call _reconfigure",
+                           kind="usage", field="group")
 
-    def reduce(self, tensors, opts=None):
-        opts = opts or dist.ReduceOptions()
-        (tensor,) = tensors
-        op, root = op_of(opts, tensor), opts.rootRank
-        if op is None or not is_usable(tensor):
-            return self._pass_on("reduce", tensors, opts)
+    def start(self, *_args, **_kwargs):
+        self.check()
 
-        def call(comm):
-            own = Lent(tensor)
-            out = own.array if self.rank() == root else None
-            comm.reduce(own.array, op, root, out=out, dtype=own.dtype)
-            own.give_back()
+    def end(self):
+        pass
 
-        return self._start(call, tensors, opts, tensor)
-
-    def _scatter(self, output, tensor, op, opts):
-        if tensor.numel() != self.size() * output.numel():
-            raise Error(f"{tensor.numel()} values are not {output.numel()} for each of "
-                        f"{self.size()} ranks", field="count")
-
-        def call(comm):
-            own, to = Lent(tensor), Lent(output)
-            comm.reduce_scatter(own.array, op, out=to.array, dtype=own.dtype)
-            to.give_back()
-
-        n_bytes = tensor.nbytes if is_float(tensor) else None
-        return self._start(call, [output], opts, tensor, n_bytes)
-
-    def reduce_scatter(self, output_tensors, input_tensors, opts=None):
-        opts = opts or dist.ReduceScatterOptions()
-        (output,), (inputs,) = output_tensors, input_tensors
-        op = op_of(opts, output)
-        alike = all(tensor.nbytes == output.nbytes for tensor in inputs)
-        if op is None or not alike or not is_usable(output):
-            return self._pass_on("reduce_scatter", output_tensors, input_tensors, opts)
-        return self._scatter(output, torch.stack([t.reshape(-1) for t in inputs]), op, opts)
-
-    def _reduce_scatter_base(self, output, tensor, opts=None):
-        opts = opts or dist.ReduceScatterOptions()
-        op = op_of(opts, output)
-        if op is None or not is_usable(output):
-            return self._pass_on("_reduce_scatter_base", output, tensor, opts)
-        return self._scatter(output, tensor, op, opts)
-
-    # Data movement
-
-    def broadcast(self, tensors, opts=None):
-        opts = opts or dist.BroadcastOptions()
-        (tensor,) = tensors
-        if not is_usable(tensor):
-            return self._pass_on("broadcast", tensors, opts)
-
-        def call(comm):
-            own = Lent(tensor)
-            comm.broadcast(own.array, opts.rootRank, dtype=own.dtype)
-            own.give_back()
-
-        return self._start(call, tensors, opts, tensor)
-
-    def allgather(self, output_tensors, input_tensors, opts=None):
-        opts = opts or dist.AllgatherOptions()
-        (outputs,), (tensor,) = output_tensors, input_tensors
-        alike = all(output.nbytes == tensor.nbytes for output in outputs)
-        if not alike or not is_usable(tensor):
-            return self._pass_on("allgather", output_tensors, input_tensors, opts)
-
-        def call(comm):
-            own = Lent(tensor)
-            for row, output in zip(comm.all_gather(own.array, dtype=own.dtype), outputs):
-                to = Lent(output)
-                to.array[:] = row
-                to.give_back()
-
-        n_bytes = tensor.nbytes * self.size() if is_float(tensor) else None
-        return self._start(call, output_tensors, opts, tensor, n_bytes)
-
-    def _allgather_base(self, output, tensor, opts=None):
-        opts = opts or dist.AllgatherOptions()
-        if not is_usable(tensor):
-            return self._pass_on("_allgather_base", output, tensor, opts)
-
-        def call(comm):
-            own, to = Lent(tensor), Lent(output)
-            rows = to.array.reshape(comm.size, -1)
-            comm.all_gather(own.array, out=rows, dtype=own.dtype)
-            to.give_back()
-
-        n_bytes = output.nbytes if is_float(tensor) else None
-        return self._start(call, [output], opts, tensor, n_bytes)
-
-    def gather(self, output_tensors, input_tensors, opts=None):
-        opts = opts or dist.GatherOptions()
-        (tensor,), (outputs,) = input_tensors, output_tensors or [[]]
-        if not is_usable(tensor):
-            return self._pass_on("gather", output_tensors, input_tensors, opts)
-
-        def call(comm):
-            rows = comm.gather(Lent(tensor).array, opts.rootRank)
-            for row, output in zip(rows if rows is not None else [], outputs):
-                to = Lent(output)
-                to.array[:] = row
-                to.give_back()
-
-        return self._start(call, output_tensors, opts, tensor)
-
-    def scatter(self, output_tensors, input_tensors, opts=None):
-        opts = opts or dist.ScatterOptions()
-        (output,), (inputs,) = output_tensors, input_tensors or [[]]
-        if not is_usable(output):
-            return self._pass_on("scatter", output_tensors, input_tensors, opts)
-
-        def call(comm):
-            to = Lent(output)
-            rows = Lent(torch.stack(list(inputs))).array if inputs else None
-            comm.scatter(rows, to.array, opts.rootRank)
-            to.give_back()
-
-        return self._start(call, output_tensors, opts, output)
-
-    def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
-        opts = opts or dist.AllToAllOptions()
-        if not is_usable(tensor):
-            return self._pass_on("alltoall_base", output, tensor, output_splits, input_splits,
-                                 opts)
-
-        def call(comm):
-            own, to = Lent(tensor), Lent(output)
-            back, out = _splits(output_splits, to.array, output, comm.size)
-            counts, array = _splits(input_splits, own.array, tensor, comm.size)
-            comm.all_to_all_v(array, counts, back, out=out)
-            to.give_back()
-
-        return self._start(call, [output], opts, tensor)
-
-    def barrier(self, opts=None):
-        return self._start(lambda comm: comm.barrier(), None, opts or dist.BarrierOptions(), None)
-
-    # Names of the same calls in later versions of torch.
-    def all_gather_single(self, output, tensor, opts=None):
-        return self._allgather_base(output, tensor, opts)
-
-    def reduce_scatter_single(self, output, tensor, opts=None):
-        return self._reduce_scatter_base(output, tensor, opts)
-
-    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
-        return self.alltoall_base(output, tensor, output_splits, input_splits, opts)
+    def fail(self, failure):
+        pass
 
 
-def _splits(splits, array, tensor, size):
-    """Returns the number of rows for each rank, and the array reshaped to rows."""
-    n_rows = tensor.shape[0] if tensor.dim() else 1
-    if not splits and n_rows % size != 0:
-        raise Error(f"{n_rows} rows cannot be divided evenly among {size} ranks",
-                    field="splits")
-    # Not -1, which numpy cannot infer if there are no rows.
-    row = math.prod(tensor.shape[1:]) * tensor.element_size() // array.itemsize
-    return splits or [n_rows // size] * size, array.reshape(n_rows, row)
+def _store_of(store, ranks):
+    """Returns a part of a store for a group of some ranks."""
+    return dist.PrefixStore("-".join(map(str, ranks)), store)
 
 
-def _passes(name, has_peer=False):
-    """Returns a method that calls gloo."""
-    def call(self, *args):
-        return self._pass_on(name, *args, peer=args[1] if has_peer else None)
+class ProcessGroup(dist.ProcessGroup):
+    """A process group with :class:`Backend` for all devices.
+
+    Calls from Python go to the backend without the way through torch's C++ code, whose works
+    cannot be polled. Calls from C++ find the backend, too.
+    """
+
+    def __init__(self, store, rank: int, size: int, timeout, connect: bool = True):
+        super().__init__(store, rank, size)
+        self.backend = Backend(store, rank, size, timeout, connect)
+        """The backend, whose ``comm`` is the communicator."""
+        self._store = store
+        for device in _devices() if _BASE is not object else []:
+            self._register_backend(torch.device(device), _CUSTOM, self.backend)
+        if _CUSTOM is not None:
+            self._set_default_backend(_CUSTOM)
+
+    def getBackendName(self):
+        return "foldwire"
+
+    name = getBackendName
+
+    supports_reconfigure = property(lambda self: True)
+
+    @property
+    def comm(self):
+        return self.backend.comm
+
+    @property
+    def n_taken(self):
+        return self.backend.n_taken
+
+    @property
+    def _timeout(self):
+        return self.backend._timeout
+
+    def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None,
+                    device_types=None):
+        """Returns the group of some ranks, which all call this, and None on other ranks."""
+        ranks, rank = list(ranks), self.rank()
+        if rank not in ranks:
+            return None
+        timeout = timeout or getattr(opts, "_timeout", None) or self._timeout
+        store = _store_of(dist.PrefixStore(f"split/{group_name}", self._store), ranks)
+        group = ProcessGroup(store, ranks.index(rank), len(ranks), timeout)
+        if group_name is not None:
+            group._set_group_name(group_name)
+        group._set_group_desc(group_desc or "")
+        return group
+
+
+def _devices():
+    return ["cpu", "cuda"] if _native.HAS_DEVICES else ["cpu"]
+
+
+# For each call with several forms: its options, its number of tensor arguments, and the options
+# that may follow these one by one.
+_FORMS = {
+    "allreduce": (c10d.AllreduceOptions, 1, ("reduceOp", "timeout")),
+    "broadcast": (c10d.BroadcastOptions, 1, ("rootRank", "timeout")),
+    "reduce": (c10d.ReduceOptions, 1, ("rootRank", "reduceOp", "timeout")),
+    "allgather": (c10d.AllgatherOptions, 2, ("timeout",)),
+    "gather": (c10d.GatherOptions, 2, ("rootRank", "timeout")),
+    "scatter": (c10d.ScatterOptions, 2, ("rootRank", "timeout")),
+    "reduce_scatter": (c10d.ReduceScatterOptions, 2, ("reduceOp", "timeout")),
+    "alltoall": (c10d.AllToAllOptions, 2, ("timeout",)),
+    "all_to_all_single": (c10d.AllToAllOptions, 4, ("timeout",)),
+    "alltoall_base": (c10d.AllToAllOptions, 4, ("timeout",)),
+    "barrier": (c10d.BarrierOptions, 0, ("timeout",)),
+}
+_FIELDS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
+
+
+def _forwarded(name):
+    """Returns a method that makes the backend's call."""
+    def call(self, *args, **kwargs):
+        return getattr(self.backend, name)(*args, **kwargs)
 
     call.__name__ = name
     return call
 
 
-for _name in ("allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce_coalesced",
-              "alltoall", "recv_anysource", "reduce_scatter_tensor_coalesced"):
-    if hasattr(dist.ProcessGroupGloo, _name):
-        setattr(ProcessGroup, _name, _passes(_name))
-ProcessGroup.send, ProcessGroup.recv = _passes("send", True), _passes("recv", True)
+def _forwarded_forms(name, kind, n_tensors, fields):
+    """Returns a method that makes the backend's call, from any of the forms that torch has."""
+    def call(self, *args, opts=None, **named):
+        tensors, rest = args[:n_tensors], args[n_tensors:]
+        if rest and isinstance(rest[0], kind):
+            opts, rest = rest[0], ()
+        if rest or named:
+            opts = kind()
+            given = {**dict(zip(fields, rest)), **{_FIELDS[key]: named[key] for key in named}}
+            for field, value in given.items():
+                if value is not None:
+                    setattr(opts, field, value)
+        if n_tensors < 3 and any(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            tensors = [[tensor] for tensor in tensors]
+        return getattr(self.backend, name)(*tensors, opts)
+
+    call.__name__ = name
+    return call
 
 
-def _monitored_barrier(self, *args, **kwargs):
-    # Its error names the missing rank, and does not end gloo's group.
-    self._line.check()
-    return self._gloo.monitored_barrier(*args, **kwargs)
+for _name, _form in _FORMS.items():
+    setattr(ProcessGroup, _name, _forwarded_forms(_name, *_form))
+for _name in (
+    "_allgather_base", "_get_sequence_number_for_group", "_reduce_scatter_base", "abort",
+    "all_gather_single", "all_gather_single_coalesced", "allgather_coalesced",
+    "allgather_into_tensor_coalesced", "allreduce_coalesced", "gather_into_tensor",
+    "gather_single", "get_reconfigure_handle", "monitored_barrier", "rank", "reconfigure", "recv",
+    "recv_anysource", "reduce_scatter_single", "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor_coalesced", "send", "set_timeout", "shutdown", "size",
+):
+    setattr(ProcessGroup, _name, _forwarded(_name))
+ProcessGroup.getRank, ProcessGroup.getSize = ProcessGroup.rank, ProcessGroup.size
 
 
-ProcessGroup.monitored_barrier = _monitored_barrier
+def create(opts, _options=None):
+    """Creates what ``init_process_group`` asks for: a group, or a backend beside those of other
+    devices."""
+    config = getattr(opts.process_group, "_get_backend_name", lambda: "custom")
+    group = ProcessGroup if config() == "custom" else Backend
+    connect = not getattr(opts, "enable_reconfigure", False)
+    return group(opts.store, opts.group_rank, opts.group_size, opts.timeout, connect)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from ._errors import Error
 
-__all__ = ["Line", "Work", "again", "line_of", "seconds"]
+__all__ = ["BackendError", "Line", "Work", "again", "line_of", "seconds"]
 
 _NO_LIMIT = timedelta(0)
 # Held while a work creates its future, or finishes.
@@ -27,12 +27,29 @@ def seconds(limit) -> Optional[float]:
     return limit.total_seconds() if limit is not None and limit > _NO_LIMIT else None
 
 
-def again(failure: Error) -> Error:
+class BackendError(Error, dist.DistBackendError):
+    """A failed call of a process group or of the hook: :class:`foldwire.Error`, and for torch's
+    users ``torch.distributed.DistBackendError``."""
+
+
+def _like(failure: Error, message: str, kind: str) -> BackendError:
+    return BackendError(message, kind=kind, rank=failure.rank, field=failure.field,
+                        ours=failure.ours, theirs=failure.theirs, culprit=failure.culprit)
+
+
+def _of_backend(failure: BaseException) -> BaseException:
+    """Returns the same failure as torch's users expect it."""
+    if not isinstance(failure, Error) or isinstance(failure, BackendError):
+        return failure
+    # Programs search messages for the word.
+    more = "; this is the timeout of the group" if failure.kind == "timeout" else ""
+    return _like(failure, f"{failure}{more}", failure.kind).with_traceback(failure.__traceback__)
+
+
+def again(failure: Error) -> BackendError:
     """Returns the error of calls after a failed one."""
     message = f"an earlier call failed, so no more calls are possible: {failure}"
-    later = Error(message, kind="poisoned", rank=failure.rank,
-                  field=failure.field, ours=failure.ours, theirs=failure.theirs,
-                  culprit=failure.culprit)
+    later = _like(failure, message, "poisoned")
     later.__cause__ = failure
     return later
 
@@ -55,10 +72,10 @@ class Work(dist._Work):
             if failure is None:
                 self._call()
         except Exception as raised:  # noqa: BLE001 (`wait` raises it)
-            line.fail(raised)
-            failure = raised
+            failure = _of_backend(raised)
+            line.fail(failure)
         except BaseException:
-            failure = Error("the call was interrupted", kind="interrupted")
+            failure = BackendError("the call was interrupted", kind="interrupted")
             line.fail(failure)
             self._end(failure)
             raise
@@ -83,7 +100,7 @@ class Work(dist._Work):
             limit = seconds(timeout)
             if not self._gate.acquire(timeout=-1 if limit is None else limit):
                 message = f"the call did not finish within {limit} s; it continues"
-                raise Error(message, kind="timeout", field="timeout")
+                raise BackendError(message, kind="timeout", field="timeout")
             self._gate.release()
         self._outcome()
         return True

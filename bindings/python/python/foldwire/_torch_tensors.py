@@ -4,6 +4,7 @@ import functools
 import warnings
 from typing import Optional
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -24,6 +25,15 @@ _TYPES = {
     torch.int16: "int16",
     torch.int32: "int32",
     torch.int64: "int64",
+}
+
+# Codes of numpy, and sizes of values. The communicator learns that 16-bit integers are `bfloat16`.
+_BYTES = (np.dtype(np.uint8).str, 1)
+_CODES = {
+    getattr(torch, name): (np.dtype(code).str, np.dtype(code).itemsize)
+    for name, code in {"float32": "f4", "float64": "f8", "float16": "f2", "bfloat16": "u2",
+                       "int8": "i1", "uint8": "u1", "int16": "i2", "int32": "i4",
+                       "int64": "i8"}.items()
 }
 
 _OPS = {
@@ -55,7 +65,9 @@ def why_through_cpu(tensor: torch.Tensor) -> Optional[str]:
 
 def is_usable(tensor: torch.Tensor) -> bool:
     """Returns whether calls can use the tensor's memory: dense, on the CPU or on a GPU."""
-    return tensor.layout == torch.strided and why_through_cpu(tensor) is None
+    if tensor.layout != torch.strided:
+        return False
+    return tensor.is_cpu or why_through_cpu(tensor) is None
 
 
 def on_stream(call, tensor: Optional[torch.Tensor]):
@@ -80,10 +92,24 @@ def _say_once(why):
 
 def op_of(options, tensor):
     """Returns the name of an operation, or None if Foldwire lacks it for this type."""
-    op = next((name for known, name in _OPS.items() if options.reduceOp == known), None)
-    if is_float(tensor):
-        return op
-    return op if tensor.dtype in _TYPES and op != "avg" else None
+    op, dtype = _OPS.get(options.reduceOp.op), tensor.dtype
+    return op if dtype in _FLOATS or dtype in _TYPES and op != "avg" else None
+
+
+class _Memory:
+    """A contiguous tensor's memory for numpy.
+
+    After ``Tensor.numpy`` torch refuses to resize the tensor's storage, as FSDP does.
+    """
+
+    __slots__ = ("tensor", "__array_interface__")
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        code, size = _CODES.get(tensor.dtype, _BYTES)
+        shape = (tensor.numel() * tensor.element_size() // size,)
+        self.__array_interface__ = {"shape": shape, "typestr": code, "version": 3,
+                                    "data": (tensor.data_ptr(), False)}
 
 
 class Lent:
@@ -94,28 +120,28 @@ class Lent:
     """
 
     def __init__(self, tensor: torch.Tensor, why: Optional[str] = None):
-        self._tensor = tensor.detach()
         self.dtype = _TYPES.get(tensor.dtype, "uint8")
-        why = why or why_through_cpu(tensor)
-        if tensor.device.type != "cpu":
+        self._copy = None
+        # A view may only stand for the negative of what is in its memory.
+        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+            self.array = np.asarray(_Memory(tensor))
+            return
+        self._tensor = tensor = tensor.detach()
+        if not tensor.is_cpu:
+            why = why or why_through_cpu(tensor)
             if why is None:
-                self._values = self._tensor.contiguous()
-                self.array = self._values.reshape(-1)
+                self._copy = tensor.contiguous()
+                self.array = self._copy.reshape(-1)
                 return
             _say_once(why)
-        self._values = self._tensor.to("cpu").contiguous()
-        values = self._values.reshape(-1)
-        if tensor.dtype not in _TYPES:
-            values = values.view(torch.uint8)
-        if tensor.dtype == torch.bfloat16:
-            self.array = values.view(torch.int16).numpy().view("u2")
-        else:
-            self.array = values.numpy()
+        self._copy = tensor.resolve_neg().to("cpu").contiguous()
+        self.array = np.asarray(_Memory(self._copy))
 
     def give_back(self) -> None:
         """Copies the values back to the tensor, unless they share its memory."""
-        if self._values.data_ptr() != self._tensor.data_ptr():
-            self._tensor.copy_(self._values)
+        copy = self._copy
+        if copy is not None and copy is not self._tensor:
+            self._tensor.copy_(copy)
             if self._tensor.is_cuda:
                 # Whoever waits for the call may use another stream.
                 torch.cuda.current_stream(self._tensor.device).synchronize()

@@ -25,7 +25,6 @@ that it is about. All later calls raise it again. Torch futures raise a ``Runtim
 same message.
 """
 
-import collections
 from typing import Optional
 
 import torch
@@ -34,11 +33,13 @@ import torch.distributed as dist
 from . import _native, join, unique_id
 from ._communicator import Communicator
 from ._errors import Error
-from ._torch_group import ProcessGroup, settings
-from ._torch_line import line_of
-from ._torch_tensors import Lent, on_stream, why_through_cpu
+from ._torch_group import Backend, ProcessGroup, create, settings
+from ._torch_hook import HookState, hook
+from ._torch_line import BackendError
+from ._torch_tensors import Lent
 
-__all__ = ["HookState", "ProcessGroup", "all_reduce", "configure", "connect", "hook"]
+__all__ = ["Backend", "BackendError", "HookState", "ProcessGroup", "all_reduce", "configure",
+           "connect", "hook"]
 
 
 def connect(group: Optional[dist.ProcessGroup] = None, **settings) -> Communicator:
@@ -85,124 +86,16 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, op: str = "sum", bound=
     return tensor
 
 
-class HookState:
-    """Settings of :func:`hook`, and its error feedback.
-
-    :param comm: communicator of the ranks, from :func:`connect`
-    :param bound: error bound of each gradient; None: exact. A relative bound refers to the value
-        range of each gradient, so that it keeps small layers
-    :param plan: other words of the plan, for example ``"schedule:ring"``
-    :param feedback: adds the rounding error of each step to the gradient of the next step. Coarse
-        bounds (``"rel:0.1"``) then train like exact gradients
-    :param unbiased: rounds stochastically, so that the expected error is 0
-    :param seed: seed for ``unbiased``
-    """
-
-    def __init__(self, comm: Communicator, bound: Optional[str] = None, *,
-                 plan: Optional[str] = None, feedback: bool = False, unbiased: bool = False,
-                 seed: int = 0):
-        self.comm = comm
-        self.bound = bound
-        self.plan = plan
-        self.feedback = feedback and bound is not None
-        self.unbiased = unbiased and bound is not None
-        self.seed = seed
-        self.raw_bytes = 0
-        """Uncompressed size in bytes of the gradients that this rank sent."""
-        self.wire_bytes = 0
-        """Size in bytes of the messages that this rank sent."""
-        self._step = 0
-        self._residues = {}
-
-    def _words(self):
-        words = [self.plan, self.bound]
-        if self.unbiased:
-            self._step += 1
-            words.append(f"unbiased:{self.seed + self._step}")
-        return ",".join(word for word in words if word) or "exact"
-
-    def _residues_of(self, index, arrays, dtype):
-        """Returns the error feedback of a bucket. It restarts at zero if the bucket changed."""
-        residues = self._residues.get(index)
-        if residues is None or [r.shape for r in residues] != [a.shape for a in arrays]:
-            residues = [self.comm.feedback_for(array, dtype) for array in arrays]
-            self._residues[index] = residues
-        return residues
-
-    def average(self, index: int, gradients) -> None:
-        """Averages tensors over all ranks, in place, as one call.
-
-        ``index`` identifies the list of tensors, which has its own error feedback.
-        """
-        why = next(filter(None, map(why_through_cpu, gradients)), None)
-        if self.feedback or self.unbiased:
-            why = why or "error feedback and unbiased rounding are computed there"
-        elif why is None and gradients and gradients[0].is_cuda:
-            self._average_on_device(gradients)
-            return
-        lent = [Lent(gradient, why) for gradient in gradients]
-        arrays, dtype = [own.array for own in lent], lent[0].dtype
-        residues = self._residues_of(index, arrays, dtype) if self.feedback else None
-        self.comm.all_reduce_group(arrays, "avg", feedback=residues, plan=self._words(),
-                                   dtype=dtype)
-        self._count(self.comm.report)
-        for own in lent:
-            own.give_back()
-
-    def _average_on_device(self, gradients) -> None:
-        """Averages tensors on a GPU: a call for each, as many at once as the communicator has."""
-        words, running = self._words(), collections.deque()
-
-        def finish():
-            request, own = running.popleft()
-            request.wait()
-            self._count(request.report)
-            own.give_back()
-
-        for gradient in gradients:
-            if len(running) == self.comm._native.n_calls:
-                finish()
-            own = Lent(gradient)
-            request = self.comm.start_all_reduce(own.array, "avg", plan=words, out=own.array,
-                                                 dtype=own.dtype)
-            running.append((request, own))
-        while running:
-            finish()
-
-    def _count(self, report) -> None:
-        self.raw_bytes += report["raw_bytes"]
-        self.wire_bytes += report["wire_bytes"]
-
-
-def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Communication hook for ``DistributedDataParallel.register_comm_hook``: averages a bucket.
-
-    A background thread makes the calls, in the same order on all ranks, during the backward pass.
-    The call of the last bucket is made in the calling thread, which would only wait. So
-    ``backward()`` raises the error of any failed call.
-    """
-
-    def average():
-        state.average(bucket.index(), bucket.gradients())
-
-    is_last = bucket.is_last()
-    average = on_stream(average, bucket.buffer())
-    work = line_of(state.comm).start(average, bucket.buffer(), is_async=not is_last)
-    if is_last:
-        work.wait()
-    return work.get_future()
-
-
-def configure(bound: Optional[str] = None, plan: Optional[str] = None,
-              min_bytes: int = 1 << 20) -> None:
+def configure(bound: Optional[str] = None, plan: Optional[str] = None, min_bytes: int = 1 << 20,
+              gather_bound: Optional[str] = None) -> None:
     """Sets bound and plan for process groups of the backend ``"foldwire"`` that are created later.
 
-    They apply to all-reduces, all-gathers and reduce-scatters of floats of ``min_bytes`` or more.
-    All other calls are exact. Without a bound here, the environment variable ``FOLDWIRE_BOUND`` is
-    used.
+    They apply to all-reduces and reduce-scatters of floats of ``min_bytes`` or more. All-gathers of
+    such sizes have ``gather_bound``: without it, parameters that FSDP gathers are exact. All other
+    calls are exact. Without a bound here, the environment variable ``FOLDWIRE_BOUND`` is used.
     """
-    settings.update(bound=bound, plan=plan, min_bytes=min_bytes)
+    settings.update(bound=bound, plan=plan, min_bytes=min_bytes, gather_bound=gather_bound)
 
 
-dist.Backend.register_backend("foldwire", ProcessGroup,
+dist.Backend.register_backend("foldwire", create, extended_api=True,
                               devices=["cpu", "cuda"] if _native.HAS_DEVICES else ["cpu"])

@@ -1,0 +1,59 @@
+"""How ranks of a process group that was reconfigured meet: at the store of the first one."""
+
+import os
+import socket
+import uuid
+
+import torch.distributed as dist
+
+from ._torch_line import BackendError
+
+__all__ = ["Meeting"]
+
+
+class Meeting:
+    """A store that other ranks can reach, and its address.
+
+    ``handle`` names the host, the port and this store. Ranks exchange their handles by means of
+    their own.
+    """
+
+    def __init__(self):
+        host = _own_address()
+        self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        self.handle = f"foldwire/{host}/{self._store.port}/{uuid.uuid4().hex}"
+
+    def of(self, handles, meeting: int, limit):
+        """Returns this rank, the number of ranks, and a store of the ranks with these handles. The
+        order of a list is that of ranks; a set is sorted."""
+        handles = list(handles) if isinstance(handles, (list, tuple)) else sorted(handles)
+        if self.handle not in handles or len(set(handles)) != len(handles):
+            message = "handles must have this rank's handle, and each handle once"
+            raise BackendError(message, kind="usage", field="handles")
+        rank, store = handles.index(self.handle), self._store
+        if rank > 0:
+            try:
+                _, host, port, _ = handles[0].split("/")
+                store = dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False,
+                                      timeout=limit)
+            except (ValueError, RuntimeError) as failure:
+                message = f"rank 0 does not answer at {handles[0]}: {failure}"
+                raise BackendError(message, kind="peer_lost", rank=0) from failure
+        store = dist.PrefixStore(f"{meeting}", store)
+        store.set_timeout(limit)
+        return rank, len(handles), store
+
+
+def _own_address() -> str:
+    """Returns the address of this host on the way to the master of torch's launcher, or the one
+    that `FOLDWIRE_ADDRESS` says."""
+    given = os.environ.get("FOLDWIRE_ADDRESS")
+    if given:
+        return given
+    # Connecting a UDP socket sends no packet. It only selects the local address.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect((os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
+        except OSError:
+            return "127.0.0.1"
+        return asked.getsockname()[0]

@@ -1,0 +1,418 @@
+"""Tests of all that gloo does through the process group, of sharded training, of the hook's state,
+and of groups that lose and gain ranks."""
+
+import unittest
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+from test_processes import free_port, said, start
+from test_torch import launched
+
+# A function for each thing that torch's users do. It runs in the group that is the first argument.
+EVERYTHING = """
+    import gc, os, warnings
+    from datetime import timedelta
+    warnings.filterwarnings("ignore")
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    import torch.distributed._functional_collectives as functional
+    import torch.distributed.nn.functional as differentiable
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+    dist.init_process_group("foldwire", timeout=timedelta(seconds=30))
+    rank, world = dist.get_rank(), dist.group.WORLD
+    ones = torch.ones
+
+    def functional_collectives():
+        assert functional.all_reduce(ones(4) * (rank + 1), "sum", world).tolist() == [3] * 4
+        assert functional.all_gather_tensor(ones(2) * rank, 0, world).tolist() == [0, 0, 1, 1]
+        assert functional.reduce_scatter_tensor(ones(4), "sum", 0, world).tolist() == [2, 2]
+        assert functional.broadcast(ones(1) * rank, 1, world).item() == 1
+        moved = functional.all_to_all_single(torch.arange(4.) + 10 * rank, [2, 2], [2, 2], world)
+        assert moved.wait().tolist() == ([0, 1, 10, 11], [2, 3, 12, 13])[rank]
+        one, other = functional.all_reduce_coalesced([ones(2), ones(3)], "sum", world)
+        assert one.tolist() == [2] * 2 and other.tolist() == [2] * 3
+        one, _ = functional.all_gather_into_tensor_coalesced([ones(1) * rank, ones(3)], world)
+        assert one.tolist() == [0, 1]
+        one, _ = functional.reduce_scatter_tensor_coalesced([ones(2), ones(4)], "sum", [0, 0],
+                                                            world)
+        assert one.tolist() == [2]
+
+    def coalesced():
+        one, other = ones(3), ones(5, dtype=torch.int64)
+        with dist._coalescing_manager():
+            dist.all_reduce(one)
+            dist.all_reduce(other)
+        assert one.tolist() == [2] * 3 and other.tolist() == [2] * 5
+        outs = [torch.empty(4), torch.empty(2)]
+        with dist._coalescing_manager(async_ops=True) as started:
+            for out in outs:
+                dist.all_gather_into_tensor(out, ones(len(out) // 2) * rank)
+        started.wait()
+        assert outs[0].tolist() == [0, 0, 1, 1]
+
+    def messages():
+        came = torch.empty(5)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, ones(5) * rank, 1 - rank),
+                                            dist.P2POp(dist.irecv, came, 1 - rank)]):
+            work.wait()
+        assert came.tolist() == [1 - rank] * 5
+        if rank == 0:
+            for work in [dist.isend(ones(2) * tag, 1, tag=tag) for tag in (7, 8)]:
+                work.wait()
+            dist.send(ones(1), 1)
+        else:
+            one, other = torch.empty(2), torch.empty(2)
+            dist.recv(other, 0, tag=8)
+            dist.recv(one, 0, tag=7)
+            assert (one[0], other[0]) == (7, 8)
+            assert dist.recv(torch.empty(1)) == 0
+
+    def objects():
+        all = [None] * 2
+        dist.all_gather_object(all, {"rank": rank})
+        assert all[1] == {"rank": 1}
+        one = [rank]
+        dist.broadcast_object_list(one, 1)
+        dist.scatter_object_list(one, ["a", "b"] if rank == 0 else None, 0)
+        assert one == ["ab"[rank]]
+
+    def sparse():
+        own = torch.sparse_coo_tensor([[rank]], [1.0], (3,))
+        dist.all_reduce(own)
+        assert own.to_dense().tolist() == [1, 1, 0]
+
+    def operations_and_types():
+        op = dist.ReduceOp
+        for op, expected in ((op.SUM, 3), (op.PRODUCT, 2), (op.MIN, 1), (op.MAX, 2), (op.BAND, 0),
+                             (op.BOR, 3), (op.BXOR, 3)):
+            own = torch.tensor([rank + 1])
+            dist.all_reduce(own, op)
+            assert own.item() == expected, op
+        for dtype in (torch.complex64, torch.bool, torch.uint16, torch.float8_e4m3fn):
+            own = (ones(3) * rank).to(dtype)
+            out = [torch.empty_like(own) for _ in range(2)]
+            dist.all_gather(out, own)
+            assert torch.equal(out[1].to(torch.complex64), ones(3).to(torch.complex64)), dtype
+        own = ones(3, dtype=torch.complex64) * 1j
+        dist.all_reduce(own)
+        assert own.tolist() == [2j] * 3
+        own = torch._neg_view(ones(2))
+        dist.all_reduce(own)
+        assert own.tolist() == [-2] * 2
+
+    def uneven():
+        out = [torch.empty(1), torch.empty(2)]
+        dist.all_gather(out, ones(rank + 1) * rank)
+        assert out[1].tolist() == [1, 1]
+        own = torch.empty(rank + 1)
+        dist.reduce_scatter(own, [ones(1), ones(2)])
+        assert own.tolist() == [2] * (rank + 1)
+        out = [torch.empty(rank + 1) for _ in range(2)]
+        dist.all_to_all(out, [ones(1) * rank, ones(2) * rank])
+        assert out[1].tolist() == [1] * (rank + 1)
+
+    def meshes():
+        mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("a", "b"))["b"]
+        parts = distribute_tensor(torch.arange(8.).reshape(4, 2), mesh, [Shard(0)])
+        assert parts.full_tensor().sum() == 28
+        assert parts.redistribute(mesh, [Shard(1)]).to_local().shape == (4, 1)
+        sums = DTensor.from_local(ones(4), mesh, [Partial()])
+        assert sums.redistribute(mesh, [Shard(0)]).to_local().tolist() == [2, 2]
+
+    def subgroups():
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(10):
+            group, own = dist.new_group([0, 1]), ones(1)
+            dist.all_reduce(own, group=group)
+            dist.destroy_process_group(group)
+            del group
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) <= before + 4
+        alone, _ = dist.new_subgroups(1)
+        dist.barrier(alone)
+        for group in (dist.split_group(split_ranks=[[0, 1]]), merged()):
+            own = ones(1)
+            work = group.allreduce([own])
+            assert work.wait() and own.item() == 2
+
+    def merged():
+        store = dist.PrefixStore("merged", dist.distributed_c10d._get_default_store())
+        return world.merge_remote_group(store, 2, timedelta(seconds=10), "merged", "")
+
+    def works():
+        work = dist.all_reduce(ones(3), async_op=True)
+        assert work.get_future().wait()[0].tolist() == [2] * 3
+        assert work.is_completed() and work.is_success() and work.exception() is None
+        own, out = ones(2), [torch.empty(2), torch.empty(2)]
+        for work in (world.allreduce(own), world.allreduce([own], dist.ReduceOp.MAX),
+                     world.broadcast(own, root=0), world.reduce(own, 0), world.allgather(out, own),
+                     world.barrier(timeout=timedelta(seconds=9)), world.barrier()):
+            assert work.wait()
+        dist.monitored_barrier(timeout=timedelta(seconds=9), wait_all_ranks=True)
+        backend = world._get_backend(torch.device("cpu"))
+        assert isinstance(backend, ft.Backend) and backend.options._timeout.seconds == 30
+
+    def gradients():
+        for call in (differentiable.all_reduce, lambda x: torch.cat(differentiable.all_gather(x)),
+                     lambda x: differentiable.all_to_all_single(torch.empty(2), x)):
+            own = ones(2, requires_grad=True)
+            call(own).sum().backward()
+            assert own.grad is not None
+
+    def resized_after_a_call():
+        # As FSDP does with what it gathered.
+        own = ones(4)
+        dist.all_reduce(own)
+        own.untyped_storage().resize_(0)
+
+    for each in (functional_collectives, coalesced, messages, objects, sparse,
+                 operations_and_types, uneven, meshes, subgroups, works, gradients,
+                 resized_after_a_call):
+        each()
+        dist.barrier()
+    # Beside another backend.
+    mixed, own = dist.new_group(backend="cpu:foldwire,cuda:gloo"), ones(3)
+    dist.all_reduce(own, group=mixed)
+    assert own.tolist() == [2] * 3
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, own, 1 - rank, mixed),
+                                    dist.P2POp(dist.irecv, ones(3), 1 - rank, mixed)])
+    assert all(work.wait() for work in works)
+    print("everything", flush=True)
+    dist.destroy_process_group()
+"""
+
+SHARDED = """
+    import warnings
+    warnings.filterwarnings("ignore")
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    from torch.distributed.tensor import DTensor
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    ft.configure(bound="rel:0.1", min_bytes=1 << 30)
+    groups = {"gloo": dist.group.WORLD, "exact": dist.new_group(backend="foldwire")}
+    ft.configure(bound="rel:0.01", min_bytes=1 << 10)
+    groups["bounded"] = dist.new_group(backend="foldwire")
+
+    def ddp(network, group):
+        return DistributedDataParallel(network, process_group=group)
+
+    def fsdp1(network, group):
+        return FullyShardedDataParallel(network, group, device_id=torch.device("cpu"))
+
+    def fsdp2(network, group):
+        mesh = DeviceMesh.from_group(group, "cpu")
+        for layer in network:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(network, mesh=mesh)
+
+    def train(shard, group):
+        torch.manual_seed(1)
+        linear = torch.nn.Linear
+        model = shard(torch.nn.Sequential(linear(32, 64), torch.nn.Tanh(), linear(64, 64)), group)
+        descent = torch.optim.AdamW(model.parameters(), 1e-2)
+        own = torch.Generator().manual_seed(rank)
+        for _ in range(8):
+            loss = (model(torch.rand(16, 32, generator=own)) ** 2).mean()
+            descent.zero_grad()
+            loss.backward()
+            descent.step()
+        parameters = [p.full_tensor() if isinstance(p, DTensor) else p
+                      for p in model.parameters()]
+        return torch.cat([p.detach().reshape(-1) for p in parameters])
+
+    for shard in (ddp, fsdp1, fsdp2):
+        theirs, exact, bounded = [train(shard, group) for group in groups.values()]
+        assert torch.equal(theirs, exact), shard.__name__
+        assert not torch.equal(theirs, bounded), shard.__name__
+    # Parameters are gathered exactly, and with a bound of their own if asked for.
+    own, out = torch.rand(5000), torch.empty(10_000)
+    dist.all_gather_into_tensor(out, own, group=groups["bounded"])
+    assert torch.equal(out[rank * 5000:][:5000], own)
+    ft.configure(gather_bound="abs:0.1", min_bytes=1 << 10)
+    dist.all_gather_into_tensor(out, own, group=dist.new_group(backend="foldwire"))
+    assert 0 < (out[rank * 5000:][:5000] - own).abs().max() <= 0.1
+    print("sharded", flush=True)
+    dist.destroy_process_group()
+"""
+
+RESUMED = """
+    import io, tempfile, warnings
+    warnings.filterwarnings("ignore")
+    import torch, torch.distributed as dist, foldwire, foldwire.torch as ft
+    import torch.distributed.checkpoint as checkpoint
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo")
+    rank, comm = dist.get_rank(), ft.connect()
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = torch.nn.Linear(200, 200), torch.nn.Linear(200, 200)
+
+        def forward(self, x, with_other=True):
+            return self.other(self.one(x)) if with_other else self.one(x)
+
+    def fresh(unbiased=False):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(Network(), bucket_cap_mb=0.2, find_unused_parameters=True)
+        state = ft.HookState(comm, "rel:0.05", feedback=True, unbiased=unbiased, model=model)
+        model.register_comm_hook(state, ft.hook)
+        return model, state
+
+    def train(model, state, n, own, **more):
+        descent = torch.optim.SGD(model.parameters(), 0.5)
+        for _ in range(n):
+            descent.zero_grad()
+            (model(torch.rand(8, 200, generator=own), **more) ** 2).mean().backward()
+            descent.step()
+        return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+    for unbiased in (False, True):
+        whole = train(*fresh(unbiased), 6, torch.Generator().manual_seed(rank))
+        own = torch.Generator().manual_seed(rank)
+        model, state = fresh(unbiased)
+        train(model, state, 3, own)
+        saved = io.BytesIO()
+        torch.save({"model": model.state_dict(), "hook": state.state_dict()}, saved)
+        saved.seek(0)
+        saved = torch.load(saved)
+        model, state = fresh(unbiased)
+        model.load_state_dict(saved["model"])
+        state.load_state_dict(saved["hook"])
+        assert torch.equal(train(model, state, 3, own), whole)
+    folder = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(folder, 0)
+    checkpoint.save({"model": model, "hook": state}, checkpoint_id=folder[0])
+    before, (model, state) = state.state_dict(), fresh()
+    checkpoint.load({"model": model, "hook": state}, checkpoint_id=folder[0])
+    after = state.state_dict()
+    mine = f"rank{rank}"
+    assert all(torch.equal(after["residues"][mine][key], kept)
+               for key, kept in before["residues"][mine].items())
+    # What a step does not use waits, and is not sent.
+    kept = state._residues["other.weight"].copy()
+    assert kept.any()
+    state.raw_bytes = state.wire_bytes = 0
+    train(model, state, 2, own, with_other=False)
+    assert (state._residues["other.weight"] == kept).all()
+    assert state.raw_bytes > 8 * state.wire_bytes, (state.raw_bytes, state.wire_bytes)
+    # Without a model, feedback belongs to buckets, which torch makes anew.
+    model = DistributedDataParallel(Network())
+    state = ft.HookState(comm, "rel:0.05", feedback=True)
+    model.register_comm_hook(state, ft.hook)
+    train(model, state, 1, own)
+    try:
+        state.state_dict()
+        assert False, "no error"
+    except foldwire.Error as error:
+        assert error.field == "model", error
+    print("resumed", flush=True)
+    dist.destroy_process_group()
+"""
+
+# Rank 1 is killed, rank 3 joins later.
+RECONFIGURED = """
+    import os
+    from datetime import timedelta
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    from torch.distributed import distributed_c10d as c10d
+
+    me, port = int(os.environ["RANK"]), int(os.environ["LOBBY"])
+    lobby = dist.TCPStore("127.0.0.1", port, is_master=me == 0, wait_for_workers=False)
+    dist.init_process_group("foldwire", store=dist.HashStore(), rank=0, world_size=1,
+                            enable_reconfigure=True, timeout=timedelta(seconds=30))
+
+    def fails(kind, rank=None):
+        try:
+            dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError as error:
+            assert (error.kind, error.rank) == (kind, rank), error
+        else:
+            assert False, "no error"
+
+    def meet(epoch, members):
+        lobby.set(f"{epoch}/{me}", c10d._get_reconfigure_handle())
+        handles = [lobby.get(f"{epoch}/{member}").decode() for member in members]
+        c10d._reconfigure(epoch, handles).wait()
+        assert (dist.get_rank(), dist.get_world_size()) == (members.index(me), len(members))
+        own = torch.ones(100_000) * (me + 1)
+        dist.all_reduce(own)
+        assert own[-1] == sum(members) + len(members), own
+
+    fails("usage")
+    if me < 3:
+        meet(1, [0, 1, 2])
+    if me == 1:
+        os._exit(1)
+    if me in (0, 2):
+        fails("peer_lost", 1)
+        fails("poisoned", 1)
+        meet(2, [2, 0])
+    meet(3, [0, 2, 3])
+    try:
+        c10d._reconfigure(4, ["foldwire/127.0.0.1/1/of-nobody"])
+        assert False, "no error"
+    except dist.DistBackendError as error:
+        assert error.field == "handles", error
+    print("joined", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+# As with versions of torch whose backends cannot be written in Python.
+OLDER = """
+    import torch._C._distributed_c10d as native
+
+    def refuse(*_):
+        raise TypeError("no constructor")
+
+    theirs, native.Backend.__init__ = native.Backend.__init__, refuse
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    assert ft.Backend.__mro__[-2] is not native.Backend, ft.Backend.__mro__
+    native.Backend.__init__ = theirs
+    dist.init_process_group("foldwire")
+    own = torch.ones(3)
+    dist.all_reduce(own)
+    out = torch.empty(6)
+    dist.all_gather_into_tensor(out, own)
+    assert out.tolist() == [2] * 6
+    print("older", flush=True)
+    dist.destroy_process_group()
+"""
+
+
+@unittest.skipIf(torch is None, "torch: not installed")
+class Backend(unittest.TestCase):
+    def check(self, program, last, n=2, but=None, **more):
+        variables = launched(n)
+        outputs = said(start(program, n, lambda rank: {**variables(rank), **more}), 120)
+        outputs = [output for rank, output in enumerate(outputs) if rank != but]
+        self.assertTrue(all(last in output.splitlines() for output in outputs), outputs)
+
+    def test_everything_that_gloo_does(self):
+        self.check(EVERYTHING, "everything")
+
+    def test_exact_training_is_that_of_gloo_however_it_is_sharded(self):
+        self.check(SHARDED, "sharded")
+
+    def test_error_feedback_is_saved_and_waits_for_parameters_that_are_used(self):
+        self.check(RESUMED, "resumed")
+
+    def test_a_group_goes_on_without_a_killed_rank_and_with_a_new_one(self):
+        self.check(RECONFIGURED, "joined", 4, but=1, LOBBY=str(free_port()))
+
+    def test_a_process_group_alone_serves_versions_without_backends_in_python(self):
+        self.check(OLDER, "older")
+
+
+if __name__ == "__main__":
+    unittest.main()
