@@ -22,12 +22,16 @@ from ._arrays import (
 from ._device_arrays import refuse_device
 from ._errors import Error
 from ._fill import check as check_fill
+from ._operations import extended
 from ._plans import parse_plan, reduction
 from ._requests import Call, blocking, starting
 
 if TYPE_CHECKING:
-    from typing import Iterable, List, Sequence, Union
+    from typing import Callable, Iterable, List, Sequence, Tuple, Union
 
+    from typing_extensions import Concatenate
+
+    from ._requests import C, P, R, Request
     from ._types import Array, ArrayLike, Counts, Op, Text
 
 _FLOAT32 = TYPES["f32"][0]
@@ -42,6 +46,13 @@ class _Share(NamedTuple):
     """Number of values of this rank."""
     before: int
     """Number of values of the ranks before this one."""
+
+
+def _both(
+    prepare: Callable[Concatenate[C, P], Call[R]],
+) -> Tuple[Callable[Concatenate[C, P], R], Callable[Concatenate[C, P], Request[R]]]:
+    """Returns the blocking call and the one that starts it."""
+    return extended(blocking(prepare)), starting(prepare)
 
 
 class Collectives:
@@ -81,7 +92,10 @@ class Collectives:
         """Returns the reduction of all ranks' arrays, with the same bits on every rank.
 
         :param array: this rank's input; the same shape and type on every rank
-        :param op: ``"sum"``, ``"avg"`` (or ``"mean"``), ``"min"``, ``"max"`` or ``"prod"``
+        :param op: ``"sum"``, ``"avg"`` (or ``"mean"``), ``"min"``, ``"max"`` or ``"prod"``. In
+            blocking calls also ``"band"``, ``"bor"``, ``"bxor"``, ``"land"``, ``"lor"``,
+            ``"lxor"``; ``"maxloc"`` and ``"minloc"`` of (value, index) pairs, a structured type;
+            and a function of two arrays, which must be associative. These are always exact
         :param out: array for the result, of the shape of ``array``; may be ``array`` itself. None:
             a new array
         :param dtype: name of the type if numpy lacks it, such as ``"bfloat16"`` for an array of
@@ -292,17 +306,17 @@ class Collectives:
         """Waits until all ranks have called it."""
         return Call("barrier", None, None, _FLOAT32, parse_plan("exact"))
 
-    all_reduce, start_all_reduce = blocking(_all_reduce), starting(_all_reduce)
-    reduce, start_reduce = blocking(_reduce), starting(_reduce)
-    reduce_scatter, start_reduce_scatter = blocking(_reduce_scatter), starting(_reduce_scatter)
-    scan, start_scan = blocking(_scan), starting(_scan)
-    exclusive_scan, start_exclusive_scan = blocking(_exclusive_scan), starting(_exclusive_scan)
-    broadcast, start_broadcast = blocking(_broadcast), starting(_broadcast)
-    all_gather, start_all_gather = blocking(_all_gather), starting(_all_gather)
-    gather, start_gather = blocking(_gather), starting(_gather)
-    scatter, start_scatter = blocking(_scatter), starting(_scatter)
-    all_to_all, start_all_to_all = blocking(_all_to_all), starting(_all_to_all)
-    all_to_all_v, start_all_to_all_v = blocking(_all_to_all_v), starting(_all_to_all_v)
+    all_reduce, start_all_reduce = _both(_all_reduce)
+    reduce, start_reduce = _both(_reduce)
+    reduce_scatter, start_reduce_scatter = _both(_reduce_scatter)
+    scan, start_scan = _both(_scan)
+    exclusive_scan, start_exclusive_scan = _both(_exclusive_scan)
+    broadcast, start_broadcast = _both(_broadcast)
+    all_gather, start_all_gather = _both(_all_gather)
+    gather, start_gather = _both(_gather)
+    scatter, start_scatter = _both(_scatter)
+    all_to_all, start_all_to_all = _both(_all_to_all)
+    all_to_all_v, start_all_to_all_v = _both(_all_to_all_v)
     barrier, start_barrier = blocking(_barrier), starting(_barrier)
 
     def all_reduce_group(self, arrays: Iterable[Array], op: Op = "sum",

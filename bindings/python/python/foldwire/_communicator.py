@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Optional
 from ._arguments import U32, plan_text, seconds, whole
 from ._collectives import Collectives
 from ._messages import Messages
+from ._objects import Objects
 from ._plans import parse_plan
 from ._requests import Request
 from ._sums import Sums
@@ -82,6 +83,12 @@ class Communicator(Collectives, Messages, Sums):
 
     def _plan(self, bound, plan):
         return parse_plan(self._text(bound, plan))
+
+    @property
+    def objects(self) -> Objects:
+        """Collectives and messages of Python objects, as mpi4py's lower-case methods:
+        ``comm.objects.bcast(obj)``. Objects from other ranks are trusted as pickle is."""
+        return Objects(self)
 
     def share(self, n_values: int) -> slice:
         """Returns the slice of this rank's block in an array of ``n_values`` values.

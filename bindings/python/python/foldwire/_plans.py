@@ -10,6 +10,7 @@ from . import _native
 from ._arguments import bounds_operands_alone, plan_text
 from ._arrays import code_of, is_float, type_name
 from ._errors import Error
+from ._operations import NAMES
 
 _OPS = {"sum": 1, "avg": 2, "mean": 2, "min": 3, "max": 4, "prod": 5}
 # Booleans, like numpy's + and *: logical or, logical and.
@@ -36,8 +37,13 @@ def read_plan(bound, plan):
 @functools.lru_cache(maxsize=256)
 def reduction(op: str, of: np.dtype, dtype, text: str) -> dict:
     """Returns type code, operation and plan of a reduction, if they are compatible."""
+    if op in NAMES:
+        message = f"{op!r} is for blocking calls on the CPU only"
+        raise Error(message, kind="unsupported", field="op")
     if op not in _OPS:
-        raise Error(f"unknown operation {op!r}; there are {', '.join(_OPS)}", field="op")
+        known = ", ".join([*_OPS, *NAMES])
+        raise Error(f"unknown operation {op!r}; there are {known}, and functions of two arrays",
+                    field="op")
     code, name, ops = code_of(of, dtype), type_name(of, dtype), _OPS
     if name == "bool":
         ops = _OPS_OF_BOOL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Literal, Optional, Sequence, Tuple, Union
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -11,5 +11,11 @@ __all__ = ["Array", "ArrayLike", "Counts", "Message", "Op", "Text"]
 Array = NDArray[Any]
 Text = Optional[str]
 Counts = Optional[Sequence[int]]
-Op = Literal["sum", "avg", "mean", "min", "max", "prod"]
+Op = Union[
+    Literal[
+        "sum", "avg", "mean", "min", "max", "prod", "band", "bor", "bxor", "land", "lor", "lxor",
+        "maxloc", "minloc",
+    ],
+    Callable[[Array, Array], Array],
+]
 Message = Union[Tuple[int, Array], Tuple[int, Array, int]]

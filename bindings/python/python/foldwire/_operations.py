@@ -1,0 +1,245 @@
+"""Operations that the library does not have, and complex numbers.
+
+A reduction by an operation of one's own is made of data movements and of numpy on this rank: each
+rank gets its block of all arrays (all-to-all), reduces it in the order of ranks, and sends the
+result on (all-gather, gather or all-to-all). So a function need not be commutative, every rank gets
+the same bits, and each value travels twice, as in a ring. Such calls are always exact.
+
+Complex numbers are pairs of floats: sums, averages and data movements are calls on the floats, and
+a bound applies to the real and to the imaginary parts.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import zlib
+from typing import Callable, TypeVar
+
+import numpy as np
+
+from ._arrays import as_array, check_out
+from ._errors import Error
+
+__all__ = ["NAMES", "extended"]
+
+
+def _logical(function):
+    return lambda a, b: function(a, b).astype(a.dtype)
+
+
+def _located(is_better):
+    """Returns an operation on (value, index) pairs. Of equal values, the smaller index counts; NaN
+    counts before every other value, as in numpy's ``argmax``."""
+
+    def operation(a, b):
+        value, index = a.dtype.names
+        x, y = a[value], b[value]
+        is_nan = x != x
+        is_first = is_better(x, y) | (is_nan & (y == y))
+        is_same = (x == y) | (is_nan & (y != y))
+        return np.where(is_first | (is_same & (a[index] <= b[index])), a, b)
+
+    return operation
+
+
+_BITS, _LOGIC, _PAIRS = ("band", "bor", "bxor"), ("land", "lor", "lxor"), ("maxloc", "minloc")
+_FUNCTIONS = {
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": _logical(np.logical_and),
+    "lor": _logical(np.logical_or),
+    "lxor": _logical(np.logical_xor),
+    "maxloc": _located(np.greater),
+    "minloc": _located(np.less),
+}
+NAMES = tuple(_FUNCTIONS)
+F = TypeVar("F", bound=Callable)
+_REDUCTIONS = {"all_reduce", "reduce", "reduce_scatter", "scan", "exclusive_scan"}
+
+
+def extended(call: F) -> F:
+    """Extends a blocking call to these operations and to complex numbers."""
+    name = call.__name__
+    signature = inspect.signature(call)
+
+    @functools.wraps(call)
+    def method(self, *args, **kwargs):
+        array = args[0] if args else kwargs.get("array")
+        if array is None and name == "scatter":
+            array = args[1] if len(args) > 1 else kwargs.get("out")
+        kind = getattr(getattr(array, "dtype", None), "kind", None)
+        is_own = False
+        if name in _REDUCTIONS:
+            op = args[1] if len(args) > 1 else kwargs.get("op", "sum")
+            is_own = callable(op) or op in _FUNCTIONS
+            is_own = is_own or kind == "c" and op == "prod"
+        if kind != "c" and not is_own:
+            return call(self, *args, **kwargs)
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        given = given.arguments
+        del given["self"]
+        return _reduced(self, name, given) if is_own else _as_pairs(self, call, name, given)
+
+    return method
+
+
+def _floats(array):
+    """Returns complex numbers as pairs of floats, in a new last axis."""
+    if array is None:
+        return None
+    if array.dtype.kind != "c":
+        raise Error(f"an array has type {array.dtype}, but another is complex", field="dtype")
+    parts = np.dtype(array.real.dtype)
+    return array.reshape(*array.shape, 1).view(parts)
+
+
+def _as_pairs(self, call, name, given):
+    """Makes a call on complex numbers as a call on pairs of floats."""
+    if name in _REDUCTIONS and given["op"] not in ("sum", "avg", "mean"):
+        message = f"complex numbers have no order, and so no {given['op']!r}"
+        raise Error(message, kind="unsupported", field="op")
+    if given.get("dtype") is not None:
+        message = "dtype names a type that numpy lacks; complex arrays need none"
+        raise Error(message, kind="unsupported", field="dtype")
+    written = "array" if name == "broadcast" else "out"
+    out = given.get(written)
+    pairs = dict(given)
+    if out is not None:
+        out = check_out(out, None, None, written)
+        if not out.flags.c_contiguous:
+            message = f"{written} is complex and not in C order; pass an array that is"
+            raise Error(message, kind="unsupported", field=written)
+        pairs[written] = _floats(out)
+    if written != "array":
+        array = given["array"]
+        pairs["array"] = None if array is None else _floats(as_array(array))
+    if name == "reduce_scatter":
+        # Its counts are values, not rows, and its result has one dimension.
+        n = as_array(given["array"]).size
+        counts = given["counts"]
+        if counts is None:
+            counts = self._shares(n) or [n // self.size] * self.size
+        pairs["counts"] = [2 * count for count in self._counts(counts)]
+        pairs["array"] = pairs["array"].reshape(-1)
+        if out is not None:
+            pairs["out"] = pairs["out"].reshape(-1)
+    result = call(self, **pairs)
+    if result is None or out is not None:
+        return None if result is None else given[written]
+    whole = np.result_type(result.dtype, np.complex64)
+    made = result.view(whole)
+    return made if name == "reduce_scatter" else made.reshape(made.shape[:-1])
+
+
+def _reduced(self, name, given):
+    """Reduces by an operation that the library does not have."""
+    op, array = given["op"], as_array(given["array"])
+    if given.get("dtype") is not None or array.dtype.hasobject:
+        message = f"arrays of {given.get('dtype') or array.dtype} have no operations of one's own"
+        raise Error(message, kind="unsupported", field="dtype")
+    apply = _checked(op, array)
+    size, n = self.size, array.size
+    is_scatter = name == "reduce_scatter"
+    counts = given["counts"] if is_scatter else None
+    counts = self._counts(counts) if counts is not None else self._shares(n) or [n // size] * size
+    if sum(counts) != n:
+        raise Error(f"counts add up to {sum(counts)} values, but the array has {n}", field="counts")
+    own = counts[self.rank]
+    root = given.get("root", 0)
+    is_root = name != "reduce" or self._root(root)
+    out = given["out"] if is_root else None
+    if out is not None:
+        out = check_out(out, (own,) if is_scatter else array.shape, array.dtype)
+    _agree(self, name, op, array, root, counts)
+    width = array.dtype.itemsize
+    mine = np.frombuffer(array.tobytes(), np.uint8)
+    # Bytes are integers, which are exact with every bound.
+    came = self.all_to_all_v(mine, [count * width for count in counts], [own * width] * size)
+    rows = came.view(array.dtype).reshape(size, own)
+    is_scan = name in ("scan", "exclusive_scan")
+    failure, prefixes = None, [rows[0]]
+    try:
+        for row in rows[1:]:
+            last = apply(prefixes[-1], row)
+            prefixes = prefixes + [last] if is_scan else [last]
+    except Exception as raised:  # the other ranks wait for this one
+        failure, prefixes = raised, [rows[0]] * (size if is_scan else 1)
+    if is_scatter:
+        if failure is not None:
+            raise failure
+        return _delivered(prefixes[0], out)
+    if name == "exclusive_scan":
+        # Rank r gets the reduction of the ranks before it; rank 0's is not used.
+        prefixes = [prefixes[0], *prefixes[:-1]]
+    # The first byte of each block tells whether the function failed.
+    blocks = [bytes([failure is not None]) + block.tobytes() for block in prefixes]
+    lengths = [1 + count * width for count in counts]
+    if is_scan:
+        send = np.frombuffer(b"".join(blocks), np.uint8)
+        got = self.all_to_all_v(send, [len(blocks[0])] * size, lengths)
+    else:
+        send = np.frombuffer(blocks[0], np.uint8)
+        got = (self.all_gather(send, counts=lengths) if name == "all_reduce"
+               else self.gather(send, root, counts=lengths))
+    if failure is not None:
+        raise failure
+    if got is None:
+        return None
+    starts = np.cumsum([0] + lengths)
+    for rank in range(size):
+        if got[starts[rank]]:
+            message = f"the operation failed on rank {rank}; its own error says why"
+            raise Error(message, kind="aborted", rank=rank, culprit=rank)
+    values = b"".join(got[start + 1:end].tobytes() for start, end in zip(starts, starts[1:]))
+    result = np.frombuffer(bytearray(values), array.dtype).reshape(array.shape)
+    if name == "exclusive_scan" and self.rank == 0:
+        return np.zeros_like(result) if out is None else given["out"]
+    return _delivered(result, out)
+
+
+def _delivered(result, out):
+    if out is None:
+        return np.array(result)
+    out[...] = result
+    return out
+
+
+def _checked(op, array):
+    """Returns the function of an operation, with a check of its results."""
+    kind, dtype = array.dtype.kind, array.dtype
+    if isinstance(op, str):
+        fits = (kind in "biu" if op in _BITS else kind in "biufc" if op in _LOGIC
+                else len(dtype.names or ()) == 2 if op in _PAIRS else True)
+        if not fits:
+            needs = ("integers or booleans" if op in _BITS else "numbers" if op in _LOGIC
+                     else "pairs: a structured type with the fields value and index")
+            message = f"{op!r} needs {needs}, not {dtype}"
+            raise Error(message, kind="unsupported", field="op")
+        return np.multiply if op == "prod" else _FUNCTIONS[op]
+
+    def apply(a, b):
+        made = np.asarray(op(a, b))
+        if made.shape != a.shape or made.dtype != dtype:
+            message = (f"the operation made {made.dtype} values of shape {made.shape} of "
+                       f"{dtype} values of shape {a.shape}; it must keep both")
+            raise Error(message, field="op")
+        return made
+
+    return apply
+
+
+def _agree(self, name, op, array, root, counts):
+    """Fails on all ranks if they pass different operations, types, lengths or roots."""
+    called = op if isinstance(op, str) else getattr(op, "__qualname__", type(op).__name__)
+    texts = {"call": name, "op": called, "dtype": str(array.dtype.descr), "root": str(root),
+             "counts": str(counts)}
+    mine = np.array([zlib.crc32(text.encode()) for text in texts.values()], np.int64)
+    for rank, theirs in enumerate(self.all_gather(mine)):
+        for field, (ours, other) in zip(texts, zip(mine, theirs)):
+            if ours != other:
+                message = (f"rank {rank} passed another {field} than this rank, which passed "
+                           f"{texts[field]}")
+                raise Error(message, kind="mismatch", rank=rank, field=field, ours=texts[field])
