@@ -106,8 +106,8 @@ impl<'a> Acceptor<'a> {
         if let Some(listener) = listener {
             return Self::with_listener(place, listener);
         }
-        let resolve = |source| Error::Resolve { root: place.root.clone(), source };
-        let addresses = place.root.listening().map_err(resolve)?;
+        let resolve = |source| Error::Resolve { root: place.root.clone(), limit, source };
+        let addresses = place.root.listening(Instant::now() + limit).map_err(resolve)?;
         let source = match TcpListener::bind(&*addresses) {
             Ok(listener) => return Self::with_listener(place, listener),
             Err(source) => source,

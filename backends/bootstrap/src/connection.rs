@@ -4,7 +4,7 @@
 //! returns [`ReadStatus::Blocked`].
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,11 @@ impl Connection {
         let keepalive = keepalive.with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         Ok(Self { stream, inbox: ReceiveBuffer::default(), outbox: Vec::new(), n_sent: 0 })
+    }
+
+    /// This machine's address on the connection.
+    pub(crate) fn local_address(&self) -> Option<IpAddr> {
+        self.stream.local_addr().ok().map(|address| address.ip())
     }
 
     /// Registers the connection under `token`, in place of an earlier token.

@@ -1,11 +1,13 @@
 //! Rank 0 after all ranks have joined: it runs all-gathers and forwards losses.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
 
 use crate::error::{Error, RankList};
 use crate::message::Message;
+use crate::pmi::meet::is_for_others;
 use crate::poller::Poller;
 use crate::rank_connections::RankConnections;
 
@@ -45,6 +47,11 @@ impl Coordinator {
             self.wait(deadline, limit, |ranks| RankList::of(ranks.with_unsent()))?;
         }
         Ok(parts)
+    }
+
+    /// See [`Exchange::local_address`](crate::Exchange::local_address).
+    pub(crate) fn local_address(&self) -> Option<IpAddr> {
+        self.ranks.local_addresses().find(|&address| is_for_others(address))
     }
 
     /// See [`Exchange::poll_lost`](crate::Exchange::poll_lost).

@@ -33,12 +33,14 @@ pub enum Error {
     NoRandomNumbers(#[from] NoRandomNumbers),
     /// The root's host name cannot be resolved.
     #[error(
-        "cannot find the address of {root} ({source}); set FOLDWIRE_ROOT=HOST:PORT to an address \
-        of rank 0's machine"
+        "the name of {root} did not resolve within {limit:?} ({source}); is rank 0 running, and \
+        does FOLDWIRE_ROOT=HOST:PORT name its machine?"
     )]
     Resolve {
         /// Rank 0's address.
         root: Root,
+        /// The time limit.
+        limit: Duration,
         /// The system's error.
         source: io::Error,
     },

@@ -1,7 +1,11 @@
 //! Interface through which a backend exchanges addresses: implemented here over TCP, and by
 //! `foldwire-mpi` over MPI.
 
+use std::net::IpAddr;
+
 use foldwire::Rank;
+
+use crate::token::Token;
 
 /// A slow and reliable exchange between all ranks, to set up a fast network.
 ///
@@ -34,6 +38,21 @@ pub trait Exchange {
     ///
     /// The default implementation detects no losses.
     fn poll_lost(&mut self) -> Option<Rank> {
+        None
+    }
+
+    /// Secret that all ranks of this exchange know, if there is one.
+    ///
+    /// A backend uses it if its settings have none.
+    fn token(&self) -> Option<&Token> {
+        None
+    }
+
+    /// Address of this machine through which it reached another rank, unless that is loopback.
+    ///
+    /// A backend listens there if its settings name no address, and the ranks have a
+    /// [`token`](Self::token).
+    fn local_address(&self) -> Option<IpAddr> {
         None
     }
 }

@@ -17,7 +17,8 @@
 //! |---|---|
 //! | `exchange` | trait through which backends exchange addresses; implemented here over TCP |
 //! | `host`, `in_process` | which ranks share a node; an exchange between threads |
-//! | `place` | rank, size and root from the variables of Foldwire, Open MPI, PMI, Slurm, PMIx |
+//! | `place` | rank, size and root from the variables of launchers |
+//! | `pmi` | the wire protocol of PMI-1, for launchers that tell more only through it |
 //! | `job` | identity of a job, so that two concurrent jobs do not mix |
 //! | `root`, `token` | rank 0's address; the shared secret and proofs of knowing it |
 //! | `rendezvous`, `session` | settings of a join; a group that has joined |
@@ -50,6 +51,7 @@ mod job;
 mod member;
 pub mod message;
 mod place;
+mod pmi;
 mod poller;
 pub mod protocol;
 mod rank_connections;
@@ -61,10 +63,11 @@ mod token;
 
 pub use error::{Error, RankList};
 pub use exchange::Exchange;
-pub use host::node;
+pub use host::{address_of, node};
 pub use in_process::InProcess;
 pub use job::{JOB_BYTES, Job};
 pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
+pub use pmi::PmiError;
 pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};
 pub use root::{DEFAULT_PORT, Root, RootParseError};
 pub use session::Session;

@@ -2,7 +2,7 @@
 //! exchanges messages with rank 0.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,12 +49,16 @@ impl MemberConnection {
     /// joined.
     pub(crate) fn join(place: &Place, deadline: Instant, limit: Duration) -> Result<Self, Error> {
         let root = || place.root.clone();
-        let addresses =
-            place.root.resolve().map_err(|source| Error::Resolve { root: root(), source })?;
-        let spare = place.spare_addresses(&addresses).collect();
-        let search = RootSearch { place, limit, deadline, spare };
         let mut pause = FIRST_PAUSE;
         loop {
+            // In each attempt, because a name may get another address.
+            let addresses = place.root.resolve_by(deadline).map_err(|source| Error::Resolve {
+                root: root(),
+                limit,
+                source,
+            })?;
+            let spare = place.spare_addresses(&addresses).collect();
+            let search = RootSearch { place, limit, deadline, spare };
             let mut last_error = AttemptError::Retry(io::ErrorKind::TimedOut.into());
             for &address in &addresses {
                 match search.try_root(address) {
@@ -122,6 +126,11 @@ impl MemberConnection {
     pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
         self.process_messages();
         self.membership.take_lost()
+    }
+
+    /// See [`Exchange::local_address`](crate::Exchange::local_address).
+    pub(crate) fn local_address(&self) -> Option<IpAddr> {
+        self.connection.local_address()
     }
 
     /// Deadline of a wait that starts now. It lies [`HANDSHAKE_LIMIT`] after the time limit.

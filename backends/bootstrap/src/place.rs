@@ -6,20 +6,26 @@
 //! | torchrun | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT`, `TORCHELASTIC_RUN_ID`, `TORCHELASTIC_RESTART_COUNT` |
 //! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_SIZE` is the size | `PMIX_NAMESPACE`, `OMPI_MCA_ess_base_jobid`, `OMPI_MCA_orte_precondition_transports` |
 //! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | its process `hydra_pmi_proxy` |
+//! | Flux | `FLUX_TASK_RANK` | `FLUX_JOB_SIZE` | `FLUX_JOB_NNODES` is 1 | `FLUX_JOB_ID` |
 //! | Slurm | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_STEP_NUM_NODES`, `SLURM_NNODES` is 1 | `SLURM_JOB_ID`, `SLURM_STEP_ID` |
-//! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | `PMI_JOBID`, `PALS_APID`, `FLUX_JOB_ID` |
+//! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | `PMI_JOBID`, `PALS_APID` |
 //! | PMIx | `PMIX_RANK` | `FOLDWIRE_SIZE` | | `PMIX_NAMESPACE` |
 //! | by hand, for PyTorch | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT` |
 //!
 //! The first launcher in this table whose variables are set is used. A launcher needs both rank and
 //! size: a shell may set `RANK` or `PMI_RANK` for its own purposes, so a rank without a size is
 //! ignored. Names that no other program uses (`FOLDWIRE_…`, `OMPI_…`, `PMIX_…`) are an error
-//! without a size.
+//! without a size, unless another launcher's variables are complete (`FOLDWIRE_…`: always).
+//!
+//! PyTorch's variables by hand may contradict those of the launcher that started the script which
+//! set them. Then a launcher of one process gives way, and otherwise the error
+//! [`PlaceError::Ambiguous`] names both. So do `SLURM_PROCID` and another `PMI_RANK`.
 //!
 //! Reasons for the order:
 //! - Open MPI and Hydra come before Slurm. Inside a Slurm job, `mpirun` starts one process of its
 //!   own on each node, and its ranks inherit that process's `SLURM_PROCID`.
 //! - Hydra sets `MPI_LOCALNRANKS`, and Slurm's own PMI does not.
+//! - Flux may run inside a Slurm job, and its ranks inherit the variables of Slurm's task.
 //! - Slurm's variables are used only inside a step (`SLURM_STEP_ID`): a batch script has a
 //!   `SLURM_PROCID`, but is no rank.
 //! - Other launchers may start torchrun once on each node. `TORCHELASTIC_RUN_ID` shows that
@@ -32,20 +38,31 @@
 //! first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. In both cases the port is derived
 //! from the job (module `job`). It is never `MASTER_PORT`, which PyTorch uses itself.
 //! `FOLDWIRE_JOB` names the job if the launcher does not.
+//!
+//! **PMI.** Hydra, Flux, Slurm (`srun --mpi=pmi2`) and others with PMI keep a store for their ranks
+//! (module `pmi`). If address, job or token is missing, rank 0 publishes them there, so that nothing
+//! needs to be set. In a process with `PMI_PORT` alone, the server also tells rank and size.
 
 mod error;
+mod launchers;
 mod nodes;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use foldwire::Rank;
 
+use crate::host::address_of;
 use crate::job::{self, Job};
+use crate::pmi::meet::{Meeting, PmiRequest, meet_once};
+use crate::pmi::{PmiError, PmiServer};
+use crate::rendezvous::DEFAULT_LIMIT;
 use crate::root::{DEFAULT_PORT, Root};
 use crate::token::Token;
 pub use error::PlaceError;
+use launchers::{LAUNCHERS, LauncherVariables, SingleNodeTest};
 
 /// Maximum number of ranks in a group. There is a limit because each rank keeps a connection to
 /// rank 0.
@@ -82,6 +99,8 @@ pub enum Launcher {
     OpenMpi,
     /// The `mpiexec` of MPICH and MPI libraries derived from it.
     Hydra,
+    /// Flux's `flux run`.
+    Flux,
     /// Slurm's `srun`.
     Slurm,
     /// Another launcher that speaks PMI.
@@ -98,153 +117,13 @@ impl fmt::Display for Launcher {
             Self::Torchrun => "torchrun",
             Self::OpenMpi => "Open MPI",
             Self::Hydra => "Hydra (MPICH)",
+            Self::Flux => "Flux",
             Self::Slurm => "Slurm",
             Self::Pmi => "PMI",
             Self::Pmix => "PMIx",
         })
     }
 }
-
-/// The environment variables of a launcher.
-struct LauncherVariables {
-    launcher: Launcher,
-    /// Variable with the rank of this process.
-    rank: &'static str,
-    /// Another variable that the launcher always sets. If it is not set, the process has another
-    /// launcher.
-    also: Option<&'static str>,
-    /// Variables with the number of ranks. The first one that is set counts.
-    size: &'static [&'static str],
-    /// True if no other program uses the rank's variable, so that a missing size is an error.
-    is_own_name: bool,
-    nodes: SingleNodeTest,
-    /// Variable with the host of rank 0.
-    host: Option<&'static str>,
-    /// Variables that name the job. At least one must be set.
-    job: &'static [&'static str],
-    /// Variables that distinguish jobs of the same name.
-    run: &'static [&'static str],
-    /// Name of the ancestor process of all ranks on a machine, which identifies the job there.
-    ancestor: Option<&'static str>,
-}
-
-/// Test for whether all ranks are on one machine.
-enum SingleNodeTest {
-    /// Assume that they are. For ranks on several machines the user sets a root.
-    Assumed,
-    /// This variable holds the number of ranks on this machine. Compare it with the size.
-    LocalRanks(&'static str),
-    /// The first of these variables that is set holds the number of nodes. Compare it with 1.
-    NodeCount(&'static [&'static str]),
-    /// The launcher sets no such variable. Assume that they are not.
-    Unknown,
-}
-
-const LAUNCHERS: [LauncherVariables; 8] = [
-    LauncherVariables {
-        launcher: Launcher::Foldwire,
-        rank: "FOLDWIRE_RANK",
-        also: None,
-        size: &["FOLDWIRE_SIZE"],
-        is_own_name: true,
-        nodes: SingleNodeTest::Assumed,
-        host: None,
-        job: &[],
-        run: &[],
-        ancestor: None,
-    },
-    LauncherVariables {
-        launcher: Launcher::Torchrun,
-        rank: "RANK",
-        also: Some("TORCHELASTIC_RUN_ID"),
-        size: &["WORLD_SIZE"],
-        is_own_name: false,
-        nodes: SingleNodeTest::LocalRanks("LOCAL_WORLD_SIZE"),
-        host: Some("MASTER_ADDR"),
-        job: &["MASTER_PORT"],
-        run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
-        ancestor: None,
-    },
-    LauncherVariables {
-        launcher: Launcher::OpenMpi,
-        rank: "OMPI_COMM_WORLD_RANK",
-        also: None,
-        size: &["OMPI_COMM_WORLD_SIZE"],
-        is_own_name: true,
-        nodes: SingleNodeTest::LocalRanks("OMPI_COMM_WORLD_LOCAL_SIZE"),
-        host: None,
-        job: &[
-            "PMIX_NAMESPACE",
-            "OMPI_MCA_ess_base_jobid",
-            "OMPI_MCA_orte_precondition_transports",
-        ],
-        run: &[],
-        ancestor: None,
-    },
-    LauncherVariables {
-        launcher: Launcher::Hydra,
-        rank: "PMI_RANK",
-        also: Some("MPI_LOCALNRANKS"),
-        size: &["PMI_SIZE"],
-        is_own_name: false,
-        nodes: SingleNodeTest::LocalRanks("MPI_LOCALNRANKS"),
-        host: None,
-        job: &[],
-        run: &[],
-        ancestor: Some(HYDRA_PROXY),
-    },
-    LauncherVariables {
-        launcher: Launcher::Slurm,
-        rank: "SLURM_PROCID",
-        also: Some("SLURM_STEP_ID"),
-        size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
-        is_own_name: false,
-        nodes: SingleNodeTest::NodeCount(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
-        host: None,
-        job: &["SLURM_JOB_ID"],
-        run: &["SLURM_STEP_ID"],
-        ancestor: None,
-    },
-    LauncherVariables {
-        launcher: Launcher::Pmi,
-        rank: "PMI_RANK",
-        also: None,
-        size: &["PMI_SIZE"],
-        is_own_name: false,
-        nodes: SingleNodeTest::LocalRanks("PMI_LOCAL_SIZE"),
-        host: None,
-        job: &["PMI_JOBID", "PALS_APID", "FLUX_JOB_ID"],
-        run: &[],
-        ancestor: None,
-    },
-    LauncherVariables {
-        launcher: Launcher::Pmix,
-        rank: "PMIX_RANK",
-        also: None,
-        size: &["FOLDWIRE_SIZE"],
-        is_own_name: true,
-        nodes: SingleNodeTest::Unknown,
-        host: None,
-        job: &["PMIX_NAMESPACE"],
-        run: &[],
-        ancestor: None,
-    },
-    LauncherVariables {
-        launcher: Launcher::Torchrun,
-        rank: "RANK",
-        also: Some("MASTER_ADDR"),
-        size: &["WORLD_SIZE"],
-        is_own_name: false,
-        nodes: SingleNodeTest::LocalRanks("LOCAL_WORLD_SIZE"),
-        host: Some("MASTER_ADDR"),
-        job: &["MASTER_PORT"],
-        run: &[],
-        ancestor: None,
-    },
-];
-
-/// Process of MPICH's launcher that starts the ranks of one machine.
-const HYDRA_PROXY: &str = "hydra_pmi_proxy";
 
 const NODE_LISTS: [&str; 2] = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"];
 
@@ -272,12 +151,22 @@ impl Place {
         self.job.spare_ports(self.root.port()).flat_map(spare)
     }
 
-    /// Reads this process's environment, and its ancestors if the launcher names no job.
+    /// Reads this process's environment, and its ancestors if the launcher names no job. If that
+    /// does not suffice and the launcher has a PMI server, asks the server, within a minute.
     ///
     /// # Errors
-    /// See [`detect`](Self::detect).
+    /// See [`detect`](Self::detect), and [`PmiError`].
     pub fn from_env() -> Result<Self, PlaceError> {
-        Self::detect_below(|name| std::env::var_os(name), job::ancestor)
+        Self::from_env_within(DEFAULT_LIMIT)
+    }
+
+    /// Like [`from_env`](Self::from_env), with another time limit for the PMI server.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn from_env_within(limit: Duration) -> Result<Self, PlaceError> {
+        let ask = |request: &PmiRequest| meet_once(request, limit);
+        Self::detect_with(|name| std::env::var_os(name), job::ancestor, Some(&ask))
     }
 
     /// Reads an environment. `lookup` returns a variable's value; an empty value counts as not set.
@@ -305,51 +194,86 @@ impl Place {
     /// # Ok::<(), foldwire_bootstrap::PlaceError>(())
     /// ```
     pub fn detect(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, PlaceError> {
-        Self::detect_below(lookup, |_| None)
+        Self::detect_with(lookup, |_| None, None)
     }
 
     /// Like [`detect`](Self::detect). `ancestor` returns a text that identifies this process's
-    /// ancestor with the given name.
-    fn detect_below(
+    /// ancestor with the given name; `ask` asks a PMI server.
+    fn detect_with(
         lookup: impl Fn(&str) -> Option<OsString>,
         ancestor: impl Fn(&str) -> Option<String>,
+        ask: Option<&PmiServerQuery<'_>>,
     ) -> Result<Self, PlaceError> {
         let env = Environment { lookup: &lookup, ancestor: &ancestor };
         let token = match env.text("FOLDWIRE_TOKEN")? {
             Some(text) => Some(Token::new(text).map_err(PlaceError::Token)?),
             None => None,
         };
-        for source in &LAUNCHERS {
-            let has_size = source.size.iter().any(|name| env.is_set(name));
-            let is_complete = has_size && source.also.is_none_or(|name| env.is_set(name));
-            if !env.is_set(source.rank) || !(is_complete || source.is_own_name) {
-                continue;
+        let met = |launcher, place, local_ranks| {
+            let (Some(ask), Some(server)) = (ask, env.pmi_server()?) else { return Ok(None) };
+            let address = env.address()?;
+            let meeting = ask(&PmiRequest { server, place, local_ranks, address })?;
+            Ok::<_, PlaceError>(Some(Self {
+                rank: Rank(meeting.rank as u32),
+                size: meeting.size as usize,
+                root: meeting.root,
+                token: token.clone().or(Some(meeting.secret)),
+                job: Job::named(&["PMI", &meeting.name]),
+                launcher,
+            }))
+        };
+        let Some(Count { source, rank, size, .. }) = env.launcher()? else {
+            let local = env.number("MPI_LOCALNRANKS")?.or(env.number("PMI_LOCAL_SIZE")?);
+            return match env.pmi_server()? {
+                Some(PmiServer::Port { .. }) => {
+                    met(Launcher::Pmi, None, local)?.ok_or(PlaceError::OnlyServer)
+                }
+                _ => Ok(Self { token, ..Self::alone() }),
+            };
+        };
+        let launcher = source.launcher;
+        let known = env.root_and_job(source, size);
+        let lacks_something = match &known {
+            Err(PlaceError::RootUnknown { .. } | PlaceError::JobUnknown { .. }) => true,
+            Err(_) => false,
+            Ok((root, _)) => token.is_none() && !root.is_loopback() && !env.is_set("FOLDWIRE_ROOT"),
+        };
+        if lacks_something && source.may_have_pmi {
+            let local_ranks = env.is_one_node(source, size)?.then_some(size);
+            if let Some(place) = met(launcher, Some((rank, size)), local_ranks)? {
+                return Ok(place);
             }
-            let rank = env.number(source.rank)?.unwrap_or_default();
-            let (size_from, size) = env.first_number(source.size)?.ok_or_else(|| {
-                PlaceError::Missing { variable: source.size[0], although: source.rank }
-            })?;
-            if !(1..=MAX_RANKS as u64).contains(&size) {
-                return Err(PlaceError::Size { variable: size_from, value: size });
-            }
-            if rank >= size {
-                return Err(PlaceError::Rank { variable: source.rank, rank, size_from, size });
-            }
-            let (root, job) = env.root_and_job(source, size)?;
-            return Ok(Self {
-                rank: Rank(rank as u32),
-                size: size as usize,
-                root,
-                token,
-                job,
-                launcher: source.launcher,
-            });
         }
-        if env.is_set("FOLDWIRE_SIZE") {
-            let (variable, although) = ("FOLDWIRE_RANK", "FOLDWIRE_SIZE");
-            return Err(PlaceError::Missing { variable, although });
-        }
-        Ok(Self { token, ..Self::alone() })
+        let (root, job) = known?;
+        Ok(Self { rank: Rank(rank as u32), size: size as usize, root, token, job, launcher })
+    }
+}
+
+/// Asks a launcher's PMI server, or remembers its answer.
+type PmiServerQuery<'a> = dyn Fn(&PmiRequest) -> Result<Meeting, PmiError> + 'a;
+
+/// Rank and size that a launcher's variables hold.
+#[derive(Clone, Copy)]
+struct Count {
+    source: &'static LauncherVariables,
+    rank: u64,
+    size: u64,
+    /// The variable with the size.
+    size_from: &'static str,
+}
+
+impl Count {
+    /// Returns whether `other`, which counts later, contradicts this launcher.
+    ///
+    /// Most later variables are inherited from a launcher around this one. But PyTorch's were set
+    /// for this process, and so was PMI's rank in a step of Slurm.
+    fn contradicts(&self, other: &Self) -> bool {
+        let is_inherited = match (self.source.launcher, other.source.launcher) {
+            (Launcher::Foldwire | Launcher::Torchrun, _) => true,
+            (Launcher::Slurm, Launcher::Pmi) | (_, Launcher::Torchrun) => false,
+            _ => true,
+        };
+        !is_inherited && (self.rank, self.size) != (other.rank, other.size)
     }
 }
 
@@ -397,13 +321,108 @@ impl Environment<'_> {
         Ok(None)
     }
 
-    /// Returns the address of rank 0 and the job.
-    fn root_and_job(
-        &self,
-        source: &LauncherVariables,
-        size: u64,
-    ) -> Result<(Root, Job), PlaceError> {
-        let is_one_node = size == 1
+    /// Returns the launcher that started this process, and what it counts.
+    fn launcher(&self) -> Result<Option<Count>, PlaceError> {
+        let mut incomplete = None;
+        let mut found: Option<Count> = None;
+        for source in &LAUNCHERS {
+            let count = match self.count(source) {
+                // A variable that users set themselves must not be passed over.
+                Err(error) if source.launcher != Launcher::Foldwire => {
+                    incomplete = incomplete.or(Some(error));
+                    continue;
+                }
+                count => count?,
+            };
+            let Some(count) = count else { continue };
+            match found {
+                None => found = Some(count),
+                Some(first) if first.contradicts(&count) => {
+                    let Count { source, rank, size, size_from } = first;
+                    match (size, count.size) {
+                        // A launcher of one process did not start the group.
+                        (1, _) => found = Some(count),
+                        (_, 1) => {}
+                        _ => {
+                            return Err(PlaceError::Ambiguous {
+                                variables: [source.rank, count.source.rank],
+                                ranks: [rank, count.rank],
+                                sizes_from: [size_from, count.size_from],
+                                sizes: [size, count.size],
+                            });
+                        }
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(Count { source, rank, .. }) = found {
+            // PRRTE's ranks inherit the variables of the Slurm task that started them.
+            let pmix = self.number("PMIX_RANK").ok().flatten();
+            if source.launcher == Launcher::Slurm && pmix.is_some_and(|pmix| pmix != rank) {
+                return Err(PlaceError::Missing {
+                    variable: "FOLDWIRE_SIZE",
+                    although: "PMIX_RANK, which differs from SLURM_PROCID,",
+                });
+            }
+            return Ok(found);
+        }
+        match incomplete {
+            Some(error) => Err(error),
+            None if self.is_set("FOLDWIRE_SIZE") => {
+                Err(PlaceError::Missing { variable: "FOLDWIRE_RANK", although: "FOLDWIRE_SIZE" })
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Returns what a launcher's variables count, if they are complete.
+    fn count(&self, source: &'static LauncherVariables) -> Result<Option<Count>, PlaceError> {
+        let has_size = source.size.iter().any(|name| self.is_set(name));
+        let is_complete = has_size && source.also.is_none_or(|name| self.is_set(name));
+        if !self.is_set(source.rank) || !(is_complete || source.is_own_name) {
+            return Ok(None);
+        }
+        let rank = self.number(source.rank)?.unwrap_or_default();
+        let (size_from, size) = self
+            .first_number(source.size)?
+            .ok_or({ PlaceError::Missing { variable: source.size[0], although: source.rank } })?;
+        if !(1..=MAX_RANKS as u64).contains(&size) {
+            return Err(PlaceError::Size { variable: size_from, value: size });
+        }
+        if rank >= size {
+            return Err(PlaceError::Rank { variable: source.rank, rank, size_from, size });
+        }
+        Ok(Some(Count { source, rank, size, size_from }))
+    }
+
+    /// Returns where the launcher's PMI server is, if there is one.
+    fn pmi_server(&self) -> Result<Option<PmiServer>, PlaceError> {
+        if let Some(number) = self.number("PMI_FD")? {
+            let not_a_number =
+                |_| PlaceError::NotANumber { variable: "PMI_FD", value: number.to_string() };
+            return Ok(Some(PmiServer::Descriptor(number.try_into().map_err(not_a_number)?)));
+        }
+        match (self.text("PMI_PORT")?, self.number("PMI_ID")?) {
+            (Some(address), Some(id)) => Ok(Some(PmiServer::Port { address, id })),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns this machine's address that the user chose for communication.
+    fn address(&self) -> Result<Option<IpAddr>, PlaceError> {
+        if let Some(value) = self.text("FOLDWIRE_ADDRESS")? {
+            return match value.parse() {
+                Ok(address) => Ok(Some(address)),
+                Err(_) => Err(PlaceError::Address { value }),
+            };
+        }
+        Ok(self.text("FOLDWIRE_IFACE")?.and_then(|name| address_of(&name)))
+    }
+
+    /// Returns whether all ranks are on one machine.
+    fn is_one_node(&self, source: &LauncherVariables, size: u64) -> Result<bool, PlaceError> {
+        Ok(size == 1
             || match source.nodes {
                 SingleNodeTest::Assumed => true,
                 SingleNodeTest::LocalRanks(variable) => self.number(variable)? == Some(size),
@@ -411,7 +430,16 @@ impl Environment<'_> {
                     matches!(self.first_number(variables)?, Some((_, 1)))
                 }
                 SingleNodeTest::Unknown => false,
-            };
+            })
+    }
+
+    /// Returns the address of rank 0 and the job.
+    fn root_and_job(
+        &self,
+        source: &LauncherVariables,
+        size: u64,
+    ) -> Result<(Root, Job), PlaceError> {
+        let is_one_node = self.is_one_node(source, size)?;
         let job = self.job(source, is_one_node)?;
         if let Some(value) = self.text("FOLDWIRE_ROOT")? {
             return match value.parse() {

@@ -1,6 +1,7 @@
 //! Rank 0's table of ranks: the connection of each rank, or how it ended.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,6 +68,14 @@ impl RankConnections {
             RankConnection::Local => false,
             RankConnection::Open { member_state, .. } => !member_state.has_given(),
             _ => true,
+        })
+    }
+
+    /// This machine's addresses on the connections to the ranks.
+    pub(crate) fn local_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.ranks.iter().filter_map(|state| match state {
+            RankConnection::Open { connection, .. } => connection.local_address(),
+            _ => None,
         })
     }
 

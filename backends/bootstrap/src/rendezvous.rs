@@ -9,6 +9,7 @@ use crate::acceptor::Acceptor;
 use crate::error::Error;
 use crate::member::MemberConnection;
 use crate::place::Place;
+use crate::pmi::meet::take_listener;
 use crate::session::{Session, SessionRole};
 
 /// Default time limit.
@@ -50,7 +51,16 @@ impl Rendezvous {
     /// # Errors
     /// If the environment is incomplete or inconsistent.
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self::new(Place::from_env()?))
+        Self::from_env_within(DEFAULT_LIMIT)
+    }
+
+    /// Like [`from_env`](Self::from_env), with a time limit for the launcher's PMI server and for
+    /// joining.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn from_env_within(limit: Duration) -> Result<Self, Error> {
+        Ok(Self::new(Place::from_env_within(limit)?).limit(limit))
     }
 
     /// Sets the longest wait for other ranks, while joining and in each all-gather. The default is
@@ -81,15 +91,16 @@ impl Rendezvous {
         if place.size > 1 && place.token.is_none() && !place.root.is_loopback() {
             return Err(Error::NoToken { root: place.root });
         }
-        let (rank, size) = (place.rank, place.size);
+        // Rank 0 has told the launcher's PMI server where it listens already.
+        let listener = listener.or_else(|| take_listener(&place.root));
         let deadline = Instant::now() + limit;
-        let role = match (size, rank) {
+        let role = match (place.size, place.rank) {
             (0 | 1, _) => SessionRole::Alone,
             (_, Rank(0)) => SessionRole::Root(
                 Acceptor::bind(&place, listener, limit)?.admit_all(deadline, limit)?,
             ),
             _ => SessionRole::Member(Box::new(MemberConnection::join(&place, deadline, limit)?)),
         };
-        Ok(Session::new(rank, size, limit, role))
+        Ok(Session::new(place, limit, role))
     }
 }

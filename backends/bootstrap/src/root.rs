@@ -4,9 +4,17 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Port of rank 0 if no setting names one.
 pub const DEFAULT_PORT: u16 = 29_753;
+
+/// Pause between two attempts to resolve a name.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Least wait for the first answer: a name in /etc/hosts is found even with a tiny time limit.
+const FIRST_ANSWER: Duration = Duration::from_millis(100);
 
 /// Address of rank 0, by host name or IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,20 +59,43 @@ impl Root {
         self.port
     }
 
-    /// Resolves the host to one or more addresses.
+    /// Resolves the host to one or more addresses. A name that is not known yet is tried again
+    /// until the deadline: names of containers and of nodes may come later than their processes.
     ///
     /// # Errors
-    /// If the name is unknown or the name server does not answer.
-    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
-        let addresses: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
-        if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
+    /// That of the last attempt.
+    pub(crate) fn resolve_by(&self, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = self.host.parse() {
+            return Ok(vec![SocketAddr::new(ip, self.port)]);
+        }
+        let mut last = io::ErrorKind::TimedOut.into();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A name server may be silent for longer than this rank wants to wait.
+            let (sender, receiver) = mpsc::sync_channel(1);
+            let (host, port) = (self.host.clone(), self.port);
+            thread::Builder::new().name("foldwire-resolve".into()).spawn(move || {
+                let found = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+                let _ = sender.send(found);
+            })?;
+            match receiver.recv_timeout(left.max(FIRST_ANSWER)) {
+                Ok(Ok(addresses)) if !addresses.is_empty() => return Ok(addresses),
+                Ok(Ok(_)) => last = io::ErrorKind::NotFound.into(),
+                Ok(Err(error)) => last = error,
+                Err(_) => return Err(last),
+            }
+            if Instant::now() + PAUSE >= deadline {
+                return Err(last);
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// Addresses to which rank 0 binds: normally the addresses of its host name. On Debian,
     /// /etc/hosts resolves the machine's own name to a loopback address only. Rank 0 then binds to
     /// all addresses of the machine.
-    pub(crate) fn listening(&self) -> io::Result<Vec<SocketAddr>> {
-        let mut addresses = self.resolve()?;
+    pub(crate) fn listening(&self, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+        let mut addresses = self.resolve_by(deadline)?;
         if !self.is_loopback() && addresses.iter().all(|address| address.ip().is_loopback()) {
             for address in &mut addresses {
                 address.set_ip(match address {
@@ -149,6 +180,9 @@ mod tests {
     #[test]
     fn a_loopback_root_binds_to_loopback_only() {
         let root = Root::loopback(9);
-        assert_eq!(root.listening().unwrap(), [SocketAddr::from(([127, 0, 0, 1], 9))]);
+        assert_eq!(
+            root.listening(Instant::now()).unwrap(),
+            [SocketAddr::from(([127, 0, 0, 1], 9))]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! One rank's handle of a group that has joined.
 
+use std::net::IpAddr;
 use std::process;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::member::MemberConnection;
 use crate::message::MAX_GIVEN_BYTES;
+use crate::place::Place;
+use crate::pmi::meet::is_for_others;
+use crate::token::Token;
 
 /// This rank's membership in a group, whose ranks are connected through rank 0.
 ///
@@ -30,6 +34,7 @@ pub struct Session {
     rank: Rank,
     size: usize,
     limit: Duration,
+    token: Option<Token>,
     role: SessionRole,
 }
 
@@ -44,8 +49,9 @@ pub(crate) enum SessionRole {
 }
 
 impl Session {
-    pub(crate) fn new(rank: Rank, size: usize, limit: Duration, role: SessionRole) -> Self {
-        Self { owner_pid: process::id(), rank, size, limit, role }
+    pub(crate) fn new(place: Place, limit: Duration, role: SessionRole) -> Self {
+        let Place { rank, size, token, .. } = place;
+        Self { owner_pid: process::id(), rank, size, limit, token, role }
     }
 }
 
@@ -82,5 +88,18 @@ impl Exchange for Session {
             SessionRole::Root(coordinator) => coordinator.poll_lost(),
             SessionRole::Member(member) => member.poll_lost(),
         }
+    }
+
+    fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        let address = match &self.role {
+            SessionRole::Alone => None,
+            SessionRole::Root(coordinator) => coordinator.local_address(),
+            SessionRole::Member(member) => member.local_address(),
+        };
+        address.filter(|&address| is_for_others(address))
     }
 }

@@ -111,6 +111,7 @@ fn number(digits: &str) -> Option<Nonce> {
 /// Joins all ranks of `exchange`.
 pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result<Tcp, JoinError> {
     let (rank, size) = (exchange.rank(), exchange.size());
+    let settings = &settings.clone().completed_by(exchange);
     let listening = listen(settings, size);
     let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
     let all = gather(exchange, &offer)?;

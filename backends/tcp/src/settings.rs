@@ -4,7 +4,7 @@ use std::env;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use foldwire_bootstrap::{Token, TokenTooShort};
+use foldwire_bootstrap::{Exchange, Token, TokenTooShort, address_of};
 use foldwire_messaging::Options;
 
 use crate::MAX_STREAMS;
@@ -109,6 +109,16 @@ impl Settings {
         })
     }
 
+    /// Takes what is not set from the ranks' exchange: its secret, and with a secret the address
+    /// through which this host reached another rank.
+    pub(crate) fn completed_by<X: Exchange>(mut self, exchange: &X) -> Self {
+        self.token = self.token.or_else(|| exchange.token().cloned());
+        if self.address.is_none() && self.interface.is_none() && self.token.is_some() {
+            self.address = exchange.local_address();
+        }
+        self
+    }
+
     /// Listens on this address of this host.
     #[must_use]
     pub const fn address(mut self, address: IpAddr) -> Self {
@@ -168,28 +178,6 @@ impl Settings {
             (None, Some(name)) => address_of(name),
         }
     }
-}
-
-/// Returns the first address of an interface, IPv4 before IPv6, without IPv6 link-local addresses.
-#[cfg(unix)]
-fn address_of(interface: &str) -> Option<IpAddr> {
-    let all = nix::ifaddrs::getifaddrs().ok()?;
-    let mut found: Vec<IpAddr> = all
-        .filter(|each| each.interface_name == interface)
-        .filter_map(|each| {
-            let address = each.address?;
-            let v4 = address.as_sockaddr_in().map(|socket| IpAddr::V4(socket.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|socket| IpAddr::V6(socket.ip())))
-        })
-        .filter(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
-        .collect();
-    found.sort_by_key(IpAddr::is_ipv6);
-    found.first().copied()
-}
-
-#[cfg(not(unix))]
-fn address_of(_: &str) -> Option<IpAddr> {
-    None
 }
 
 fn variable(name: &'static str) -> Result<Option<String>, SettingsError> {

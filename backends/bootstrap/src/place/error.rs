@@ -1,6 +1,7 @@
 //! Errors of the environment, with advice what to set.
 
 use super::{Launcher, MAX_RANKS};
+use crate::pmi::PmiError;
 use crate::root::RootParseError;
 use crate::token::TokenTooShort;
 
@@ -35,6 +36,41 @@ pub enum PlaceError {
         variable: &'static str,
         /// The variable that is set.
         although: &'static str,
+    },
+    /// Two launchers' variables contradict each other.
+    #[error(
+        "{} holds {} and {} holds {}, but {} holds {} and {} holds {}; unset the variables of the \
+        launcher that did not start this process, or set FOLDWIRE_RANK and FOLDWIRE_SIZE",
+        variables[0], ranks[0], sizes_from[0], sizes[0],
+        variables[1], ranks[1], sizes_from[1], sizes[1]
+    )]
+    Ambiguous {
+        /// The variables with the ranks.
+        variables: [&'static str; 2],
+        /// Their values.
+        ranks: [u64; 2],
+        /// The variables with the sizes.
+        sizes_from: [&'static str; 2],
+        /// Their values.
+        sizes: [u64; 2],
+    },
+    /// Only a PMI server knows this process's rank, and it was not asked.
+    #[error(
+        "PMI_PORT is set, so this process's rank is known to its launcher only; join with \
+        Place::from_env, or set FOLDWIRE_RANK and FOLDWIRE_SIZE"
+    )]
+    OnlyServer,
+    /// The launcher's PMI server does not tell where rank 0 is.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
+    /// `FOLDWIRE_ADDRESS` is not an IP address.
+    #[error(
+        "FOLDWIRE_ADDRESS holds `{value}`, which is not an IP address; set it to one of this \
+        machine, such as 10.0.0.1"
+    )]
+    Address {
+        /// Value of the variable.
+        value: String,
     },
     /// The size is 0 or too large.
     #[error("{variable} holds {value}; a group has 1 to {MAX_RANKS} ranks")]

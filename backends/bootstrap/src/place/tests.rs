@@ -12,10 +12,11 @@ fn detect_below(env: &str, proxy: Option<&str>) -> Result<Place, PlaceError> {
     let set: Vec<_> = env.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
     let lookup =
         |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-    Place::detect_below(lookup, |name| {
+    let ancestor = |name: &str| {
         assert_eq!(name, "hydra_pmi_proxy");
         proxy.map(str::to_owned)
-    })
+    };
+    Place::detect_with(lookup, ancestor, None)
 }
 
 fn found(env: &str) -> (Launcher, u32, usize, String) {
@@ -234,13 +235,93 @@ fn torchrun_counts_before_who_started_it() {
     assert_ne!(root, found(&torchrun.replace("COUNT=0", "COUNT=1")).3, "the job starts anew");
     let here = torchrun.replace("LOCAL_WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4");
     assert!(found(&here).3.starts_with("127.0.0.1:2"));
-    // Other programs use torchrun's other variables too.
     let by_hand = torchrun.replace("TORCHELASTIC", "OTHER");
-    assert_eq!(found(&(OPEN_MPI.to_owned() + &by_hand)).0, Launcher::OpenMpi);
     let (launcher, rank, .., root) = found(&by_hand);
     assert_eq!((launcher, rank), (Launcher::Torchrun, 3));
     assert!(port(&root).is_some(), "{root}");
     assert_eq!(detect("RANK=3 WORLD_SIZE=4"), Ok(Place::alone()));
+}
+
+/// A script sets PyTorch's variables below another launcher, or the other launcher's are left over.
+#[test]
+fn contradicting_launchers_are_a_clear_choice_or_an_error_that_names_both() {
+    let torch = "RANK=3 WORLD_SIZE=4 MASTER_ADDR=node1 MASTER_PORT=29500 ";
+    // One task, such as `srun --pty bash`, started no group.
+    let one = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0 SLURM_JOB_ID=7 ";
+    let (launcher, rank, size, _) = found(&(one.to_owned() + torch));
+    assert_eq!((launcher, rank, size), (Launcher::Torchrun, 3, 4));
+    let lonely = torch.replace("RANK=3 WORLD_SIZE=4", "RANK=0 WORLD_SIZE=1");
+    assert_eq!(found(&(SLURM.to_owned() + &lonely)).0, Launcher::Slurm);
+    for (env, rank) in [(SLURM, "SLURM_PROCID holds 5"), (OPEN_MPI, "WORLD_RANK holds 1")] {
+        let text = message(&(env.to_owned() + torch));
+        let parts = [rank, "WORLD_SIZE holds 4", "RANK holds 3", "FOLDWIRE_RANK"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+    let agreed = found(&(OPEN_MPI.to_owned() + "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1"));
+    assert_eq!(agreed.0, Launcher::OpenMpi, "the same counts are no conflict");
+    let text = message(&(SLURM.to_owned() + "PMI_RANK=1 PMI_SIZE=2"));
+    assert!(text.contains("SLURM_PROCID holds 5") && text.contains("PMI_RANK holds 1"), "{text}");
+    assert_eq!(found(&(SLURM.to_owned() + "PMI_RANK=5 PMI_SIZE=8")).0, Launcher::Slurm);
+    // PRRTE's ranks inherit the Slurm task of its daemon.
+    let text = message(&(SLURM.to_owned() + "PMIX_RANK=1 PMIX_NAMESPACE=prterun-1@1"));
+    let parts = ["PMIX_RANK", "SLURM_PROCID", "FOLDWIRE_SIZE"];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    assert_eq!(found(&(SLURM.to_owned() + "PMIX_RANK=5")).0, Launcher::Slurm);
+    // A rank without a size does not hide variables that are complete.
+    assert_eq!(found(&("PMIX_RANK=1 ".to_owned() + torch)).0, Launcher::Torchrun);
+    // Ranks of Flux below a task of Slurm.
+    let flux = "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=1 FLUX_JOB_ID=f1 ";
+    let (launcher, rank, size, _) = found(&(SLURM.to_owned() + flux));
+    assert_eq!((launcher, rank, size), (Launcher::Flux, 1, 2));
+}
+
+/// Detects with a PMI server that answers with a root. Returns what it was asked, too.
+fn detect_asking(env: &str) -> (Result<Place, PlaceError>, Vec<PmiRequest>) {
+    let set: Vec<_> = env.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
+    let lookup =
+        |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+    let asked = std::cell::RefCell::new(Vec::new());
+    let ask = |request: &PmiRequest| {
+        asked.borrow_mut().push(request.clone());
+        let (rank, size) = request.place.unwrap_or((6, 7));
+        let secret = Token::new("0123456789abcdef").unwrap();
+        Ok(Meeting { rank, size, root: Root::new("10.0.0.7", 77), name: "n".into(), secret })
+    };
+    let place = Place::detect_with(lookup, |_| None, Some(&ask));
+    (place, asked.into_inner())
+}
+
+#[test]
+fn a_pmi_server_is_asked_only_for_what_the_environment_lacks() {
+    let slurm_with = SLURM.to_owned() + "PMI_FD=9 ";
+    for (env, n_asked) in [
+        ("PMI_RANK=1 PMI_SIZE=3 MPI_LOCALNRANKS=2 PMI_FD=9".to_owned(), 1),
+        ("PMI_RANK=1 PMI_SIZE=3 PMI_PORT=h:1 PMI_ID=4".to_owned(), 1),
+        ("PMI_PORT=h:1 PMI_ID=4".to_owned(), 1),
+        (slurm_with.clone(), 1),
+        (slurm_with.clone() + "FOLDWIRE_TOKEN=0123456789abcdef", 0),
+        (slurm_with + "FOLDWIRE_ROOT=a:1", 0),
+        ("PMI_RANK=1 PMI_SIZE=3 PMI_FD=9 FOLDWIRE_ROOT=a:1".to_owned(), 0),
+        ("PMI_RANK=0 PMI_SIZE=1 PMI_FD=9".to_owned(), 0),
+        ("PMI_RANK=1 PMI_SIZE=3 PMI_LOCAL_SIZE=3 PMI_JOBID=a PMI_FD=9".to_owned(), 0),
+        (OPEN_MPI.to_owned() + "PMI_FD=9", 0),
+    ] {
+        let (place, asked) = detect_asking(&env);
+        assert_eq!(asked.len(), n_asked, "{env}");
+        let place = place.unwrap();
+        assert_eq!(place.root.to_string() == "10.0.0.7:77", n_asked > 0, "{env}");
+        assert!(n_asked == 0 || place.token.is_some(), "{env}");
+    }
+    let (place, asked) = detect_asking("PMI_PORT=h:1 PMI_ID=4 MPI_LOCALNRANKS=2");
+    let place = place.unwrap();
+    assert_eq!((place.rank, place.size, place.launcher), (Rank(6), 7, Launcher::Pmi));
+    let server = PmiServer::Port { address: "h:1".into(), id: 4 };
+    assert_eq!((&asked[0].server, asked[0].local_ranks), (&server, Some(2)));
+    assert_eq!(detect("PMI_PORT=h:1 PMI_ID=4"), Err(PlaceError::OnlyServer));
+    let wrong = detect_asking("PMI_RANK=1 PMI_SIZE=3 PMI_FD=x").0.unwrap_err().to_string();
+    assert!(wrong.contains("PMI_FD holds `x`"), "{wrong}");
+    let wrong = detect_asking("PMI_RANK=1 PMI_SIZE=3 PMI_FD=3 FOLDWIRE_ADDRESS=here").0;
+    assert!(wrong.unwrap_err().to_string().contains("`here`"));
 }
 
 #[test]

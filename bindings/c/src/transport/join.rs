@@ -103,8 +103,8 @@ pub(crate) fn join(
 /// process is the only rank.
 pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
     let settings = settings(limit)?;
-    let mut session = Rendezvous::from_env()
-        .and_then(|rendezvous| rendezvous.limit(limit).join())
+    let mut session = Rendezvous::from_env_within(limit)
+        .and_then(Rendezvous::join)
         .map_err(join_error::from_bootstrap)?;
     if session.size() == 1 {
         return only(threads(1)?);

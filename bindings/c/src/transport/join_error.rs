@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use foldwire_bootstrap::Error;
 use foldwire_bootstrap::message::Refusal;
+use foldwire_bootstrap::{Error, PlaceError};
 use foldwire_tcp::JoinError;
 
 use crate::errors::ApiError;
@@ -17,14 +17,19 @@ const fn code_of_refusal(refusal: Refusal) -> fwResult {
     }
 }
 
-const fn code_of(error: &Error) -> fwResult {
+fn code_of(error: &Error) -> fwResult {
     match error {
+        Error::Place(PlaceError::Pmi(error)) if error.is_late() => FW_TIMEOUT,
+        Error::Place(PlaceError::Pmi(_)) => FW_TRANSPORT_ERROR,
         Error::Place(_) | Error::NoToken { .. } | Error::Impostor { .. } => FW_INVALID_ARGUMENT,
         Error::Refused { reason, .. } | Error::Unfit { reason, .. } => code_of_refusal(*reason),
         // The rank that was refused may be the one that is missing.
         Error::Missing { turned_away: Some((_, Refusal::Size { .. })), .. }
         | Error::Protocol { .. } => FW_MISMATCH,
-        Error::Missing { .. } | Error::Silent { .. } | Error::Unreachable { .. } => FW_TIMEOUT,
+        Error::Missing { .. }
+        | Error::Silent { .. }
+        | Error::Unreachable { .. }
+        | Error::Resolve { .. } => FW_TIMEOUT,
         Error::Lost { .. } | Error::Left { .. } => FW_PEER_LOST,
         _ => FW_TRANSPORT_ERROR,
     }

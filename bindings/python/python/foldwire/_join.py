@@ -19,10 +19,10 @@ def init(*, limit: float = 60.0, timeout=None, deadline=None, lanes=None, link_r
          calls: int = 8, bound: Optional[str] = None, plan: Optional[str] = None) -> Communicator:
     """Joins the processes that a launcher started together, and returns this rank's communicator.
 
-    The launcher is ``foldwire launch``, torchrun, Slurm or ``mpirun``, or the user sets
+    The launcher is ``foldwire launch``, torchrun, Slurm, Flux or ``mpirun``, or the user sets
     ``FOLDWIRE_RANK``, ``FOLDWIRE_SIZE`` and ``FOLDWIRE_ROOT``. Without such variables this process
-    is the only rank. Between machines, set ``FOLDWIRE_TOKEN`` to the same secret on all ranks, and
-    ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` to the network to listen on. ``FOLDWIRE_STREAMS`` and
+    is the only rank. Between machines, set ``FOLDWIRE_TOKEN`` to the same secret on all ranks;
+    ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` choose the network. ``FOLDWIRE_STREAMS`` and
     ``FOLDWIRE_ENCRYPT`` configure TCP.
 
     :param limit: longest wait for all ranks, in seconds

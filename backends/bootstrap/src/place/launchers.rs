@@ -1,0 +1,167 @@
+//! The environment variables of launchers, in the order in which they count.
+
+use super::Launcher;
+
+/// The environment variables of a launcher.
+pub(super) struct LauncherVariables {
+    pub(super) launcher: Launcher,
+    /// Variable with the rank of this process.
+    pub(super) rank: &'static str,
+    /// Another variable that the launcher always sets. If it is not set, the process has another
+    /// launcher.
+    pub(super) also: Option<&'static str>,
+    /// Variables with the number of ranks. The first one that is set counts.
+    pub(super) size: &'static [&'static str],
+    /// True if no other program uses the rank's variable, so that a missing size is an error.
+    pub(super) is_own_name: bool,
+    pub(super) nodes: SingleNodeTest,
+    /// Variable with the host of rank 0.
+    pub(super) host: Option<&'static str>,
+    /// Variables that name the job. At least one must be set.
+    pub(super) job: &'static [&'static str],
+    /// Variables that distinguish jobs of the same name.
+    pub(super) run: &'static [&'static str],
+    /// True if the launcher may have a PMI server.
+    pub(super) may_have_pmi: bool,
+    /// Name of the ancestor process of all ranks on a machine, which identifies the job there.
+    pub(super) ancestor: Option<&'static str>,
+}
+
+/// Test for whether all ranks are on one machine.
+pub(super) enum SingleNodeTest {
+    /// Assume that they are. For ranks on several machines the user sets a root.
+    Assumed,
+    /// This variable holds the number of ranks on this machine. Compare it with the size.
+    LocalRanks(&'static str),
+    /// The first of these variables that is set holds the number of nodes. Compare it with 1.
+    NodeCount(&'static [&'static str]),
+    /// The launcher sets no such variable. Assume that they are not.
+    Unknown,
+}
+
+pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
+    LauncherVariables {
+        launcher: Launcher::Foldwire,
+        rank: "FOLDWIRE_RANK",
+        also: None,
+        size: &["FOLDWIRE_SIZE"],
+        is_own_name: true,
+        nodes: SingleNodeTest::Assumed,
+        host: None,
+        job: &[],
+        run: &[],
+        may_have_pmi: false,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::Torchrun,
+        rank: "RANK",
+        also: Some("TORCHELASTIC_RUN_ID"),
+        size: &["WORLD_SIZE"],
+        is_own_name: false,
+        nodes: SingleNodeTest::LocalRanks("LOCAL_WORLD_SIZE"),
+        host: Some("MASTER_ADDR"),
+        job: &["MASTER_PORT"],
+        run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
+        may_have_pmi: false,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::OpenMpi,
+        rank: "OMPI_COMM_WORLD_RANK",
+        also: None,
+        size: &["OMPI_COMM_WORLD_SIZE"],
+        is_own_name: true,
+        nodes: SingleNodeTest::LocalRanks("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        host: None,
+        job: &[
+            "PMIX_NAMESPACE",
+            "OMPI_MCA_ess_base_jobid",
+            "OMPI_MCA_orte_precondition_transports",
+        ],
+        run: &[],
+        may_have_pmi: false,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::Hydra,
+        rank: "PMI_RANK",
+        also: Some("MPI_LOCALNRANKS"),
+        size: &["PMI_SIZE"],
+        is_own_name: false,
+        nodes: SingleNodeTest::LocalRanks("MPI_LOCALNRANKS"),
+        host: None,
+        job: &[],
+        run: &[],
+        may_have_pmi: true,
+        ancestor: Some(HYDRA_PROXY),
+    },
+    LauncherVariables {
+        launcher: Launcher::Flux,
+        rank: "FLUX_TASK_RANK",
+        also: None,
+        size: &["FLUX_JOB_SIZE"],
+        is_own_name: false,
+        nodes: SingleNodeTest::NodeCount(&["FLUX_JOB_NNODES"]),
+        host: None,
+        job: &["FLUX_JOB_ID"],
+        run: &[],
+        may_have_pmi: true,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::Slurm,
+        rank: "SLURM_PROCID",
+        also: Some("SLURM_STEP_ID"),
+        size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        is_own_name: false,
+        nodes: SingleNodeTest::NodeCount(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
+        host: None,
+        job: &["SLURM_JOB_ID"],
+        run: &["SLURM_STEP_ID"],
+        may_have_pmi: true,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::Pmi,
+        rank: "PMI_RANK",
+        also: None,
+        size: &["PMI_SIZE"],
+        is_own_name: false,
+        nodes: SingleNodeTest::LocalRanks("PMI_LOCAL_SIZE"),
+        host: None,
+        job: &["PMI_JOBID", "PALS_APID"],
+        run: &[],
+        may_have_pmi: true,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::Pmix,
+        rank: "PMIX_RANK",
+        also: None,
+        size: &["FOLDWIRE_SIZE"],
+        is_own_name: true,
+        nodes: SingleNodeTest::Unknown,
+        host: None,
+        job: &["PMIX_NAMESPACE"],
+        run: &[],
+        may_have_pmi: false,
+        ancestor: None,
+    },
+    LauncherVariables {
+        launcher: Launcher::Torchrun,
+        rank: "RANK",
+        also: Some("MASTER_ADDR"),
+        size: &["WORLD_SIZE"],
+        is_own_name: false,
+        nodes: SingleNodeTest::LocalRanks("LOCAL_WORLD_SIZE"),
+        host: Some("MASTER_ADDR"),
+        job: &["MASTER_PORT"],
+        run: &[],
+        may_have_pmi: false,
+        ancestor: None,
+    },
+];
+
+/// Process of MPICH's launcher that starts the ranks of one machine.
+const HYDRA_PROXY: &str = "hydra_pmi_proxy";
