@@ -8,8 +8,9 @@
 
 Results are exact unless a call has an error bound. In ``foldwire.run`` ranks are threads;
 ``foldwire.threads`` returns only their communicators, for threads that you start. With
-``foldwire.init`` ranks are processes that communicate over TCP. ``foldwire.numcodecs`` and
-``foldwire.torch`` are modules that need the packages of these names.
+``foldwire.init`` ranks are processes that communicate over TCP. ``foldwire.numcodecs``,
+``foldwire.torch``, ``foldwire.zarr`` and ``foldwire.ray`` are modules that need the packages of
+these names.
 """
 
 from . import _native
