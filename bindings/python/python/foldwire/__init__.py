@@ -13,12 +13,17 @@ Results are exact unless a call has an error bound. In ``foldwire.run`` ranks ar
 these names.
 """
 
+import logging
+
 from . import _native
 from ._codec import Info, compress, decompress, info
 from ._communicator import Communicator, Request
 from ._errors import Error
 from ._join import from_mpi, init, join, unique_id
 from ._run import run, threads
+
+# Programs choose handlers; joins and shrinks are logged under this name.
+logging.getLogger("foldwire").addHandler(logging.NullHandler())
 
 __version__ = _native.VERSION
 __all__ = [

@@ -1,7 +1,7 @@
-"""The command ``python -m foldwire launch -n 4 program.py``."""
+"""The command ``python -m foldwire``."""
 
 import sys
 
-from ._launch import main
+from ._command import main
 
 sys.exit(main())

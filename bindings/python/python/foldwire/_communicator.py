@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Optional
 
 from ._arguments import U32, plan_text, seconds, whole
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ._types import Text
 
 __all__ = ["Communicator", "Request"]
+
+_LOG = logging.getLogger("foldwire")
 
 
 class Communicator(Collectives, Messages, Sums):
@@ -131,6 +134,8 @@ class Communicator(Collectives, Messages, Sums):
         unusable.
         """
         made = self._native.shrink(seconds(patience, "patience"))
+        _LOG.warning("rank %d of %d goes on as rank %d of %d", self.rank, self.size, made.rank,
+                     made.size)
         return Communicator(made, self.bound, self.plan)
 
     @property

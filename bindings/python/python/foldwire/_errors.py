@@ -73,6 +73,12 @@ class Error(RuntimeError):
         self.theirs = theirs
         self.culprit = culprit
 
+    def __repr__(self):
+        fields = ("kind", "rank", "field", "ours", "theirs", "culprit")
+        given = [(name, getattr(self, name)) for name in fields]
+        said = [f"{name}={value!r}" for name, value in given if value is not None]
+        return f"Error({', '.join([repr(str(self)), *said])})"
+
     @property
     def is_usage(self) -> bool:
         """True if the call itself was invalid, so that the communicator stays usable."""

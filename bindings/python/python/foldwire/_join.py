@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import time
 from typing import Optional
 
 from . import _native
@@ -13,6 +15,8 @@ from ._errors import Error
 from ._plans import read_plan
 
 __all__ = ["from_mpi", "init", "join", "unique_id"]
+
+_LOG = logging.getLogger("foldwire")
 
 
 def init(*, limit: float = 60.0, timeout=None, deadline=None, lanes=None, link_rate=None,
@@ -44,8 +48,15 @@ def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, 
     link_rate = number(link_rate, "link_rate", "bytes per second")
     # Check the plan before connecting to other ranks.
     read_plan(bound, plan)
-    native = _native.join(id_, size, rank, seconds(limit, "limit"), timeout, deadline, lanes,
-                          link_rate, calls)
+    start = time.monotonic()
+    try:
+        native = _native.join(id_, size, rank, seconds(limit, "limit"), timeout, deadline, lanes,
+                              link_rate, calls)
+    except Error as failure:
+        _LOG.error("cannot join: %s", failure)
+        raise
+    _LOG.info("joined as rank %d of %d in %.3f s", native.rank, native.size,
+              time.monotonic() - start)
     return Communicator(native, bound, plan)
 
 

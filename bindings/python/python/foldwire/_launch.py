@@ -21,6 +21,10 @@ import threading
 import time
 
 _ABOUT = """\
+examples:
+  foldwire launch -n 4 program.py
+  foldwire launch -n 2 --timeout 60 -- ./program --its options
+
 Each line of output begins with its rank. Rank 0 gets the standard input, unless that is a terminal.
 When a rank fails, the other ranks have --grace seconds to end by themselves. Then they get SIGTERM,
 and after the same time SIGKILL. The exit code is that of the rank that failed first, or 128 + N if
@@ -51,31 +55,32 @@ def _seconds(text):
 _positive.__name__, _seconds.__name__ = "number of ranks", "number of seconds"
 
 
-def _arguments(words):
-    parser = argparse.ArgumentParser("foldwire", description=(
-        "The command of Foldwire for Python. The benchmark commands are in the program of the same "
-        "name that `cargo build --release` builds in a clone of the repository."))
-    commands = parser.add_subparsers(dest="command", required=True, metavar="launch")
-    launch = commands.add_parser(
+def add_launch(commands):
+    """Adds the command to the parsers of commands."""
+    parser = commands.add_parser(
         "launch", help="start the ranks of a program on this machine", epilog=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="foldwire launch -n N [options] [--] program.py [arguments]")
-    launch.add_argument("-n", "--ranks", type=_positive, required=True, help="number of ranks")
-    launch.add_argument("--no-prefix", action="store_true",
+    parser.add_argument("-n", "--ranks", type=_positive, required=True, help="number of ranks")
+    parser.add_argument("--no-prefix", action="store_true",
                         help="do not add ranks to lines of output")
-    launch.add_argument("--timeout", type=_seconds, metavar="SECONDS",
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS",
                         help="end all ranks after this time")
-    launch.add_argument("--grace", type=_seconds, default=2.0, metavar="SECONDS",
+    parser.add_argument("--grace", type=_seconds, default=2.0, metavar="SECONDS",
                         help="how long other ranks may continue after one has failed (2)")
-    launch.add_argument("program", nargs=argparse.REMAINDER,
+    parser.add_argument("program", nargs=argparse.REMAINDER,
                         help="a command, or a Python program that ends in .py")
-    made = parser.parse_args(words)
-    made.program = made.program[1:] if made.program[:1] == ["--"] else made.program
-    if not made.program:
-        launch.error("name the program, as in: foldwire launch -n 4 program.py")
-    if made.program[0].endswith(".py"):
-        made.program.insert(0, sys.executable)
-    return made
+    parser.set_defaults(refuse=parser.error)
+
+
+def _complete(arguments):
+    """Completes the program's command."""
+    program = arguments.program
+    arguments.program = program = program[1:] if program[:1] == ["--"] else program
+    if not program:
+        arguments.refuse("name the program, as in: foldwire launch -n 4 program.py")
+    if program[0].endswith(".py"):
+        program.insert(0, sys.executable)
 
 
 class _Ranks:
@@ -196,9 +201,9 @@ def _supervise(arguments, ranks, interrupts):
         time.sleep(_STEP)
 
 
-def main(words=None) -> int:
+def launch(arguments) -> int:
     """Runs the command. Returns its exit code."""
-    arguments = _arguments(words)
+    _complete(arguments)
     interrupts = []
     before = {number: signal.signal(number, lambda *_: interrupts.append(1))
               for number in _SIGNALS}

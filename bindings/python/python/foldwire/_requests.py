@@ -65,6 +65,10 @@ class Request(Generic[R]):
         self._out = out
         self.report: Optional[Dict[str, Any]] = None
 
+    def __repr__(self):
+        state = "in progress" if self.report is None else "finished"
+        return f"<foldwire.Request: {state}, of {self._communicator!r}>"
+
     def test(self) -> bool:
         """Advances all calls of this rank. Returns whether this one has finished or failed.
 
