@@ -386,7 +386,7 @@ impl Environment<'_> {
         let rank = self.number(source.rank)?.unwrap_or_default();
         let (size_from, size) = self
             .first_number(source.size)?
-            .ok_or({ PlaceError::Missing { variable: source.size[0], although: source.rank } })?;
+            .ok_or(PlaceError::Missing { variable: source.size[0], although: source.rank })?;
         if !(1..=MAX_RANKS as u64).contains(&size) {
             return Err(PlaceError::Size { variable: size_from, value: size });
         }
