@@ -13,7 +13,7 @@ import numpy as np
 
 import foldwire
 
-LAUNCHERS = ("FOLDWIRE_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_",
+LAUNCHERS = ("FOLDWIRE_", "OMPI_", "PMI", "SLURM_", "FLUX_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_",
              "TORCHELASTIC")
 
 
