@@ -192,6 +192,49 @@ fn variable(name: &'static str) -> Result<Option<String>, SettingsError> {
 mod tests {
     use super::*;
 
+    /// Ranks that reached each other at an address, with or without a secret.
+    struct Met(Option<Token>);
+
+    impl Exchange for Met {
+        type Error = std::fmt::Error;
+
+        fn rank(&self) -> foldwire::Rank {
+            foldwire::Rank(0)
+        }
+
+        fn size(&self) -> usize {
+            2
+        }
+
+        fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
+            Ok(vec![mine.to_vec(); 2])
+        }
+
+        fn token(&self) -> Option<&Token> {
+            self.0.as_ref()
+        }
+
+        fn local_address(&self) -> Option<IpAddr> {
+            Some([10, 0, 0, 9].into())
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_comes_from_the_exchange_but_no_address_without_a_secret() {
+        let secret = Token::new("0123456789abcdef").ok();
+        let met = |secret: &Option<Token>, settings: Settings| {
+            settings.completed_by(&Met(secret.clone()))
+        };
+        let taken = met(&secret, Settings::default());
+        assert_eq!((taken.address, &taken.token), (Some([10, 0, 0, 9].into()), &secret));
+        assert_eq!(met(&None, Settings::default()).address, None);
+        let own = Token::new("fedcba9876543210").unwrap();
+        let chosen = Settings::default().address([10, 0, 0, 1].into()).token(own.clone());
+        let kept = met(&secret, chosen);
+        assert_eq!((kept.address, kept.token), (Some([10, 0, 0, 1].into()), Some(own)));
+        assert_eq!(met(&secret, Settings::default().interface("lo")).address, None);
+    }
+
     #[test]
     fn nobody_from_outside_can_connect_unless_the_user_says_where() {
         let usual = Settings::default();

@@ -120,3 +120,17 @@ fn ranks_on_two_nodes_wait_for_names_that_come_late() {
     assert!(output.status.success(), "{text}\n{errors}");
     assert_eq!(text.matches("of 2 has summed").count(), 6, "{text}\n{errors}");
 }
+
+/// The job file's variables are those that the test above sets.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_job_file_for_kubernetes_names_the_tested_variables() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/launch.md");
+    let Ok(page) = std::fs::read_to_string(page) else { return };
+    let (_, file) = page.split_once("```yaml\n").unwrap();
+    let (file, _) = file.split_once("```").unwrap();
+    for part in ["FOLDWIRE_SIZE", "sum-0.sum:29753", "FOLDWIRE_RANK", "FOLDWIRE_TOKEN"] {
+        assert!(file.contains(part), "{part}");
+    }
+    assert!(LATE_NAMES.contains("FOLDWIRE_ROOT=sum-0.sum:29753"));
+}

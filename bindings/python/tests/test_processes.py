@@ -13,8 +13,8 @@ import numpy as np
 
 import foldwire
 
-LAUNCHERS = ("FOLDWIRE_", "OMPI_", "PMI", "SLURM_", "FLUX_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_",
-             "TORCHELASTIC")
+LAUNCHERS = ("FOLDWIRE_", "OMPI_", "PMI", "SLURM_", "FLUX_", "RANK", "WORLD_SIZE", "MASTER_",
+             "LOCAL_", "TORCHELASTIC")
 
 
 def environment(**more):

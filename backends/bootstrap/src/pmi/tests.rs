@@ -177,6 +177,27 @@ fn answers_that_cannot_be_are_typed_errors() {
     }
 }
 
+proptest::proptest! {
+    /// An honest conversation with some bytes replaced, and any bytes.
+    #[test]
+    fn any_bytes_are_an_answer_or_a_typed_error(
+        changes in proptest::collection::vec((0usize..400, proptest::num::u8::ANY), 0..4),
+        rest in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+        keeps in 0usize..400,
+    ) {
+        let mut bytes = HONEST.concat().into_bytes();
+        for (at, byte) in changes {
+            let n_bytes = bytes.len();
+            bytes[at % n_bytes] = byte;
+        }
+        bytes.truncate(keeps);
+        bytes.extend_from_slice(&rest);
+        if let Err(error) = answered(&bytes) {
+            proptest::prop_assert!(!error.is_late(), "{}", error);
+        }
+    }
+}
+
 #[test]
 fn a_line_without_an_end_is_refused_and_bytes_that_are_no_text_too() {
     assert_eq!(answered(&[b'a'; 3 * MAX_LINE_BYTES]), Err(PmiError::TooLong));
