@@ -1,6 +1,10 @@
 """Tests of all that gloo does through the process group, of sharded training, of the hook's state,
 and of groups that lose and gain ranks."""
 
+import os
+import re
+import subprocess
+import sys
 import unittest
 
 try:
@@ -8,7 +12,8 @@ try:
 except ImportError:
     torch = None
 
-from test_processes import free_port, said, start
+from test_examples import EXAMPLES
+from test_processes import environment, free_port, said, start
 from test_torch import launched
 
 # A function for each thing that torch's users do. It runs in the group that is the first argument.
@@ -409,6 +414,19 @@ class Backend(unittest.TestCase):
 
     def test_a_group_goes_on_without_a_killed_rank_and_with_a_new_one(self):
         self.check(RECONFIGURED, "joined", 4, but=1, LOBBY=str(free_port()))
+
+    def test_rare_averages_learn_as_with_gloo(self):
+        variables, example = launched(2), os.path.join(EXAMPLES, "diloco.py")
+        ranks = [subprocess.Popen([sys.executable, example, "--rounds", "20", "--every", "8"],
+                                  env=environment(**variables(rank)), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True) for rank in range(2)]
+        output = said(ranks, 120)[0]
+        rows = dict(re.findall(r"^(gloo|foldwire, \S+) +([\d.]+) ", output, re.M))
+        self.assertEqual(list(rows), ["gloo", "foldwire, exact", "foldwire, rel:0.01",
+                                      "foldwire, rel:0.05"], output)
+        self.assertEqual(rows["gloo"], rows["foldwire, exact"])
+        for loss in rows.values():
+            self.assertAlmostEqual(float(loss), float(rows["gloo"]), delta=0.05)
 
     def test_a_process_group_alone_serves_versions_without_backends_in_python(self):
         self.check(OLDER, "older")

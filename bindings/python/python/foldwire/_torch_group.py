@@ -13,7 +13,7 @@ from ._communicator import Communicator
 from ._errors import Error
 from ._torch_calls import Calls
 from ._torch_line import BackendError, again, line_of, seconds
-from ._torch_meeting import Meeting
+from ._torch_meeting import Meeting, choose_network
 from ._torch_tensors import is_float, on_stream
 
 __all__ = ["Backend", "ProcessGroup", "create", "settings"]
@@ -40,6 +40,7 @@ _BASE = _base()
 
 def _shared_id(store, rank):
     """Sends rank 0's unique id to all ranks, or raises rank 0's error on all ranks."""
+    choose_network()
     if rank == 0:
         try:
             store.set(_KEY, b"+" + unique_id())

@@ -1,4 +1,4 @@
-"""How ranks of a process group that was reconfigured meet: at the store of the first one."""
+"""How ranks of torch's process groups reach each other."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from ._torch_line import BackendError
 
-__all__ = ["Meeting"]
+__all__ = ["Meeting", "choose_network"]
 
 
 class Meeting:
@@ -42,6 +42,18 @@ class Meeting:
         store = dist.PrefixStore(f"{meeting}", store)
         store.set_timeout(limit)
         return rank, len(handles), store
+
+
+def choose_network() -> None:
+    """Lets ranks on several hosts listen on the way to torch's `MASTER_ADDR`, unless the environment
+    names an address or an interface."""
+    given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
+    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+    if given or is_one_host:
+        return
+    address = _own_address()
+    if not address.startswith("127."):
+        os.environ["FOLDWIRE_ADDRESS"] = address
 
 
 def _own_address() -> str:

@@ -36,6 +36,7 @@ from ._errors import Error
 from ._torch_group import Backend, ProcessGroup, create, settings
 from ._torch_hook import HookState, hook
 from ._torch_line import BackendError
+from ._torch_meeting import choose_network
 from ._torch_tensors import Lent
 
 __all__ = ["Backend", "BackendError", "HookState", "ProcessGroup", "all_reduce", "configure",
@@ -52,6 +53,7 @@ def connect(group: Optional[dist.ProcessGroup] = None, **settings) -> Communicat
     limit = _timeout_of(group or dist.group.WORLD)
     if limit is not None:
         settings = {"limit": limit, "timeout": limit, **settings}
+    choose_network()
     said = [None]
     if rank == 0:
         try:
