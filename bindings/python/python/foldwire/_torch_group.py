@@ -21,6 +21,8 @@ __all__ = ["Backend", "ProcessGroup", "create", "settings"]
 _KEY = "foldwire/unique_id"
 # Seconds to wait for the other ranks when searching for the rank that failed.
 _BLAME = 1.0
+# Backends that torch holds. Its debug mode holds only the C++ part, which is nothing alone.
+_ALIVE = set()
 _CUSTOM = getattr(dist.ProcessGroup.BackendType, "CUSTOM", None)
 
 settings = {"bound": None, "plan": None, "min_bytes": 1 << 20, "gather_bound": None}
@@ -228,6 +230,7 @@ class Backend(Calls, _BASE):
         if self.comm is not None:
             self.comm.close()
         self._gloo = self._meeting = None
+        _ALIVE.discard(self)
 
     def abort(self):
         """Stops running calls, and all later ones."""
@@ -445,8 +448,12 @@ ProcessGroup.getRank, ProcessGroup.getSize = ProcessGroup.rank, ProcessGroup.siz
 
 def create(opts, _options=None):
     """Creates what ``init_process_group`` asks for: a group, or a backend beside those of other
-    devices."""
+    devices or below torch's search for NaN."""
     config = getattr(opts.process_group, "_get_backend_name", lambda: "custom")
-    group = ProcessGroup if config() == "custom" else Backend
+    is_alone = config() == "custom" and os.environ.get("TORCH_DIST_NAN_CHECK", "0") != "1"
+    group = ProcessGroup if is_alone or _BASE is object else Backend
     connect = not getattr(opts, "enable_reconfigure", False)
-    return group(opts.store, opts.group_rank, opts.group_size, opts.timeout, connect)
+    made = group(opts.store, opts.group_rank, opts.group_size, opts.timeout, connect)
+    if group is Backend:
+        _ALIVE.add(made)
+    return made
