@@ -74,6 +74,9 @@ GROUP = """
     exact = 2 * torch.linspace(0, 1, 40_000) + 1
     assert 0 < (total - exact).abs().max() <= 2.1e-3
     assert group.n_taken == 1
+    product = torch.full((40_000,), 3.0)
+    dist.all_reduce(product, dist.ReduceOp.PRODUCT)
+    assert product[-1] == 9 and group.n_taken == 1, "products are exact"
     dist.all_reduce(small)
     assert small.tolist() == [1, 1, 1]
     whole = torch.arange(40_000)

@@ -186,6 +186,14 @@ EVERYTHING = """
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, own, 1 - rank, mixed),
                                     dist.P2POp(dist.irecv, ones(3), 1 - rank, mixed)])
     assert all(work.wait() for work in works)
+    os.environ["TORCH_DIST_NAN_CHECK"] = "1"
+    checked = dist.new_group(backend="foldwire")
+    dist.all_reduce(own, group=checked)
+    try:
+        dist.all_reduce(own / 0 * 0, group=checked)
+        assert False, "no error"
+    except RuntimeError as error:
+        assert "NaN" in str(error), error
     print("everything", flush=True)
     dist.destroy_process_group()
 """

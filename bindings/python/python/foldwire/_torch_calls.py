@@ -31,7 +31,7 @@ class Calls:
             comm.all_reduce(own.array, op, out=own.array, dtype=own.dtype)
             own.give_back()
 
-        return self._start(call, tensors, opts, tensor, self._bounded(tensor, tensor.nbytes))
+        return self._start(call, tensors, opts, tensor, self._bounded(op, tensor, tensor.nbytes))
 
     def allreduce_coalesced(self, tensors, opts=None):
         opts = opts or c10d.AllreduceCoalescedOptions()
@@ -52,7 +52,7 @@ class Calls:
                 own.give_back()
 
         n_bytes = sum(tensor.nbytes for tensor in tensors)
-        comm = self._bounded(tensors[0], n_bytes) if alike else None
+        comm = self._bounded(op, tensors[0], n_bytes) if alike else None
         return self._start(call, tensors, opts, tensors[0], comm)
 
     def reduce(self, tensors, opts=None):
@@ -85,7 +85,7 @@ class Calls:
             comm.reduce_scatter(own.array, op, _unless_even(counts), out=to.array, dtype=own.dtype)
             to.give_back()
 
-        comm = self._bounded(output, sum(counts) * output.element_size())
+        comm = self._bounded(op, output, sum(counts) * output.element_size())
         return self._start(call, [output], opts, output, comm)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
@@ -108,7 +108,7 @@ class Calls:
 
         n_bytes = sum(tensor.nbytes for tensor in inputs)
         alike = all(map(is_float, outputs))
-        comm = self._bounded(inputs[0], n_bytes) if alike else None
+        comm = self._bounded(op, inputs[0], n_bytes) if alike else None
         return self._start(call, outputs, opts, outputs[0], comm)
 
     def reduce_scatter_single(self, output, tensor, opts=None):

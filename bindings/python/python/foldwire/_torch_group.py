@@ -240,9 +240,9 @@ class Backend(Calls, _BASE):
         if hasattr(self._gloo, "abort"):
             self._gloo.abort()
 
-    def _bounded(self, tensor, n_bytes):
-        """Returns the communicator for a reduction of ``n_bytes``."""
-        return self._taken(self.comm, tensor, n_bytes)
+    def _bounded(self, op, tensor, n_bytes):
+        """Returns the communicator for a reduction of ``n_bytes``. Products have no bound."""
+        return self._taken(self.comm if op != "prod" else None, tensor, n_bytes)
 
     def _gathering(self, tensor, n_bytes):
         """Returns the communicator for an all-gather of ``n_bytes``."""
