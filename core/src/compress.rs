@@ -226,7 +226,7 @@ pub fn compress_bytes(
 #[must_use]
 pub fn max_compressed_len(n_values: usize, dtype: DType) -> Option<usize> {
     // Segments of whole rows or planes are more than half as long as others.
-    let heads = SEGMENT_HEAD * (n_values.div_ceil(SEGMENT / 2) + 1) + head::n_bytes(1, false);
+    let heads = SEGMENT_HEAD * (n_values.div_ceil(SEGMENT / 2) + 1) + head::n_bytes(1, true);
     n_values.checked_mul(dtype.n_bytes())?.checked_add(heads)
 }
 

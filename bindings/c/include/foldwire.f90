@@ -675,6 +675,24 @@ module foldwire
             integer(c_int32_t) :: code
         end function
 
+        function fwCompressFill(values, count, data_type, fill_value, plan, compressed, capacity, &
+                                n_bytes) result(code) bind(c, name="fwCompressFill")
+            import :: c_double, c_int32_t, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(in) :: values(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            real(c_double), value :: fill_value
+            type(fwPlan), intent(in), optional :: plan
+            !GCC$ attributes no_arg_check :: compressed
+            !DIR$ ignore_tkr compressed
+            type(*), intent(inout) :: compressed(*)
+            integer(c_size_t), value :: capacity
+            integer(c_size_t), intent(out) :: n_bytes
+            integer(c_int32_t) :: code
+        end function
+
         function fwCompressedInfo(compressed, n_bytes, data_type, count, bound) &
             result(code) bind(c, name="fwCompressedInfo")
             import :: c_double, c_int32_t, c_int64_t, c_size_t

@@ -826,8 +826,8 @@ fwResult fwCompressMaxSize(size_t count, fwDataType data_type, size_t *max_bytes
 // Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
 // within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
 // exact. A relative bound refers to the value range of these values, fill values such as 1e20
-// included, and no result says that there are any: replace them by NaN. The plan's codec is used;
-// a plan without one takes the codec that makes the output shortest. The plan's shape says which
+// included, and no result says that there are any: use fwCompressFill. The plan's codec is used; a
+// plan without one takes the codec that makes the output shortest. The plan's shape says which
 // values are neighbours. The output stores its type, count and bound, and fwDecompress needs
 // nothing else.
 //
@@ -841,6 +841,21 @@ fwResult fwCompress(const void *values,
                     void *compressed,
                     size_t capacity,
                     size_t *n_bytes);
+
+// Compresses like fwCompress an array of floats with missing values, which are fill_value: the
+// value of data_type nearest to it. They keep their bits, and do not count in the range of a
+// relative bound. fwDecompress restores them. Integers have no fill value.
+//
+// Errors: as fwCompress; FW_INVALID_ARGUMENT for codecs whose setting decides what is lost, which
+// keep no fill values.
+fwResult fwCompressFill(const void *values,
+                        size_t count,
+                        fwDataType data_type,
+                        double fill_value,
+                        const struct fwPlan *plan,
+                        void *compressed,
+                        size_t capacity,
+                        size_t *n_bytes);
 
 // Reads the header of compressed[n_bytes]: the type of the values, their count, and the absolute
 // error bound (0: every bit is kept; infinite: a codec's setting determines the error). Each of

@@ -147,8 +147,8 @@ pub unsafe extern "C" fn fwCompressMaxSize(
 /// Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
 /// within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
 /// exact. A relative bound refers to the value range of these values, fill values such as 1e20
-/// included, and no result says that there are any: replace them by NaN. The plan's codec is used;
-/// a plan without one takes the codec that makes the output shortest. The plan's shape says which
+/// included, and no result says that there are any: use fwCompressFill. The plan's codec is used; a
+/// plan without one takes the codec that makes the output shortest. The plan's shape says which
 /// values are neighbours. The output stores its type, count and bound, and fwDecompress needs
 /// nothing else.
 ///
@@ -165,6 +165,48 @@ pub unsafe extern "C" fn fwCompress(
     capacity: usize,
     n_bytes: *mut usize,
 ) -> fwResult {
+    // SAFETY: guaranteed by the caller.
+    unsafe { compress_into((values, count), data_type, None, plan, compressed, capacity, n_bytes) }
+}
+
+/// Compresses like fwCompress an array of floats with missing values, which are fill_value: the
+/// value of data_type nearest to it. They keep their bits, and do not count in the range of a
+/// relative bound. fwDecompress restores them. Integers have no fill value.
+///
+/// Errors: as fwCompress; FW_INVALID_ARGUMENT for codecs whose setting decides what is lost, which
+/// keep no fill values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCompressFill(
+    values: *const c_void,
+    count: usize,
+    data_type: fwDataType,
+    fill_value: f64,
+    plan: *const fwPlan,
+    compressed: *mut c_void,
+    capacity: usize,
+    n_bytes: *mut usize,
+) -> fwResult {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let fill = Some(fill_value);
+        compress_into((values, count), data_type, fill, plan, compressed, capacity, n_bytes)
+    }
+}
+
+/// Compresses an array of the caller into the caller's memory.
+///
+/// # Safety
+/// As for [`compress_array`] and [`read`]; `capacity` bytes and the size must exist at the
+/// destination.
+unsafe fn compress_into(
+    (values, count): (*const c_void, usize),
+    data_type: fwDataType,
+    fill: Option<f64>,
+    plan: *const fwPlan,
+    compressed: *mut c_void,
+    capacity: usize,
+    n_bytes: *mut usize,
+) -> fwResult {
     catch_errors(|| {
         // SAFETY: guaranteed by the caller.
         let n_bytes = unsafe { out_value(n_bytes, "size") }?;
@@ -176,7 +218,7 @@ pub unsafe extern "C" fn fwCompress(
             // SAFETY: guaranteed by the caller.
             unsafe { read(plan, EXACT, "fwPlan") }?
         };
-        let layout = Layout::line(count);
+        let layout = Layout { fill_value: fill, ..Layout::line(count) };
         // SAFETY: guaranteed by the caller.
         let (bytes, _) = unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
         *n_bytes = bytes.len();

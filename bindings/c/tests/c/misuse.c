@@ -322,6 +322,19 @@ static void codec(void) {
     OK(fwPlanParse("rel:2", &plan));
     FAILS(FW_INVALID_ARGUMENT, fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
     FAILS(FW_INVALID_ARGUMENT, fwCompressMaxSize(SIZE_MAX, FW_FLOAT64, &most));
+    // A fill value keeps its bits, and the bound is relative to the range of the other values.
+    values[5] = 0;
+    values[100] = values[9000] = 1e20f;
+    OK(fwPlanParse("rel:1e-3", &plan));
+    OK(fwCompressFill(values, N, FW_FLOAT32, 1e20, &plan, bytes, most, &n_bytes));
+    OK(fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N, &count));
+    for (size_t i = 0; i < N; i++) {
+        CHECK(values[i] == 1e20f ? back[i] == 1e20f : fabsf(values[i] - back[i]) <= 2e-3f);
+    }
+    CHECK(n_bytes < N);
+    OK(fwPlanParse("codec:truncate:16", &plan));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwCompressFill(values, N, FW_FLOAT32, 1e20, &plan, bytes, most, &n_bytes));
     free(bytes);
 }
 

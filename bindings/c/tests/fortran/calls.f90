@@ -120,6 +120,7 @@ program calls
     call succeeds(fwCompressMaxSize(count, FW_FLOAT64, most))
     allocate (bytes(most))
     call succeeds(fwCompress(x(:, 0), count, FW_FLOAT64, plan, bytes, most, n_bytes))
+    call succeeds(fwCompressFill(x(:, 0), count, FW_FLOAT64, 1d20, plan, bytes, most, n_bytes))
     call succeeds(fwCompressedInfo(bytes, n_bytes, kind_of, n_values, bound))
     call ok(kind_of == FW_FLOAT64 .and. n_values == n .and. bound > 0)
     call succeeds(fwDecompress(bytes, n_bytes, FW_FLOAT64, y(:, 0), count, n_back))
