@@ -9,10 +9,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_reduce<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_reduce(data, op), plan)
         }
@@ -22,11 +19,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_reduce_into<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_reduce_into(send, recv, op), plan)
         }
@@ -36,11 +29,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_scatter<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_scatter(send, recv, op), plan)
         }
@@ -50,10 +39,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_scatter_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_scatter_in_place(data, op), plan)
         }
@@ -63,10 +49,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_scatter_to_front<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_scatter_to_front(data, op), plan)
         }
@@ -76,11 +59,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_scatter_v<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            counts: &[usize],
-            op: Op<'_, T>,
+            &$($mutable)? self, send: &[T], recv: &mut [T], counts: &[usize], op: Op<'_, T>,
             plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_scatter_v(send, recv, counts, op), plan)
@@ -91,11 +70,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_scatter_v_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            counts: &[usize],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], counts: &[usize], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_scatter_v_in_place(data, counts, op), plan)
         }
@@ -105,11 +80,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_scatter_v_to_front<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            counts: &[usize],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], counts: &[usize], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_scatter_v_to_front(data, counts, op), plan)
         }
@@ -119,10 +90,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_gather<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_gather(send, recv), plan)
         }
@@ -132,9 +100,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_gather_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_gather_in_place(data), plan)
         }
@@ -144,11 +110,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_gather_v<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            counts: &[usize],
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], counts: &[usize], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_gather_v(send, recv, counts), plan)
         }
@@ -158,10 +120,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_gather_v_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            counts: &[usize],
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], counts: &[usize], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_gather_v_in_place(data, counts), plan)
         }
@@ -171,10 +130,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn broadcast<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            root: Rank,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], root: Rank, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::broadcast(data, root), plan)
         }
@@ -184,9 +140,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn broadcast_from<T: Element>(
-            &$($mutable)? self,
-            data: &[T],
-            plan: &Plan,
+            &$($mutable)? self, data: &[T], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::broadcast_from(data), plan)
         }
@@ -196,12 +150,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn scatter<T: Element>(
-            &$($mutable)? self,
-            count: usize,
-            send: &[T],
-            recv: &mut [T],
-            root: Rank,
-            plan: &Plan,
+            &$($mutable)? self, count: usize, send: &[T], recv: &mut [T], root: Rank, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::scatter(count, send, recv, root), plan)
         }
@@ -211,11 +160,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn scatter_v<T: Element>(
-            &$($mutable)? self,
-            counts: &[usize],
-            send: &[T],
-            recv: &mut [T],
-            root: Rank,
+            &$($mutable)? self, counts: &[usize], send: &[T], recv: &mut [T], root: Rank,
             plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::scatter_v(counts, send, recv, root), plan)
@@ -226,12 +171,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn gather<T: Element>(
-            &$($mutable)? self,
-            count: usize,
-            send: &[T],
-            recv: &mut [T],
-            root: Rank,
-            plan: &Plan,
+            &$($mutable)? self, count: usize, send: &[T], recv: &mut [T], root: Rank, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::gather(count, send, recv, root), plan)
         }
@@ -241,11 +181,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn gather_v<T: Element>(
-            &$($mutable)? self,
-            counts: &[usize],
-            send: &[T],
-            recv: &mut [T],
-            root: Rank,
+            &$($mutable)? self, counts: &[usize], send: &[T], recv: &mut [T], root: Rank,
             plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::gather_v(counts, send, recv, root), plan)
@@ -256,9 +192,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn gather_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::gather_in_place(data), plan)
         }
@@ -268,10 +202,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn gather_v_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            counts: &[usize],
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], counts: &[usize], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::gather_v_in_place(data, counts), plan)
         }
@@ -281,12 +212,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            op: Op<'_, T>,
-            root: Rank,
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], op: Op<'_, T>, root: Rank, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce(send, recv, op, root), plan)
         }
@@ -296,11 +222,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn reduce_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            op: Op<'_, T>,
-            root: Rank,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], op: Op<'_, T>, root: Rank, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::reduce_in_place(data, op, root), plan)
         }
@@ -310,10 +232,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn scan<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::scan(data, op), plan)
         }
@@ -323,11 +242,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn scan_into<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::scan_into(send, recv, op), plan)
         }
@@ -337,10 +252,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn exclusive_scan<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::exclusive_scan(data, op), plan)
         }
@@ -350,11 +262,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn exclusive_scan_into<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            op: Op<'_, T>,
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], op: Op<'_, T>, plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::exclusive_scan_into(send, recv, op), plan)
         }
@@ -364,10 +272,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_to_all<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            recv: &mut [T],
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], recv: &mut [T], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_to_all(send, recv), plan)
         }
@@ -377,9 +282,7 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_to_all_in_place<T: Element>(
-            &$($mutable)? self,
-            data: &mut [T],
-            plan: &Plan,
+            &$($mutable)? self, data: &mut [T], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_to_all_in_place(data), plan)
         }
@@ -389,12 +292,8 @@ macro_rules! named_methods {
         /// # Errors
         /// As [`run`](Self::run).
         pub fn all_to_all_v<T: Element>(
-            &$($mutable)? self,
-            send: &[T],
-            send_counts: &[usize],
-            recv: &mut [T],
-            recv_counts: &[usize],
-            plan: &Plan,
+            &$($mutable)? self, send: &[T], send_counts: &[usize], recv: &mut [T],
+            recv_counts: &[usize], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_to_all_v(send, send_counts, recv, recv_counts), plan)
         }
