@@ -3,7 +3,7 @@
 
 use foldwire::error::AbortReason;
 use foldwire::transport::FRAMES_PER_LANE;
-use foldwire::{Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
+use foldwire::{Bound, Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, NetSettings, World as SimWorld};
 use foldwire_tests::join_all::join_all;
 use foldwire_threads::{Endpoint, World};
@@ -133,6 +133,26 @@ fn channels_on_which_calls_have_failed_are_used_again() {
                 assert!(is_told || told.is_ok(), "{told:?}");
             }
         }
+    });
+}
+
+#[test]
+fn splits_and_group_calls_can_be_polled_and_cancelled() {
+    World::new(2).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::with_config(endpoint, config(), 1).expect("a channel");
+        let mut split = world.start_split(Some(0), 0, 1).expect("the split starts");
+        let twin = loop {
+            if let Poll::Ready(made) = split.poll() {
+                break made.expect("all ranks split").expect("this rank has a color");
+            }
+        };
+        assert_eq!(split.poll().map(Result::err), Poll::Ready(Some(Error::Finished)));
+        let mut values = vec![1.0_f32; 10_000];
+        let mut arrays = [(&mut values[..], Bound::Absolute(1.0))];
+        let group = twin.start_all_reduce_group(&mut arrays, Op::Sum, &raw());
+        group.expect("the group starts").cancel();
+        assert!(twin.is_poisoned());
+        assert_eq!(world.all_reduce_scalar(1_u32, Op::Sum), Ok(2));
     });
 }
 
