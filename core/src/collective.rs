@@ -141,7 +141,8 @@ impl<X: Transport> Communicator<X> {
     /// Turns this communicator into one of `members` only. No frame of an earlier call may be in
     /// transit between them.
     pub(crate) fn of_survivors(self, members: RankSet, epoch: u16) -> Self {
-        let transport = self.transport.among(members);
+        let mut transport = self.transport;
+        transport.set_members(Some(members));
         let notices = self.notices.among(|rank| transport.member(rank));
         Self {
             transport,

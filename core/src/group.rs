@@ -1,28 +1,46 @@
-//! Ranks of a transport that form a communicator: a [`Transport`] between some ranks of another
-//! one.
+//! Ranks of a transport that form a communicator, as a [`Transport`] that other code need not
+//! distrust.
 //!
-//! At first the group has all ranks, and nothing is translated. A communicator of survivors has a
-//! set of members. They are numbered `0..n` in the order of the transport's ranks.
+//! *Members.* At first the group has all ranks, and nothing is translated. A communicator of
+//! survivors has a set of members. They are numbered `0..n` in the order of the transport's ranks.
 //!
-//! Cost: none for a group of all ranks. With a set, each translation of a rank visits at most all
-//! 64 words of the set.
+//! *Checks.* Rank, size and capacity must not change while a communicator lives. They are queried
+//! and checked once. Every frame that the transport returns is checked. If it is short or
+//! misaligned, it is recycled, and the call fails with [`TransportErrorKind::Misuse`]. The same
+//! holds for a message longer than its frame. A frame could still shrink later, so other code
+//! accesses its bytes with `get`.
+//!
+//! Cost: a few comparisons per frame. With a set, each translation of a rank visits at most all 64
+//! words of the set.
 
-mod checked;
 mod rank_set;
 
 pub use rank_set::MAX_RANKS;
 pub(crate) use rank_set::RankSet;
 
 use crate::error::Error;
-use crate::transport::{Distance, Rank, Tag, Transport};
-pub(crate) use checked::{CheckedTransport, TransportFailure};
+use crate::transport::{
+    Distance, FRAME_ALIGN, FRAMES_PER_LANE, MAX_CHANNELS, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES,
+    Rank, Tag, Transport, TransportError, TransportErrorKind,
+};
 use core::task::{Poll, Waker};
 use core::time::Duration;
+use heapless::Vec;
 
-/// A transport between the members of a group.
+/// Time after which a pool without a free frame counts as empty, for a rank that has no frame in
+/// transit. Pools may take a moment to make frames.
+const REFUSED_FOR: Duration = Duration::from_millis(100);
+/// Number of polls after which the pool counts as empty, in case the clock stands still.
+const MAX_REFUSED: usize = 1000;
+
+/// A transport between the members of a group, and the properties that it reported at first.
 #[derive(Debug)]
 pub(crate) struct Group<X> {
-    inner: CheckedTransport<X>,
+    inner: X,
+    rank: Rank,
+    size: usize,
+    capacity: usize,
+    n_channels: usize,
     /// The members; `None` means all ranks.
     members: Option<RankSet>,
 }
@@ -32,47 +50,41 @@ impl<X: Transport> Group<X> {
     ///
     /// # Errors
     /// If the properties that the transport reports break its contract.
-    pub(crate) fn all(transport: X) -> Result<Self, Error> {
-        Ok(Self { inner: CheckedTransport::new(transport)?, members: None })
+    pub(crate) fn all(inner: X) -> Result<Self, Error> {
+        let (rank, size, capacity) = (inner.rank(), inner.size(), inner.frame_capacity());
+        if capacity < MIN_FRAME_BYTES {
+            return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have: capacity });
+        }
+        let n_channels = inner.n_channels();
+        let has_channels = (1..=MAX_CHANNELS).contains(&n_channels);
+        if size > MAX_SIZE || rank.index() >= size || !has_channels {
+            let kind = TransportErrorKind::Misuse;
+            return Err(Error::Transport { kind, peer: None });
+        }
+        Ok(Self { inner, rank, size, capacity, n_channels, members: None })
     }
 
-    /// Restricts the group to some of the transport's ranks, which include this rank.
-    pub(crate) fn among(self, members: RankSet) -> Self {
-        Self { members: Some(members), ..self }
-    }
-
-    /// Returns how many frames the pool has, at most `need`. This rank must hold none, and have
-    /// none in transit. Returns `need` if the number cannot be found.
-    pub(crate) fn n_available(&mut self, need: usize) -> usize {
-        self.inner.n_available(need)
-    }
-
-    /// Returns the transport between all ranks.
-    pub(crate) const fn whole(&self) -> &CheckedTransport<X> {
-        &self.inner
-    }
-
-    /// Returns the transport between all ranks.
-    pub(crate) const fn whole_mut(&mut self) -> &mut CheckedTransport<X> {
-        &mut self.inner
+    /// Makes the group one of these ranks of the transport, which include this rank, or of all.
+    pub(crate) const fn set_members(&mut self, members: Option<RankSet>) {
+        self.members = members;
     }
 
     pub(crate) const fn inner(&self) -> &X {
-        self.inner.inner()
+        &self.inner
     }
 
     pub(crate) const fn inner_mut(&mut self) -> &mut X {
-        self.inner.inner_mut()
+        &mut self.inner
     }
 
     pub(crate) fn into_inner(self) -> X {
-        self.inner.into_inner()
+        self.inner
     }
 
     /// Returns the members as ranks of the transport. Incomplete if the transport has more than
     /// [`MAX_RANKS`] ranks.
     pub(crate) fn members(&self) -> RankSet {
-        self.members.unwrap_or_else(|| RankSet::first(self.inner.size().min(MAX_RANKS)))
+        self.members.unwrap_or_else(|| RankSet::first(self.size.min(MAX_RANKS)))
     }
 
     /// Returns a member's rank in the transport. A rank that is not a member keeps its number, so
@@ -85,13 +97,96 @@ impl<X: Transport> Group<X> {
     pub(crate) fn member(&self, outer: Rank) -> Option<Rank> {
         match &self.members {
             None => Some(outer),
-            Some(members) => members.contains(outer).then(|| Rank::new(members.n_below(outer))),
+            Some(members) => members.member(outer),
         }
     }
 
-    /// Returns the failure with its peer translated to a member.
-    fn error(&self, failure: TransportFailure) -> TransportFailure {
-        TransportFailure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
+    /// Returns the frame if it is valid. Otherwise recycles it and fails.
+    #[inline(always)]
+    fn checked_frame(
+        &mut self,
+        mut frame: X::Frame,
+        n_bytes: usize,
+    ) -> Result<X::Frame, TransportFailure> {
+        let is_whole = |bytes: &[u8]| {
+            bytes.len() >= self.capacity && bytes.as_ptr().align_offset(FRAME_ALIGN) == 0
+        };
+        if is_whole(frame.as_ref()) && is_whole(frame.as_mut()) && n_bytes <= self.capacity {
+            return Ok(frame);
+        }
+        self.inner.recycle(frame);
+        Err(TransportFailure { kind: TransportErrorKind::Misuse, peer: None })
+    }
+
+    /// Returns how many frames the pool has, at most `need`. This rank must hold none, and have
+    /// none in transit. Returns `need` if the number cannot be found. The frames are taken and
+    /// recycled.
+    pub(crate) fn n_available(&mut self, need: usize) -> usize {
+        if let Some(n_frames) = self.inner.n_frames() {
+            return n_frames.min(need);
+        }
+        let mut held = Vec::<X::Frame, { MAX_LANES * FRAMES_PER_LANE }>::new();
+        let start = self.now();
+        let mut n_refused = 0;
+        let found = loop {
+            if held.len() == need {
+                break need;
+            }
+            match self.poll_frame() {
+                Poll::Ready(Ok(frame)) => match held.push(frame) {
+                    Ok(()) => continue,
+                    Err(frame) => self.recycle(frame),
+                },
+                Poll::Ready(Err(TransportFailure {
+                    kind: TransportErrorKind::OutOfFrames,
+                    ..
+                })) => {
+                    break held.len();
+                }
+                // The call will get the same error, and notify the other ranks.
+                Poll::Ready(Err(_)) => break need,
+                Poll::Pending => {}
+            }
+            n_refused += 1;
+            let waited = self.now().saturating_sub(start);
+            if n_refused > MAX_REFUSED || waited >= REFUSED_FOR || self.progress().is_err() {
+                break held.len();
+            }
+            self.idle(REFUSED_FOR / 100);
+        };
+        for frame in held {
+            self.recycle(frame);
+        }
+        found
+    }
+
+    /// Returns the member to which frames are in transit. A rank that does not exist is replaced by
+    /// this rank, so that the frame still counts as undelivered.
+    fn undelivered_to(&self, peer: Option<Rank>) -> Option<Rank> {
+        let known = |peer: Rank| if peer.index() < self.size { peer } else { self.rank };
+        self.member(known(peer?))
+    }
+
+    fn failure(&self, error: &X::Error) -> TransportFailure {
+        let peer = error.peer().filter(|peer| peer.index() < self.size);
+        TransportFailure { kind: error.kind(), peer: peer.and_then(|peer| self.member(peer)) }
+    }
+}
+
+/// A transport's error as the engine sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransportFailure {
+    pub(crate) kind: TransportErrorKind,
+    pub(crate) peer: Option<Rank>,
+}
+
+impl TransportError for TransportFailure {
+    fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        self.peer
     }
 }
 
@@ -100,25 +195,28 @@ impl<X: Transport> Transport for Group<X> {
     type Error = TransportFailure;
 
     fn rank(&self) -> Rank {
-        let own = self.inner.rank();
-        self.member(own).unwrap_or(own)
+        self.member(self.rank).unwrap_or(self.rank)
     }
 
     fn size(&self) -> usize {
-        self.members.as_ref().map_or_else(|| self.inner.size(), RankSet::len)
+        self.members.as_ref().map_or(self.size, RankSet::len)
     }
 
     fn frame_capacity(&self) -> usize {
-        self.inner.frame_capacity()
+        self.capacity
     }
 
     fn n_channels(&self) -> usize {
-        self.inner.n_channels()
+        self.n_channels
     }
 
     #[inline(always)]
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, TransportFailure>> {
-        self.inner.poll_frame().map_err(|error| self.error(error))
+        match self.inner.poll_frame() {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(frame)) => Poll::Ready(self.checked_frame(frame, 0)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
+        }
     }
 
     fn n_frames(&self) -> Option<usize> {
@@ -128,7 +226,7 @@ impl<X: Transport> Transport for Group<X> {
     #[inline(always)]
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), TransportFailure>> {
         let to = self.outer(to);
-        self.inner.poll_ready(to, tag).map_err(|error| self.error(error))
+        self.inner.poll_ready(to, tag).map_err(|error| self.failure(&error))
     }
 
     #[inline(always)]
@@ -140,7 +238,7 @@ impl<X: Transport> Transport for Group<X> {
         n_bytes: usize,
     ) -> Result<(), TransportFailure> {
         let to = self.outer(to);
-        self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(error))
+        self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.failure(&error))
     }
 
     #[inline(always)]
@@ -150,7 +248,13 @@ impl<X: Transport> Transport for Group<X> {
         tag: Tag,
     ) -> Poll<Result<(X::Frame, usize), TransportFailure>> {
         let from = self.outer(from);
-        self.inner.poll_recv(from, tag).map_err(|error| self.error(error))
+        match self.inner.poll_recv(from, tag) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok((frame, n_bytes))) => {
+                Poll::Ready(self.checked_frame(frame, n_bytes).map(|frame| (frame, n_bytes)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
+        }
     }
 
     fn expect(&mut self, from: Rank, tag: Tag) {
@@ -167,15 +271,16 @@ impl<X: Transport> Transport for Group<X> {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        self.inner.undelivered().and_then(|peer| self.member(peer))
+        self.undelivered_to(self.inner.undelivered())
     }
 
     fn undelivered_of(&self, channel: usize) -> Option<Rank> {
-        self.inner.undelivered_of(channel).and_then(|peer| self.member(peer))
+        self.undelivered_to(self.inner.undelivered_of(channel))
     }
 
+    #[inline(always)]
     fn progress(&mut self) -> Result<(), TransportFailure> {
-        self.inner.progress().map_err(|error| self.error(error))
+        self.inner.progress().map_err(|error| self.failure(&error))
     }
 
     fn nudge(&mut self) {

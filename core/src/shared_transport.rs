@@ -35,7 +35,7 @@ pub use stopper::Stopper;
 
 use crate::collective::{Communicator, Config};
 use crate::error::Error;
-use crate::group::{CheckedTransport, TransportFailure};
+use crate::group::{Group, TransportFailure};
 use crate::report::Report;
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use crate::wait::Limits;
@@ -79,7 +79,7 @@ pub(crate) trait Drive {
 
 /// State that all communicators over one transport share.
 pub(crate) struct SharedTransport<'a, X: Transport> {
-    transport: RefCell<CheckedTransport<X>>,
+    transport: RefCell<Group<X>>,
     pub(crate) config: Config,
     channels: RefCell<Vec<Channel>>,
     /// The latest epoch that any channel has been in. Messages contain only its low 16 bits.
@@ -128,7 +128,7 @@ pub(crate) enum LeftoverFrames {
 
 impl<'a, X: Transport> SharedTransport<'a, X> {
     pub(crate) fn new(transport: X, config: Config) -> Result<Rc<Self>, Error> {
-        let transport = CheckedTransport::new(transport)?;
+        let transport = Group::all(transport)?;
         let lanes = config.lanes.clamp(1, MAX_LANES);
         let config = Config { lanes, ..config };
         // Number of channels for which the pool has frames. If the pool does not report its size,

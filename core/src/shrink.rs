@@ -48,7 +48,8 @@ pub type Shrink<X> = Handle<RunningShrink<X>>;
 
 /// State of a running shrink.
 pub struct RunningShrink<X: Transport> {
-    /// The communicator that failed; `None` once the shrink has ended.
+    /// The communicator that failed, now of all ranks of the transport; `None` once the shrink has
+    /// ended.
     comm: Option<Communicator<X>>,
     agreement: Agreement,
     /// Fences of the decided view.
@@ -140,14 +141,14 @@ impl<X: Transport> Communicator<X> {
     /// # Errors
     /// [`Error::TooManyRanks`].
     pub fn start_shrink(mut self, patience: Duration) -> Result<Shrink<X>, Error> {
-        let transport = self.transport.whole();
-        let size = transport.size();
+        let members = self.transport.members();
+        self.transport.set_members(None);
+        let size = self.transport.size();
         if size > MAX_RANKS {
             return Err(Error::TooManyRanks { size, max: MAX_RANKS });
         }
-        let members = self.transport.members();
-        let agreement =
-            Agreement::new(transport.rank(), members, (self.context, self.epoch), self.n_tags);
+        let (rank, group) = (self.transport.rank(), (self.context, self.epoch));
+        let agreement = Agreement::new(rank, members, group, self.n_tags);
         self.notices = Notices::default();
         Ok(Handle(RunningShrink {
             comm: Some(self),
@@ -191,7 +192,7 @@ impl<X: Transport> RunningShrink<X> {
                 continue;
             }
             for _ in 0..MESSAGES_PER_POLL {
-                let transport = comm.transport.whole_mut();
+                let transport = &mut comm.transport;
                 match transport.poll_recv(from, Tag::CONTROL) {
                     Poll::Pending => break,
                     Poll::Ready(Ok((frame, n_bytes))) => {
@@ -239,13 +240,8 @@ impl<X: Transport> RunningShrink<X> {
         let mut moved = false;
         for to in self.agreement.owed().iter() {
             let ballot = self.agreement.ballot(to);
-            let sent = ballot.send(
-                comm.transport.whole_mut(),
-                to,
-                Tag::CONTROL,
-                MessageKind::View,
-                checksum,
-            );
+            let sent =
+                ballot.send(&mut comm.transport, to, Tag::CONTROL, MessageKind::View, checksum);
             if sent.is_ready() {
                 self.agreement.settle(to);
                 moved = true;
@@ -258,7 +254,9 @@ impl<X: Transport> RunningShrink<X> {
     fn decide(&mut self) -> Result<bool, Error> {
         match self.agreement.decide() {
             None => Ok(false),
-            Some(Decision::Excluded(by)) => Err(Error::Excluded { rank: self.old_rank(by) }),
+            Some(Decision::Excluded(by)) => {
+                Err(Error::Excluded { rank: self.agreement.former_rank(by) })
+            }
             Some(Decision::Group) => {
                 self.fences = Fences::with(0);
                 if let Some(comm) = &mut self.comm {
@@ -274,10 +272,10 @@ impl<X: Transport> RunningShrink<X> {
     fn fence(&mut self, moved: &mut bool) -> Result<bool, Error> {
         let Some(comm) = &mut self.comm else { return Ok(false) };
         let checksum = comm.checksum();
-        let transport = comm.transport.whole_mut();
+        let transport = &mut comm.transport;
         let fenced = self.fences.advance(transport, &mut self.agreement, checksum, moved);
         fenced.map_err(|SizeMismatch { from, ours, theirs }| {
-            let rank = self.old_rank(from);
+            let rank = self.agreement.former_rank(from);
             let [ours, theirs] = [ours, theirs].map(Value::number);
             Error::Mismatch { rank, field: Field::Members, ours, theirs }
         })
@@ -316,20 +314,16 @@ impl<X: Transport> RunningShrink<X> {
     fn stalled(&self) -> Error {
         let members = self.agreement.others().and(&self.agreement.view().members);
         let missing = members.minus(self.fences.received()).iter().next();
-        let rank = missing.or(members.nth(0)).map_or(Rank(0), |rank| self.old_rank(rank));
+        let rank =
+            missing.or(members.nth(0)).map_or(Rank(0), |rank| self.agreement.former_rank(rank));
         Error::Stalled { rank, step: self.fences.tag().index() }
-    }
-
-    /// Converts a rank of the transport to one of the communicator that failed.
-    fn old_rank(&self, rank: Rank) -> Rank {
-        self.comm.as_ref().and_then(|comm| comm.transport.member(rank)).unwrap_or(rank)
     }
 
     /// Tells the other ranks not to wait for this one, and drops the transport.
     fn leave(&mut self) {
         let Some(mut comm) = self.comm.take() else { return };
         let (checksum, farewell) = (comm.checksum(), self.agreement.farewell());
-        let transport = comm.transport.whole_mut();
+        let transport = &mut comm.transport;
         for to in self.agreement.others().iter() {
             // Best effort: a rank that does not receive it waits until its own patience ends.
             let _ = farewell.send(transport, to, Tag::CONTROL, MessageKind::View, checksum);

@@ -89,6 +89,11 @@ impl RankSet {
         (whole + part) as usize
     }
 
+    /// Returns the number of this member, or `None` if the rank is not a member.
+    pub(crate) fn member(&self, rank: Rank) -> Option<Rank> {
+        self.contains(rank).then(|| Rank::new(self.n_below(rank)))
+    }
+
     /// Returns the member with `n` members below it.
     pub(crate) fn nth(&self, n: usize) -> Option<Rank> {
         let mut below = n;

@@ -120,6 +120,11 @@ impl Agreement {
         &self.view
     }
 
+    /// Returns a member's rank in the group that failed.
+    pub(super) fn former_rank(&self, rank: Rank) -> Rank {
+        self.group.member(rank).unwrap_or(rank)
+    }
+
     /// Returns all ranks that take part, except this one.
     pub(super) fn others(&self) -> RankSet {
         self.group.without(self.own)
