@@ -4,6 +4,7 @@
 //! the communicator and the pointer for the request. Each function only selects the kind of call.
 
 use std::ffi::c_void;
+use std::ptr;
 
 use foldwire::op::OpCode;
 
@@ -27,19 +28,14 @@ enum RawCounts {
     Exchanged(*const usize, *const usize),
 }
 
-/// Arguments of a collective as C passes them.
-struct RawArguments {
-    kind: CollectiveKind,
-    counts_arg: RawCounts,
-    send: *const c_void,
-    recv: *mut c_void,
-    data_type: fwDataType,
-    op: Option<fwRedOp>,
-    root: i32,
-    plan: *const fwPlan,
-    comm: fwComm_t,
-    request: *mut fwRequest_t,
-}
+/// A collective, its array lengths, its operation and its root.
+type RawCall = (CollectiveKind, RawCounts, Option<fwRedOp>, i32);
+
+/// Send buffer, receive buffer, and the type of both.
+type RawArrays = (*const c_void, *mut c_void, fwDataType);
+
+/// Plan, communicator, and where to write the request.
+type RawContext = (*const fwPlan, fwComm_t, *mut fwRequest_t);
 
 /// Copies the caller's plan; NULL means exact.
 ///
@@ -58,19 +54,11 @@ unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, ApiError> {
 /// # Safety
 /// The rules at the top of foldwire.h: pointers are valid, and the arrays stay valid until the call
 /// has finished.
-unsafe fn collective(arguments: RawArguments) -> fwResult {
-    let RawArguments {
-        kind,
-        counts_arg,
-        send,
-        recv,
-        data_type,
-        op: code,
-        root,
-        plan,
-        comm,
-        request,
-    } = arguments;
+unsafe fn collective(
+    (kind, counts_arg, code, root): RawCall,
+    (send, recv, data_type): RawArrays,
+    (plan, comm, request): RawContext,
+) -> fwResult {
     catch_call_errors(|| {
         // SAFETY: guaranteed by the caller.
         let request = unsafe { RequestOut::optional(request) }?;
@@ -151,23 +139,9 @@ pub unsafe extern "C" fn fwAllReduce(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::AllReduce, RawCounts::Same(count));
-    let (op, root) = (Some(op), 0);
+    let call = (CollectiveKind::AllReduce, RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Broadcast. recv[count] receives the root's send[count]. recv has the same bits on every rank,
@@ -184,23 +158,9 @@ pub unsafe extern "C" fn fwBroadcast(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Broadcast, RawCounts::Same(count));
-    let (op, root) = (None, root);
+    let call = (CollectiveKind::Broadcast, RawCounts::Same(count), None, root);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Reduce. On the root, recv[count] receives the reduction of all ranks' send[count]. On other
@@ -217,23 +177,9 @@ pub unsafe extern "C" fn fwReduce(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Reduce, RawCounts::Same(count));
-    let (op, root) = (Some(op), root);
+    let call = (CollectiveKind::Reduce, RawCounts::Same(count), Some(op), root);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Reduce-scatter. The input send[size * count] has count values for each rank. recv[count]
@@ -251,23 +197,9 @@ pub unsafe extern "C" fn fwReduceScatter(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::ReduceScatter, RawCounts::Same(count));
-    let (op, root) = (Some(op), 0);
+    let call = (CollectiveKind::ReduceScatter, RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Reduce-scatter with blocks of different lengths: like fwReduceScatter, but the block of rank r
@@ -283,23 +215,9 @@ pub unsafe extern "C" fn fwReduceScatterV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::ReduceScatter, RawCounts::Given(counts));
-    let (op, root) = (Some(op), 0);
+    let call = (CollectiveKind::ReduceScatter, RawCounts::Given(counts), Some(op), 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// All-gather. recv[size * count] receives every rank's send[count], in order of ranks. The result
@@ -314,23 +232,9 @@ pub unsafe extern "C" fn fwAllGather(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::AllGather, RawCounts::Same(count));
-    let (op, root) = (None, 0);
+    let call = (CollectiveKind::AllGather, RawCounts::Same(count), None, 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// All-gather with blocks of different lengths: like fwAllGather, but rank r sends counts[r]
@@ -345,23 +249,9 @@ pub unsafe extern "C" fn fwAllGatherV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::AllGather, RawCounts::Given(counts));
-    let (op, root) = (None, 0);
+    let call = (CollectiveKind::AllGather, RawCounts::Given(counts), None, 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Gather. On the root, recv[size * count] receives every rank's send[count], in order of ranks. On
@@ -378,23 +268,9 @@ pub unsafe extern "C" fn fwGather(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Gather, RawCounts::Same(count));
-    let (op, root) = (None, root);
+    let call = (CollectiveKind::Gather, RawCounts::Same(count), None, root);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Gather with blocks of different lengths: like fwGather, but rank r sends counts[r] values. All
@@ -410,23 +286,9 @@ pub unsafe extern "C" fn fwGatherV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Gather, RawCounts::Given(counts));
-    let (op, root) = (None, root);
+    let call = (CollectiveKind::Gather, RawCounts::Given(counts), None, root);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Scatter. The root's send[size * count] has count values for each rank. recv[count] receives this
@@ -443,23 +305,9 @@ pub unsafe extern "C" fn fwScatter(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Scatter, RawCounts::Same(count));
-    let (op, root) = (None, root);
+    let call = (CollectiveKind::Scatter, RawCounts::Same(count), None, root);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Scatter with blocks of different lengths: like fwScatter, but rank r receives counts[r] values.
@@ -475,23 +323,9 @@ pub unsafe extern "C" fn fwScatterV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Scatter, RawCounts::Given(counts));
-    let (op, root) = (None, root);
+    let call = (CollectiveKind::Scatter, RawCounts::Given(counts), None, root);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// All-to-all. Sends send[r * count .. (r + 1) * count] to each rank r. recv[size * count] receives
@@ -506,23 +340,9 @@ pub unsafe extern "C" fn fwAllToAll(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::AllToAll, RawCounts::Same(count));
-    let (op, root) = (None, 0);
+    let call = (CollectiveKind::AllToAll, RawCounts::Same(count), None, 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// All-to-all with blocks of different lengths. Sends send_counts[r] values to each rank r, and
@@ -540,24 +360,10 @@ pub unsafe extern "C" fn fwAllToAllV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) =
-        (CollectiveKind::AllToAll, RawCounts::Exchanged(send_counts, recv_counts));
-    let (op, root) = (None, 0);
+    let counts_arg = RawCounts::Exchanged(send_counts, recv_counts);
+    let call = (CollectiveKind::AllToAll, counts_arg, None, 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Inclusive scan. recv[count] receives the reduction of send[count] over ranks 0 to this rank. In
@@ -573,23 +379,9 @@ pub unsafe extern "C" fn fwScan(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::Scan, RawCounts::Same(count));
-    let (op, root) = (Some(op), 0);
+    let call = (CollectiveKind::Scan, RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Exclusive scan. recv[count] receives the reduction of send[count] over the ranks before this
@@ -605,46 +397,18 @@ pub unsafe extern "C" fn fwExclusiveScan(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (kind, counts_arg) = (CollectiveKind::ExclusiveScan, RawCounts::Same(count));
-    let (op, root) = (Some(op), 0);
+    let call = (CollectiveKind::ExclusiveScan, RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
 
 /// Barrier. Finishes when all ranks have called it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) -> fwResult {
-    let (kind, counts_arg, data_type) = (CollectiveKind::Barrier, RawCounts::Same(0), FW_FLOAT32);
-    let (op, root, send, recv) = (None, 0, std::ptr::null(), std::ptr::null_mut());
-    let plan = std::ptr::null();
+    let call = (CollectiveKind::Barrier, RawCounts::Same(0), None, 0);
+    let arrays = (ptr::null(), ptr::null_mut(), FW_FLOAT32);
     // SAFETY: guaranteed by the caller.
-    unsafe {
-        collective(RawArguments {
-            kind,
-            counts_arg,
-            send,
-            recv,
-            data_type,
-            op,
-            root,
-            plan,
-            comm,
-            request,
-        })
-    }
+    unsafe { collective(call, arrays, (ptr::null(), comm, request)) }
 }
 
 /// Sends count values to rank peer, which receives the same number of values with the same tag. The
@@ -685,7 +449,7 @@ pub unsafe extern "C" fn fwRecv(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let (plan, recv) = (std::ptr::null(), recv.cast_const());
+    let (plan, recv) = (ptr::null(), recv.cast_const());
     // SAFETY: guaranteed by the caller.
     unsafe { messages([(false, recv, count, peer)], tag, data_type, plan, comm, request) }
 }
@@ -708,7 +472,7 @@ pub unsafe extern "C" fn fwSendRecv(
 ) -> fwResult {
     let all =
         [(true, send, send_count, destination), (false, recv.cast_const(), recv_count, source)];
-    let request = std::ptr::null_mut();
+    let request = ptr::null_mut();
     // SAFETY: guaranteed by the caller.
     unsafe { messages(all, tag, data_type, plan, comm, request) }
 }
