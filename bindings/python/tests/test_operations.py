@@ -136,6 +136,10 @@ class Operations(unittest.TestCase):
             with self.assertRaises(foldwire.Error) as raised:
                 comm.all_reduce(array, op)
             self.assertTrue(raised.exception.is_usage)
+        for array, op in ((np.ones(3), np.add), (np.ones(3, complex), "sum")):
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.all_reduce(array, op, fill_value=1e20)
+            self.assertEqual(raised.exception.field, "fill_value")
         with self.assertRaisesRegex(foldwire.Error, "blocking"):
             comm.start_all_reduce(np.ones(3, int), "band")
 

@@ -81,6 +81,9 @@ def extended(call: F) -> F:
         given.apply_defaults()
         given = given.arguments
         del given["self"]
+        if given.get("fill_value") is not None:
+            message = "fill values are kept by the library's own operations on floats only"
+            raise Error(message, kind="unsupported", field="fill_value")
         return _reduced(self, name, given) if is_own else _as_pairs(self, call, name, given)
 
     return method
