@@ -60,6 +60,12 @@ module foldwire
     integer(c_int32_t), parameter :: FW_MIN = 3
     integer(c_int32_t), parameter :: FW_MAX = 4
     integer(c_int32_t), parameter :: FW_PROD = 5
+    integer(c_int32_t), parameter :: FW_BAND = 16
+    integer(c_int32_t), parameter :: FW_BOR = 17
+    integer(c_int32_t), parameter :: FW_BXOR = 18
+    integer(c_int32_t), parameter :: FW_LAND = 19
+    integer(c_int32_t), parameter :: FW_LOR = 20
+    integer(c_int32_t), parameter :: FW_LXOR = 21
 
     integer(c_int32_t), parameter :: FW_EXACT = 0
     integer(c_int32_t), parameter :: FW_LOSSLESS = 1

@@ -316,6 +316,24 @@ typedef int32_t fwLayout;
 // Product. Integers wrap around (modulo 2^bits).
 #define FW_PROD 5
 
+// Bitwise and. Integers only, as are the five that follow (FW_UNSUPPORTED), and exact.
+#define FW_BAND 16
+
+// Bitwise or.
+#define FW_BOR 17
+
+// Bitwise exclusive or.
+#define FW_BXOR 18
+
+// Logical and: 1 if no operand is 0, else 0.
+#define FW_LAND 19
+
+// Logical or: 1 if any operand is not 0, else 0.
+#define FW_LOR 20
+
+// Logical exclusive or: 1 if an odd number of operands is not 0, else 0.
+#define FW_LXOR 21
+
 // Messages carry uncompressed values.
 #define FW_EXACT 0
 

@@ -251,6 +251,7 @@ impl CheckedCollective {
             }
         };
         let plan = plan::to_core(&c_plan)?;
+        op.check(dtype)?;
         if matches!(op, ReduceOperation::User(_))
             && (plan.bound.is_some() || !plan.codec.is_exact())
         {
@@ -375,10 +376,7 @@ impl CheckedCollective {
         let Self { kind, is_root, send, recv, overlap, .. } = *self;
         let collective = kind.collective().ok_or(Error::Internal)?;
         let (plan, root) = (&self.plan, Rank::new(self.root));
-        let user = match self.op {
-            ReduceOperation::User(callback) => Some(callback.of_type::<T>()),
-            ReduceOperation::Known(_) => None,
-        };
+        let user = self.op.function::<T>();
         let op = match &user {
             // SAFETY: `StartedCall` drops the call before the function.
             Some(function) => Op::User(unsafe { outlive(&**function) }),
@@ -421,8 +419,8 @@ impl CheckedCollective {
         let any = self.plan.codec.is_exact().then_some(Bound::Absolute(1.0));
         let bound = self.plan.bound.or(any)?;
         let rest = fwPlan { bound_kind: FW_NO_BOUND, bound: 0.0, ..self.c_plan };
-        let can_group =
-            self.kind == CollectiveKind::AllReduce && !matches!(self.op, ReduceOperation::User(_));
+        let is_known = matches!(self.op, ReduceOperation::Known(_));
+        let can_group = self.kind == CollectiveKind::AllReduce && is_known;
         can_group.then_some((bound, (self.dtype, self.op.code(), rest)))
     }
 

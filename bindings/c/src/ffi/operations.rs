@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldwire::op::OpCode;
-use foldwire::{Element, Op};
+use foldwire::{DType, Element, Op};
 
 use super::memory::out_value;
 use super::types::*;
@@ -59,10 +59,69 @@ impl ReduceCallback {
     }
 }
 
+/// Operation on the bits of integers, or on whether they are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BitOperation {
+    And,
+    Or,
+    Xor,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+}
+
+impl BitOperation {
+    const fn of(code: fwRedOp) -> Option<Self> {
+        Some(match code {
+            FW_BAND => Self::And,
+            FW_BOR => Self::Or,
+            FW_BXOR => Self::Xor,
+            FW_LAND => Self::LogicalAnd,
+            FW_LOR => Self::LogicalOr,
+            FW_LXOR => Self::LogicalXor,
+            _ => return None,
+        })
+    }
+
+    /// Returns the function for one type of integers.
+    pub(crate) fn of_type<T: Element>(self) -> Rc<CombineFn<T>> {
+        Rc::new(move |a: T, b: T| {
+            let (mut bytes, other) = (bytes_of(a), bytes_of(b));
+            let is_any = |bytes: &[u8; 8]| bytes.iter().any(|&byte| byte != 0);
+            let truth = |is_true: bool| u64::from(is_true).to_le_bytes();
+            let (x, y) = (is_any(&bytes), is_any(&other));
+            match self {
+                Self::And => bytes.iter_mut().zip(other).for_each(|(to, from)| *to &= from),
+                Self::Or => bytes.iter_mut().zip(other).for_each(|(to, from)| *to |= from),
+                Self::Xor => bytes.iter_mut().zip(other).for_each(|(to, from)| *to ^= from),
+                Self::LogicalAnd => bytes = truth(x && y),
+                Self::LogicalOr => bytes = truth(x || y),
+                Self::LogicalXor => bytes = truth(x != y),
+            }
+            from_bytes(bytes)
+        })
+    }
+}
+
+/// Returns the bytes of a value of at most eight, and zeros behind them.
+fn bytes_of<T: Element>(value: T) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+    bytes
+}
+
+/// Returns the value with these bytes.
+fn from_bytes<T: Element>(bytes: [u8; 8]) -> T {
+    let mut value: T = bytemuck::Zeroable::zeroed();
+    bytemuck::bytes_of_mut(&mut value).copy_from_slice(&bytes[..size_of::<T>()]);
+    value
+}
+
 /// Operation of a reduction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReduceOperation {
     Known(OpCode),
+    Bits(BitOperation),
     User(ReduceCallback),
 }
 
@@ -72,6 +131,9 @@ impl ReduceOperation {
         let known = u8::try_from(code).ok().and_then(OpCode::from_code);
         if let Some(op) = known.filter(|op| !matches!(op, OpCode::None | OpCode::User)) {
             return Ok(Self::Known(op));
+        }
+        if let Some(bits) = BitOperation::of(code) {
+            return Ok(Self::Bits(bits));
         }
         let table = table();
         let callers = table.known.iter().find(|(number, _)| *number == code);
@@ -84,8 +146,26 @@ impl ReduceOperation {
     pub(crate) const fn code(self) -> OpCode {
         match self {
             Self::Known(code) => code,
-            Self::User(_) => OpCode::User,
+            Self::Bits(_) | Self::User(_) => OpCode::User,
         }
+    }
+
+    /// Returns the function, if core does not have the operation.
+    pub(crate) fn function<T: Element>(self) -> Option<Rc<CombineFn<T>>> {
+        match self {
+            Self::Known(_) => None,
+            Self::Bits(bits) => Some(bits.of_type()),
+            Self::User(callback) => Some(callback.of_type()),
+        }
+    }
+
+    /// Fails if the operation cannot combine values of this type.
+    pub(crate) fn check(self, dtype: DType) -> Result<(), ApiError> {
+        if matches!(self, Self::Bits(_)) && dtype.is_float() {
+            let message = "bitwise and logical operations are for integers, not for floats";
+            return Err(ApiError::new(FW_UNSUPPORTED, message));
+        }
+        Ok(())
     }
 }
 

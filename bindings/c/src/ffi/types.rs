@@ -87,6 +87,18 @@ pub const FW_MIN: fwRedOp = 3;
 pub const FW_MAX: fwRedOp = 4;
 /// Product. Integers wrap around (modulo 2^bits).
 pub const FW_PROD: fwRedOp = 5;
+/// Bitwise and. Integers only, as are the five that follow (FW_UNSUPPORTED), and exact.
+pub const FW_BAND: fwRedOp = 16;
+/// Bitwise or.
+pub const FW_BOR: fwRedOp = 17;
+/// Bitwise exclusive or.
+pub const FW_BXOR: fwRedOp = 18;
+/// Logical and: 1 if no operand is 0, else 0.
+pub const FW_LAND: fwRedOp = 19;
+/// Logical or: 1 if any operand is not 0, else 0.
+pub const FW_LOR: fwRedOp = 20;
+/// Logical exclusive or: 1 if an odd number of operands is not 0, else 0.
+pub const FW_LXOR: fwRedOp = 21;
 
 /// Mode of a plan: exact or compressed.
 pub type fwMode = i32;

@@ -450,6 +450,23 @@ static void *operations(void *argument) {
     for (size_t i = 0; i < COUNT; i++) {
         CHECK(numbers[i] == i + 1);
     }
+    /* Bits of integers, and whether they are 0. */
+    const uint16_t bits = (uint16_t)(1u << own->rank), both = (uint16_t)(bits | 0x8000u);
+    const int64_t some = own->rank == 1 ? -7 : 0;
+    const uint16_t ranks = (1u << RANKS) - 1;
+    uint16_t bit[3];
+    int64_t truth[3];
+    OK(fwAllReduce(&both, &bit[0], 1, FW_UINT16, FW_BAND, NULL, own->comm, NULL));
+    OK(fwAllReduce(&bits, &bit[1], 1, FW_UINT16, FW_BOR, NULL, own->comm, NULL));
+    OK(fwAllReduce(&both, &bit[2], 1, FW_UINT16, FW_BXOR, NULL, own->comm, NULL));
+    CHECK(bit[0] == 0x8000u && bit[1] == ranks);
+    CHECK(bit[2] == (ranks | (RANKS % 2 ? 0x8000u : 0)));
+    OK(fwAllReduce(&some, &truth[0], 1, FW_INT64, FW_LAND, NULL, own->comm, NULL));
+    OK(fwAllReduce(&some, &truth[1], 1, FW_INT64, FW_LOR, NULL, own->comm, NULL));
+    OK(fwAllReduce(&some, &truth[2], 1, FW_INT64, FW_LXOR, NULL, own->comm, NULL));
+    CHECK(truth[0] == 0 && truth[1] == 1 && truth[2] == 1);
+    FAILS(FW_UNSUPPORTED,
+          fwAllReduce(send, recv, 1, FW_FLOAT64, FW_BAND, NULL, own->comm, NULL));
     /* In a group, beside sums. */
     OK(fwGroupStart());
     for (int a = 0; a < 2; a++) {
