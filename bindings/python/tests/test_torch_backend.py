@@ -194,6 +194,12 @@ EVERYTHING = """
         assert False, "no error"
     except RuntimeError as error:
         assert "NaN" in str(error), error
+    ft.configure(bound=["rel:0.1", None][rank])
+    try:
+        dist.new_group(backend="foldwire")
+        assert False, "no error"
+    except dist.DistBackendError as error:
+        assert (error.rank, error.field) == (1 - rank, "bound"), error
     print("everything", flush=True)
     dist.destroy_process_group()
 """

@@ -2,8 +2,10 @@
 the calls that Foldwire lacks. A failure of one makes both unusable."""
 
 import os
+import zlib
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
@@ -53,6 +55,15 @@ def _shared_id(store, rank):
     if said[:1] != b"+":
         raise Error(f"rank 0: {said[1:].decode()}", kind="transport", rank=0)
     return said[1:]
+
+
+def _check_settings(comm, words):
+    """Raises if ranks have other settings: they would wait for each other."""
+    codes = comm.all_gather(np.array([zlib.crc32(words.encode())], np.int64)).reshape(-1)
+    for rank, code in enumerate(codes):
+        if code != codes[comm.rank]:
+            message = f"rank {rank} has other settings of foldwire.torch.configure: here {words}"
+            raise BackendError(message, kind="mismatch", rank=rank, field="bound", ours=words)
 
 
 class _Passed(dist._Work):
@@ -130,6 +141,11 @@ class Backend(Calls, _BASE):
         else:
             self._disconnect()
 
+    def _close(self):
+        self.comm.close()
+        self._exact.close()
+        self._disconnect()
+
     def _disconnect(self):
         self.comm = self._exact = self._gathers = self._gloo = None
         self._line = _Unconnected()
@@ -138,13 +154,18 @@ class Backend(Calls, _BASE):
         (rank, size), limit = self._own, limit.total_seconds()
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size,
                                            self._timeout)
-        self.comm = join(_shared_id(store, rank), rank, size, limit=limit, timeout=limit,
-                         bound=self._bound, plan=self._plan)
-        # The same communicator, without the bound and plan of `configure`, and for all-gathers.
-        self._exact = Communicator(self.comm._native)
+        times = {"limit": limit, "timeout": limit}
+        # Exact calls have no codec to overlap with messages, and are faster on one lane.
+        self._exact = self.comm = join(_shared_id(store, rank), rank, size, lanes=1, **times)
+        words = f"{self._bound} {self._plan} {self._gather_bound}"
+        _check_settings(self._exact, words)
+        if words != "None None None":
+            store = dist.PrefixStore("bounded", store)
+            self.comm = join(_shared_id(store, rank), rank, size, bound=self._bound,
+                             plan=self._plan, **times)
         self._gathers = Communicator(self.comm._native, self._gather_bound, self._plan)
         # Queue that makes the calls in order.
-        self._line = line_of(self.comm)
+        self._line = line_of(self.comm, self._exact)
 
     def rank(self):
         return self._own[0]
@@ -191,8 +212,7 @@ class Backend(Calls, _BASE):
         if self.comm is not None:
             self.abort()
             self._line.end()
-            self.comm.close()
-            self._disconnect()
+            self._close()
         self._own = (rank, size)
         try:
             self._connect(store, limit)
@@ -229,16 +249,20 @@ class Backend(Calls, _BASE):
         self._line.fail(Error("this process group was shut down", kind="closed"))
         if self.comm is not None:
             self.comm.close()
+            self._exact.close()
         self._gloo = self._meeting = None
         _ALIVE.discard(self)
 
     def abort(self):
         """Stops running calls, and all later ones."""
         self._line.fail(Error("this process group was aborted", kind="interrupted"))
-        if self.comm is not None:
-            self.comm.interrupt()
+        self._interrupt()
         if hasattr(self._gloo, "abort"):
             self._gloo.abort()
+
+    def _interrupt(self):
+        for comm in {self.comm, self._exact} - {None}:
+            comm.interrupt()
 
     def _bounded(self, op, tensor, n_bytes):
         """Returns the communicator for a reduction of ``n_bytes``. Products have no bound."""
@@ -290,7 +314,7 @@ class Backend(Calls, _BASE):
         blamed = self._blamed()
         kind, rank = "timeout" if is_late else "peer_lost", blamed if peer is None else peer
         self._line.fail(BackendError(f"gloo: {said}", kind=kind, rank=rank))
-        self.comm.interrupt()
+        self._interrupt()
         return self._line.failure
 
     def _blamed(self):

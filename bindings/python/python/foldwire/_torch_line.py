@@ -235,9 +235,12 @@ def _end_all():
         line.end()
 
 
-def line_of(comm) -> Line:
-    """Returns the queue of a communicator's calls."""
+def line_of(comm, *others) -> Line:
+    """Returns the queue of a communicator's calls, and of the calls of others, if there are any."""
     line = _OF_COMMUNICATORS.get(comm)
     if line is None:
-        line = _OF_COMMUNICATORS.setdefault(comm, Line(comm._native.interrupt))
+        natives = [each._native for each in (comm, *others)]
+        line = Line(lambda: [native.interrupt() for native in natives])
+        for each in (comm, *others):
+            line = _OF_COMMUNICATORS.setdefault(each, line)
     return line

@@ -45,8 +45,8 @@ class Meeting:
 
 
 def choose_network() -> None:
-    """Lets ranks on several hosts listen on the way to torch's `MASTER_ADDR`, unless the environment
-    names an address or an interface."""
+    """Lets ranks on several hosts listen on the way to torch's `MASTER_ADDR`, unless the
+    environment names an address or an interface."""
     given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
     is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     if given or is_one_host:
