@@ -25,9 +25,11 @@
 //! rendezvous, whose store this needs no compare-and-set of.
 
 mod roster;
+mod tuning;
 mod waiting;
 
 pub use roster::{Member, Roster};
+pub use tuning::Tuning;
 
 use crate::collective::{Call, Communicator};
 use crate::error::Error;
@@ -52,6 +54,8 @@ pub const BEAT: Duration = Duration::from_millis(50);
 pub const MAX_OFFER_BYTES: usize = 448;
 /// Most bytes of the facts that survivors give to newcomers.
 pub const MAX_FACT_BYTES: usize = 64 << 10;
+/// Longest patience. Newcomers read it in the store, and wait three times as long at most.
+pub const MAX_PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// Rest in loops that wait for something other than the network.
 const REST: Duration = Duration::from_millis(1);
 /// Members may take this many times the patience to connect: one that missed the plan may first
@@ -113,7 +117,8 @@ pub struct Admission<'a> {
     pub size: usize,
     /// Longest wait for newcomers.
     pub limit: Duration,
-    /// Longest wait for a rank that does not answer; see [`Communicator::shrink`].
+    /// Longest wait for a rank that does not answer; see [`Communicator::shrink`]. More than
+    /// [`MAX_PATIENCE`] counts as that.
     pub patience: Duration,
     /// Number of times that the group has grown. The new group has one more than the highest.
     pub generation: u64,
@@ -197,6 +202,7 @@ pub async fn admit<P: Transport, C: Connector>(
     if n_bytes > MAX_FACT_BYTES {
         return Err(GrowError::FactsTooLong { n_bytes });
     }
+    let wanted = &Admission { patience: wanted.patience.min(MAX_PATIENCE), ..*wanted };
     let (old_rank, size) = (comm.rank(), comm.size());
     // A rank that cannot be reached tells the others, so that they do not wait for it.
     let offer = connector.offer();
@@ -214,43 +220,33 @@ pub async fn admit<P: Transport, C: Connector>(
     config.deadline = None;
     let mut comm = shrink(comm, wanted.patience).await?;
     // Attempts whose plan may be in the store although this rank has not got it.
-    let mut unknown = Vec::new();
-    for n_failed in 0.. {
-        for attempt in &unknown {
-            if let Some(roster) = find_plan(store, *attempt, own.unique)? {
-                drop(comm);
-                return connect(store, connector, roster, own.unique).await;
-            }
+    let mut attempts = Vec::new();
+    let mut n_left = size + SPARE_ATTEMPTS;
+    let roster = loop {
+        // Looked for after a shrink, too: a slow leader may have been left out meanwhile.
+        if let Some(roster) = find_plan(store, &attempts, own.unique)? {
+            break roster;
         }
         let mut attempt = None;
-        let planned = agree(&mut comm, store, connector, wanted, &own, &mut attempt).await;
-        let error = match planned {
-            Ok(roster) => {
-                // Tells others, which may have missed the plan, that this rank has gone on.
-                drop(comm);
-                return connect(store, connector, roster, own.unique).await;
-            }
-            Err(GrowError::Group(error)) if n_failed < size + SPARE_ATTEMPTS => error,
+        match agree(&mut comm, store, connector, wanted, &own, &mut attempt).await {
+            Ok(roster) => break roster,
+            Err(GrowError::Group(error)) if n_left > 0 && !error.is_usage() => n_left -= 1,
             Err(error) => {
                 return Err(match offer {
                     Err(own) => GrowError::Connect(own),
                     Ok(_) => error,
                 });
             }
-        };
-        if error.is_usage() {
-            return Err(error.into());
         }
-        if let Some(attempt) = attempt {
-            if let Some(roster) = find_plan(store, attempt, own.unique)? {
-                drop(comm);
-                return connect(store, connector, roster, own.unique).await;
-            }
-            unknown.push(attempt);
+        attempts.extend(attempt);
+        if let Some(roster) = find_plan(store, &attempts, own.unique)? {
+            break roster;
         }
         comm = shrink(comm, wanted.patience).await?;
-    }
-    Err(Error::Internal.into())
+    };
+    // Tells others, which may have missed the plan, that this rank has gone on.
+    drop(comm);
+    connect(store, connector, roster, own.unique).await
 }
 
 /// Newcomer's side: waits until a group admits this process. Returns the transport between the
@@ -275,8 +271,8 @@ pub async fn rejoin<C: Connector>(
             registration.beat(store, now)?;
             last_beat = Some(now);
         }
-        if let Some(attempt) = registration.invitation(store)?
-            && let Some(roster) = find_plan(store, attempt, unique)?
+        if let Some(attempt) = registration.wait(store)?
+            && let Some(roster) = find_plan(store, &[attempt], unique)?
         {
             registration.withdraw(store)?;
             return connect(store, connector, roster, unique).await;
@@ -285,7 +281,7 @@ pub async fn rejoin<C: Connector>(
             registration.withdraw(store)?;
             return Err(GrowError::NotAdmitted { limit });
         }
-        store.progress();
+        // The store may have returned at once.
         connector.idle(REST);
         pause().await;
     }
@@ -352,8 +348,8 @@ async fn agree<P: Transport, C: Connector>(
             let planned = look.and_then(|found| match found {
                 None => Ok(STATUS_WAITING),
                 Some(newcomers) => {
-                    let link_rate = comm.config.link_rate;
-                    let made = Roster::plan(&survivors, &newcomers, wanted, link_rate);
+                    let tuning = Tuning::of(&comm.config);
+                    let made = Roster::plan(&survivors, &newcomers, wanted, tuning);
                     roster = made.encode();
                     publish(store, u128::from_le_bytes(fresh), &roster, &newcomers)?;
                     Ok(STATUS_PLANNED)
@@ -422,15 +418,20 @@ fn publish(
     Ok(())
 }
 
-/// Returns the plan of an attempt, if it is in the store and has this process.
+/// Returns the first plan of these attempts that is in the store and has this process.
 fn find_plan(
     store: &mut dyn Store,
-    attempt: u128,
+    attempts: &[u128],
     unique: u128,
 ) -> Result<Option<Roster>, StoreError> {
-    let Some(value) = store.get(&plan_key(attempt))? else { return Ok(None) };
-    let roster = Roster::decode(&value).ok_or(StoreError::Damaged)?;
-    Ok(Some(roster).filter(|roster| roster.rank_of(unique).is_some()))
+    for &attempt in attempts {
+        let Some(value) = store.get(&plan_key(attempt))? else { continue };
+        let roster = Roster::decode(&value).ok_or(StoreError::Damaged)?;
+        if roster.rank_of(unique).is_some() {
+            return Ok(Some(roster));
+        }
+    }
+    Ok(None)
 }
 
 /// Connects to the members of a plan.

@@ -16,7 +16,7 @@ use crate::session::{Session, SessionRole};
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Longest time limit: a year. A longer limit could overflow the clock of some systems.
-const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(crate) const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Time limit of a handshake, by which a connection proves that a rank opened it. Also the
 /// additional time for which ranks wait for rank 0.

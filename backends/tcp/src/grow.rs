@@ -216,7 +216,8 @@ pub fn admit<P: Transport>(
     finish(grown, config)
 }
 
-/// Newcomer's side: waits until a group admits this process.
+/// Newcomer's side: waits until a group admits this process. `config` has the time limits, threads
+/// and rules of the new communicator; other settings are the group's.
 ///
 /// # Errors
 /// See [`grow::rejoin`] and [`grow::vote`]. If a group forms without this process after all, it
@@ -232,8 +233,7 @@ pub fn rejoin(
     loop {
         let left = limit.saturating_sub(start.elapsed());
         let grown = block_on(grow::rejoin(store, &mut connector, left))?;
-        let mut config = config;
-        config.link_rate = config.link_rate.or(grown.roster.link_rate);
+        let config = grown.roster.tuning.configure(config);
         match finish(grown, config) {
             Err(GrowError::Group(error)) if !error.is_usage() && start.elapsed() < limit => {}
             finished => return finished,

@@ -233,12 +233,17 @@ fn who_does_not_know_the_token_is_not_admitted() {
         let alone = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
         let (mut store, mut exchange) = (store.clone(), alone);
         let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
+        let mut comm = comm;
+        comm.config_mut().lanes = 2;
+        comm.config_mut().link_rate = Some(1e9);
         let facts = b"step 7";
         let wanted = Admission { size: 4, limit: Duration::from_millis(700), ..wanted(facts) };
         let mut grown = admit(comm, &mut store, &settings(), &wanted).unwrap();
         let mut theirs: GrownGroup = newcomer.join().unwrap().unwrap();
         assert_eq!((grown.group.size(), theirs.group.size()), (2, 2));
         assert_eq!(theirs.roster.facts, facts);
+        let config = theirs.group.config();
+        assert_eq!((config.lanes, config.link_rate), (2, Some(1e9)));
         assert_eq!((grown.roster.generation, theirs.roster.rank), (1, 1));
         let other = scope.spawn(move || sum(&mut theirs.group));
         assert_eq!(sum(&mut grown.group), 3.0);

@@ -3,8 +3,9 @@
 //! It is read from a store that anyone may write to, so every length is checked. Integers are
 //! little-endian.
 
+use super::tuning::Tuning;
 use super::waiting::Newcomer;
-use super::{Admission, MAX_FACT_BYTES, MAX_OFFER_BYTES};
+use super::{Admission, MAX_FACT_BYTES, MAX_OFFER_BYTES, MAX_PATIENCE};
 use crate::error::Error;
 use crate::group::MAX_RANKS;
 use crate::transport::Rank;
@@ -28,8 +29,8 @@ pub struct Roster {
     pub generation: u64,
     /// Time after which a silent member counts as lost.
     pub patience: Duration,
-    /// The survivors' link rate, in bytes per second, if their leader knows it.
-    pub link_rate: Option<f64>,
+    /// The group's settings, which newcomers take over.
+    pub tuning: Tuning,
     /// Rank of this process.
     pub rank: usize,
     /// The planned members, by rank.
@@ -90,7 +91,7 @@ impl Roster {
         survivors: &[SurvivorBlock<'_>],
         newcomers: &[Newcomer],
         wanted: &Admission<'_>,
-        link_rate: Option<f64>,
+        tuning: Tuning,
     ) -> Self {
         let size = survivors.len() + newcomers.len();
         let mut members: Vec<Option<Member>> = (0..size).map(|_| None).collect();
@@ -114,7 +115,7 @@ impl Roster {
         Self {
             generation: generation.saturating_add(1),
             patience: wanted.patience,
-            link_rate,
+            tuning,
             rank: 0,
             members: members.collect(),
             facts: wanted.facts.to_vec(),
@@ -146,7 +147,7 @@ impl Roster {
         bytes.extend(self.generation.to_le_bytes());
         let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
         bytes.extend(patience.to_le_bytes());
-        bytes.extend(self.link_rate.unwrap_or(0.0).to_le_bytes());
+        self.tuning.encode(&mut bytes);
         bytes.extend((self.members.len() as u32).to_le_bytes());
         for member in &self.members {
             bytes.extend(member.unique.to_le_bytes());
@@ -167,10 +168,9 @@ impl Roster {
         }
         let generation = u64::from_le_bytes(reader.array()?);
         let patience = Duration::from_nanos(u64::from_le_bytes(reader.array()?));
-        let link_rate = f64::from_le_bytes(reader.array()?);
-        let link_rate = Some(link_rate).filter(|rate| *rate > 0.0 && rate.is_finite());
+        let tuning = Tuning::decode(&mut reader)?;
         let n_members = u32::from_le_bytes(reader.array()?) as usize;
-        if n_members > MAX_RANKS {
+        if n_members > MAX_RANKS || patience > MAX_PATIENCE {
             return None;
         }
         let mut members: Vec<Member> = Vec::new();
@@ -185,7 +185,7 @@ impl Roster {
         if facts.len() != n_fact_bytes || n_fact_bytes > MAX_FACT_BYTES {
             return None;
         }
-        Some(Self { generation, patience, link_rate, rank: 0, members, facts: facts.to_vec() })
+        Some(Self { generation, patience, tuning, rank: 0, members, facts: facts.to_vec() })
     }
 }
 
@@ -213,6 +213,10 @@ mod tests {
     use super::*;
     use std::vec;
 
+    fn tuning() -> Tuning {
+        Tuning::of(&crate::collective::Config::default())
+    }
+
     fn wanted(facts: &[u8]) -> Admission<'_> {
         let patience = Duration::from_millis(700);
         Admission { size: 0, limit: Duration::ZERO, patience, generation: 4, facts }
@@ -234,7 +238,9 @@ mod tests {
 
     #[test]
     fn survivors_keep_their_ranks_if_the_group_has_them_and_newcomers_fill_the_rest() {
-        let cases: [(&[u32], u128, &[Option<u32>]); 6] = [
+        /// Old ranks of survivors, number of newcomers, and the old rank of each member.
+        type Case = (&'static [u32], u128, &'static [Option<u32>]);
+        let cases: [Case; 6] = [
             (&[0, 2, 3], 1, &[Some(0), None, Some(2), Some(3)]),
             (&[1, 2], 1, &[None, Some(1), Some(2)]),
             (&[0, 2, 3], 0, &[Some(0), Some(3), Some(2)]),
@@ -243,7 +249,7 @@ mod tests {
             (&[0, 1], 3, &[Some(0), Some(1), None, None, None]),
         ];
         for (old, n_new, expected) in cases {
-            let roster = Roster::plan(&survivors(old), &newcomers(n_new), &wanted(b""), None);
+            let roster = Roster::plan(&survivors(old), &newcomers(n_new), &wanted(b""), tuning());
             let ranks: Vec<_> = roster.members.iter().map(|member| member.old_rank).collect();
             assert_eq!(ranks, expected, "{old:?} and {n_new}");
             assert_eq!(roster.generation, u64::from(*old.last().unwrap()) + 1);
@@ -252,8 +258,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_read_as_written_and_nothing_else_is_one() {
-        let rate = Some(1.25e9);
-        let roster = Roster::plan(&survivors(&[0, 2]), &newcomers(2), &wanted(b"step 7"), rate);
+        let roster = Roster::plan(&survivors(&[0, 2]), &newcomers(2), &wanted(b"step 7"), tuning());
         let bytes = roster.encode();
         assert_eq!(Roster::decode(&bytes).as_ref(), Some(&roster));
         for end in 0..bytes.len() {
@@ -270,14 +275,16 @@ mod tests {
             }
         }
         // A number of members without members.
-        let mut hostile = bytes[..32].to_vec();
+        let mut hostile = MAGIC.to_vec();
+        hostile.extend([0; 16]);
+        tuning().encode(&mut hostile);
         hostile.extend(u32::MAX.to_le_bytes());
         assert_eq!(Roster::decode(&hostile), None);
     }
 
     #[test]
     fn newcomers_alone_are_no_group() {
-        let roster = Roster::plan(&survivors(&[1]), &newcomers(2), &wanted(b""), None);
+        let roster = Roster::plan(&survivors(&[1]), &newcomers(2), &wanted(b""), tuning());
         // The survivor keeps its rank.
         assert_eq!(roster.check_survivors([Rank(2), Rank(1)]), Ok(()));
         let alone = Err(Error::Excluded { rank: Rank(1) });

@@ -119,9 +119,9 @@ impl Registration {
         Ok(None)
     }
 
-    /// Returns the attempt that has planned this newcomer.
-    pub(super) fn invitation(&self, store: &mut dyn Store) -> Result<Option<u128>, StoreError> {
-        let Some(value) = store.get(&invitation_key(self.unique))? else { return Ok(None) };
+    /// Waits for a beat, and returns the attempt that has planned this newcomer.
+    pub(super) fn wait(&self, store: &mut dyn Store) -> Result<Option<u128>, StoreError> {
+        let Some(value) = store.wait(&invitation_key(self.unique), BEAT)? else { return Ok(None) };
         Ok(value.try_into().ok().map(u128::from_le_bytes))
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, RankList};
 use crate::exchange::Exchange;
 use crate::message::{MAX_GIVEN_BYTES, Refusal};
 use crate::place::MAX_RANKS;
-use crate::rendezvous::{DEFAULT_LIMIT, HANDSHAKE_LIMIT};
+use crate::rendezvous::{DEFAULT_LIMIT, HANDSHAKE_LIMIT, LONGEST_LIMIT};
 
 /// Longest single wait in a store.
 const SLICE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub struct StorePlace {
     pub job: String,
     /// Number of times that the job was started before in this store.
     pub epoch: u64,
-    /// Longest wait for other ranks, in each all-gather.
+    /// Longest wait for other ranks, in each all-gather; more than a year counts as a year.
     pub limit: Duration,
 }
 
@@ -80,6 +80,7 @@ impl<S: Store> StoreExchange<S> {
             return Err(Error::BadPlace { rank, size });
         }
         let store = Namespace::new(store, &format!("{}/{epoch}", place.job))?;
+        let place = StorePlace { limit: place.limit.min(LONGEST_LIMIT), ..place };
         Ok(Self { store, place, n_rounds: 0 })
     }
 
