@@ -138,6 +138,27 @@ module foldwire
         type(c_ptr) :: stream = c_null_ptr
     end type
 
+    ! The functions are c_funloc of functions with the interfaces of foldwire.h; job is c_loc of
+    ! text that ends with c_null_char.
+    type, bind(c) :: fwStore
+        integer(c_size_t) :: size = 48
+        type(c_ptr) :: context = c_null_ptr
+        type(c_funptr) :: set = c_null_funptr
+        type(c_funptr) :: get = c_null_funptr
+        type(c_funptr) :: wait = c_null_funptr
+        type(c_ptr) :: job = c_null_ptr
+    end type
+
+    type, bind(c) :: fwAdmission
+        integer(c_size_t) :: size = 48
+        integer(c_int32_t) :: n_ranks = 0
+        integer(c_int32_t) :: reserved = 0
+        real(c_double) :: limit = 60
+        real(c_double) :: patience = 5
+        type(c_ptr) :: facts = c_null_ptr
+        integer(c_size_t) :: n_fact_bytes = 0
+    end type
+
     type, bind(c) :: fwReport
         integer(c_size_t) :: size = 128
         real(c_double) :: seconds = 0
@@ -234,6 +255,46 @@ module foldwire
             type(c_ptr), value :: comm
             real(c_double), value :: patience
             type(c_ptr), intent(out) :: new_comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommInitStore(comm, n_ranks, store, rank, config) &
+            result(code) bind(c, name="fwCommInitStore")
+            import :: c_int32_t, c_ptr, fwConfig, fwStore
+            type(c_ptr), intent(out) :: comm
+            integer(c_int32_t), value :: n_ranks
+            type(fwStore), intent(in) :: store
+            integer(c_int32_t), value :: rank
+            type(fwConfig), intent(in), optional :: config
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommAdmit(comm, store, admission, new_comm) &
+            result(code) bind(c, name="fwCommAdmit")
+            import :: c_int32_t, c_ptr, fwAdmission, fwStore
+            type(c_ptr), value :: comm
+            type(fwStore), intent(in) :: store
+            type(fwAdmission), intent(in), optional :: admission
+            type(c_ptr), intent(out) :: new_comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommRejoin(comm, store, limit, config) result(code) bind(c, name="fwCommRejoin")
+            import :: c_double, c_int32_t, c_ptr, fwConfig, fwStore
+            type(c_ptr), intent(out) :: comm
+            type(fwStore), intent(in) :: store
+            real(c_double), value :: limit
+            type(fwConfig), intent(in), optional :: config
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommFacts(comm, facts, capacity, n_bytes) &
+            result(code) bind(c, name="fwCommFacts")
+            import :: c_int32_t, c_ptr, c_size_t
+            type(c_ptr), value :: comm
+            type(c_ptr), value :: facts
+            integer(c_size_t), value :: capacity
+            integer(c_size_t), intent(out) :: n_bytes
             integer(c_int32_t) :: code
         end function
 

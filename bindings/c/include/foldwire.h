@@ -138,6 +138,62 @@ typedef struct fwReport {
   double suspected_fill;
 } fwReport;
 
+// Function that sets the value of a key in a store. Returns 0, or another number if the store has
+// failed.
+typedef int32_t (*fwStoreSet)(void *context, const char *key, const void *value, size_t n_bytes);
+
+// Function that reads the value of a key: writes at most capacity bytes to value and the whole
+// length to n_bytes, and returns 0. Returns 1 if the key was not set, and another number if the
+// store has failed. It does not wait.
+typedef int32_t (*fwStoreGet)(void *context,
+                              const char *key,
+                              void *value,
+                              size_t capacity,
+                              size_t *n_bytes);
+
+// Function that waits until a key is set, and returns 0. Returns 1 if it was not set within limit
+// seconds, and another number if the store has failed.
+typedef int32_t (*fwStoreWait)(void *context, const char *key, double limit);
+
+// A store of values by key that all processes of a job share: a folder, a server, a store of a
+// launcher. Initialize with FW_STORE_INIT. The functions are called only during a function that
+// has the store as an argument, on its thread. Keys are at most 200 letters, digits and ".-_/".
+typedef struct fwStore {
+  // sizeof(fwStore).
+  size_t size;
+  // First argument of the functions.
+  void *context;
+  // Sets a value.
+  fwStoreSet set;
+  // Reads a value.
+  fwStoreGet get;
+  // Waits for a value. NULL: get is called every 10 milliseconds.
+  fwStoreWait wait;
+  // Name of the job, with which all its keys begin. NULL: "foldwire". A job that is started
+  // again with the same store needs another name.
+  const char *job;
+} fwStore;
+
+// What survivors ask for when they admit newcomers. Initialize with FW_ADMISSION_INIT.
+typedef struct fwAdmission {
+  // sizeof(fwAdmission).
+  size_t size;
+  // Number of ranks that the group should have. It waits for newcomers until it has, and admits
+  // no more. 0: it admits those that wait already.
+  int32_t n_ranks;
+  // Must be 0.
+  int32_t reserved;
+  // Longest wait for newcomers, in seconds.
+  double limit;
+  // Seconds after which a silent rank is left out.
+  double patience;
+  // Bytes for the newcomers, such as the step from which to go on. Those of the lowest rank
+  // count.
+  const void *facts;
+  // Number of these bytes, at most 65536.
+  size_t n_fact_bytes;
+} fwAdmission;
+
 // Kind of memory.
 typedef int32_t fwMemoryKind;
 
@@ -503,6 +559,50 @@ fwResult fwCommAbort(fwComm_t comm);
 // in progress, unless another thread is in one. The returned fwResult is the result of the query
 // itself: FW_INVALID_HANDLE after fwCommAbort.
 fwResult fwCommGetAsyncError(fwComm_t comm, fwResult *async_error);
+
+// Joins the communicator of all n_ranks processes that meet in the caller's store under one job
+// name, and waits for them like fwCommInitRank. Each passes its own rank. The processes need the
+// same FOLDWIRE_TOKEN, unless all are on one host. Not allowed in a group. config may be NULL.
+//
+// Errors: FW_TRANSPORT_ERROR if the store fails; FW_TIMEOUT if a rank is missing; FW_MISMATCH if
+// ranks pass different n_ranks; FW_INVALID_ARGUMENT if two processes pass the same rank, or the
+// job's name has other characters than letters, digits and ".-_/".
+fwResult fwCommInitStore(fwComm_t *comm,
+                         int32_t n_ranks,
+                         const struct fwStore *store,
+                         int32_t rank,
+                         const struct fwConfig *config);
+
+// Creates a communicator of the ranks that call this function, and of newcomers (fwCommRejoin)
+// that wait in the store. All ranks of comm call it at the same place of their program, after a
+// failure or without one, with the same admission but for its facts. Ranks that are lost or silent
+// are left out. A rank keeps its number if the new group has it; newcomers take the free ones. The
+// new group communicates over TCP. Not allowed in a group of calls. admission may be NULL.
+//
+// Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm as it
+// is. Otherwise comm is destroyed, even if the function fails, and its requests return
+// FW_POISONED. FW_EXCLUDED: the other ranks go on without this one, which may call fwCommRejoin.
+fwResult fwCommAdmit(fwComm_t comm,
+                     const struct fwStore *store,
+                     const struct fwAdmission *admission,
+                     fwComm_t *new_comm);
+
+// Waits until a group admits this process (fwCommAdmit), for at most limit seconds, and creates
+// the communicator of the new group. The process needs the same store, job name, FOLDWIRE_TOKEN,
+// settings of TCP, and number of calls in config; lanes, checksum and link_rate are the group's.
+// Not allowed in a group of calls. config may be NULL.
+//
+// Errors: FW_TIMEOUT if no group has admitted the process; FW_TRANSPORT_ERROR if the store fails.
+// After other errors the group has formed without this process, which may try again.
+fwResult fwCommRejoin(fwComm_t *comm,
+                      const struct fwStore *store,
+                      double limit,
+                      const struct fwConfig *config);
+
+// Copies the facts that the survivors gave to the newcomers when the group of comm grew
+// (fwAdmission), at most capacity bytes, and sets n_bytes to their whole length. Without a grow
+// there are none.
+fwResult fwCommFacts(fwComm_t comm, void *facts, size_t capacity, size_t *n_bytes);
 
 // Sets where the arrays of this rank's later collectives on comm are; NULL: in host memory, as at
 // first. The other ranks need not use the same kind of memory, except in a group of all-reduces,
@@ -908,4 +1008,6 @@ fwResult fwDecompress(const void *compressed,
 #define FW_PLAN_INIT \
     { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0 }
 #define FW_MEMORY_INIT { sizeof(fwMemory), FW_MEMORY_HOST, 0, 0 }
+#define FW_STORE_INIT { sizeof(fwStore), 0, 0, 0, 0, 0 }
+#define FW_ADMISSION_INIT { sizeof(fwAdmission), 0, 0, 60, 5, 0, 0 }
 #define FW_REPORT_INIT { sizeof(fwReport), 0, 0, 0, 0, 0, 0, {0}, {0}, 0 }

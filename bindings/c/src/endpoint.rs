@@ -23,7 +23,7 @@ use crate::ffi::process::OwnerProcess;
 use crate::ffi::started::DynCall;
 use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCCESS, fwResult};
 use crate::handle_table::{self, HandleEntry, HandleKind};
-use crate::transport::AnyTransport;
+use crate::transport::{AnyTransport, GrownCommunicator};
 
 /// Creates a communicator. It has a channel for messages, unless its calls take all channels.
 pub(crate) fn with_messages(
@@ -84,6 +84,8 @@ pub(crate) struct CommEntry {
     pub(crate) memory: ArrayMemory,
     /// Report of the last successful call.
     pub(crate) report: Report,
+    /// The survivors' bytes for newcomers, if the group has grown.
+    pub(crate) facts: Vec<u8>,
     signals: Arc<Signals>,
 }
 
@@ -168,7 +170,26 @@ impl SharedEndpoint {
         n_calls: usize,
     ) -> Result<usize, ApiError> {
         let may_linger = matches!(transport, AnyTransport::Tcp(_));
-        let comm = with_messages(transport, config, n_calls)?;
+        Self::of(with_messages(transport, config, n_calls)?, may_linger, ArrayMemory::Host)
+    }
+
+    /// Creates an endpoint of the communicator of a group that has grown, and returns its handle.
+    pub(crate) fn of_grown(
+        grown: GrownCommunicator,
+        memory: ArrayMemory,
+    ) -> Result<usize, ApiError> {
+        let GrownCommunicator { comm, facts, .. } = grown;
+        let handle = Self::of(comm, true, memory)?;
+        let (endpoint, ..) = handle_table::comm(handle)?;
+        endpoint.enter()?.entry(handle)?.facts = facts;
+        Ok(handle)
+    }
+
+    fn of(
+        comm: CoreCommunicator,
+        may_linger: bool,
+        memory: ArrayMemory,
+    ) -> Result<usize, ApiError> {
         let endpoint = Arc::new(Self {
             state: Mutex::new(AssertSend::new(EndpointState::default())),
             process: OwnerProcess::this(),
@@ -177,7 +198,7 @@ impl SharedEndpoint {
             has_aborted: AtomicBool::new(false),
         });
         let mut guard = endpoint.enter()?;
-        guard.add_comm(&endpoint, comm, ArrayMemory::Host)
+        guard.add_comm(&endpoint, comm, memory)
     }
 
     /// Checks that the current process created the endpoint.
@@ -244,7 +265,7 @@ impl EndpointState {
         let kind = HandleKind::Comm { rank, size, signals: Arc::clone(&signals) };
         let handle = handle_table::insert(HandleEntry { kind, endpoint: Arc::clone(endpoint) })?;
         let report = Report::default();
-        self.comms.insert(handle, CommEntry { comm, memory, report, signals });
+        self.comms.insert(handle, CommEntry { comm, memory, report, facts: Vec::new(), signals });
         Ok(handle)
     }
 

@@ -27,5 +27,6 @@ pub(crate) mod process;
 pub mod requests;
 pub mod rust;
 pub(crate) mod started;
+pub mod stores;
 pub mod sums;
 pub mod types;

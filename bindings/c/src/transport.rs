@@ -5,9 +5,11 @@
 //! |---|---|
 //! | `unique_id` | the format of unique ids, and the listening sockets of ids of this process |
 //! | `join` | ranks find each other, by unique id or launcher, and choose the transport |
+//! | `grow` | groups that take in newcomers |
 //! | `join_error` | errors of joining, as errors of the API |
 //! | `stop_check` | a check that can stop the calls of a thread |
 
+mod grow;
 mod join;
 mod join_error;
 pub(crate) mod stop_check;
@@ -22,7 +24,9 @@ use foldwire::transport::{
 use foldwire_threads::World;
 
 use crate::errors::ApiError;
-pub(crate) use join::{check, join, join_env, local_ranks};
+pub(crate) use grow::{GrownCommunicator, admit, rejoin};
+pub(crate) use join::{check, join, join_env, join_store, local_ranks};
+pub(crate) use join_error::from_store;
 pub(crate) use unique_id::{UniqueIdBytes, listeners, new_unique_id};
 
 type ThreadsEndpoint = foldwire_threads::Endpoint;

@@ -40,7 +40,7 @@ const DEFAULT: fwConfig = fwConfig {
 ///
 /// # Safety
 /// As for [`read`], except that null is allowed.
-unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiError> {
+pub(super) unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiError> {
     if config.is_null() {
         return Ok(DEFAULT);
     }
@@ -53,7 +53,7 @@ unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiError> {
 }
 
 /// Converts a time in seconds.
-fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
+pub(super) fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }
@@ -73,7 +73,7 @@ fn calls(config: &fwConfig, default: u32) -> Result<usize, ApiError> {
 }
 
 /// Returns core's configuration, and the largest number of calls in progress at once.
-fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
+pub(super) fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     let mut made = Config::default();
     if config.lanes as usize > MAX_LANES {
         return Err(ApiError::argument(format!(
@@ -113,7 +113,7 @@ fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
 }
 
 /// Converts a rank or number of ranks from C.
-fn index(number: i32, what: &str) -> Result<usize, ApiError> {
+pub(super) fn index(number: i32, what: &str) -> Result<usize, ApiError> {
     usize::try_from(number)
         .map_err(|_| ApiError::argument(format!("{number} is not a valid {what}")))
 }

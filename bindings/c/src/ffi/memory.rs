@@ -16,7 +16,9 @@ use std::slice;
 use foldwire::Element;
 
 use crate::errors::ApiError;
-use crate::ffi::types::{fwComm, fwConfig, fwMemory, fwPlan, fwReport, fwRequest, fwRequest_t};
+use crate::ffi::types::{
+    fwAdmission, fwComm, fwConfig, fwMemory, fwPlan, fwReport, fwRequest, fwRequest_t, fwStore,
+};
 
 /// Largest accepted size in bytes of a struct of a later version.
 const MAX_STRUCT_BYTES: usize = 4096;
@@ -230,8 +232,8 @@ pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>
 /// A C struct whose first member is its size in bytes, so that later versions can add members.
 ///
 /// # Safety
-/// The type must be `repr(C)`, begin with a `usize` that holds its size, and contain only numbers
-/// and raw pointers, so that every bit pattern is valid.
+/// The type must be `repr(C)`, begin with a `usize` that holds its size, and contain only numbers,
+/// raw pointers and optional functions, so that every bit pattern is valid.
 pub(crate) unsafe trait Versioned: Copy {
     /// Size in bytes of the first version.
     const FIRST_BYTES: usize = size_of::<Self>();
@@ -243,6 +245,10 @@ unsafe impl Versioned for fwConfig {}
 unsafe impl Versioned for fwPlan {}
 // SAFETY: the size, then integers, and a raw pointer.
 unsafe impl Versioned for fwMemory {}
+// SAFETY: the size, then raw pointers and optional functions.
+unsafe impl Versioned for fwStore {}
+// SAFETY: the size, then integers, floats, and a raw pointer.
+unsafe impl Versioned for fwAdmission {}
 // SAFETY: the size, then floats, integers, and arrays of integers.
 unsafe impl Versioned for fwReport {
     const FIRST_BYTES: usize = offset_of!(fwReport, suspected_fill);

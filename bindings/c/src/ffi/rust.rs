@@ -13,8 +13,11 @@ use std::time::Duration;
 #[cfg(doc)]
 use foldwire::SharedCommunicator;
 use foldwire::compress::Layout;
+use foldwire::grow::Admission;
 use foldwire::op::OpCode;
+use foldwire::store::{Store, StoreError};
 use foldwire::{Bound, Config, DType, Element, Report};
+use foldwire_bootstrap::StorePlace;
 use foldwire_threads::World;
 
 use super::call::{CheckedCollective, CollectiveKind, CoreCommunicator, ValueCounts};
@@ -28,7 +31,7 @@ use super::types::{FW_UNSUPPORTED, fwDataType, fwPlan};
 use crate::endpoint::with_messages;
 use crate::errors::ApiError;
 use crate::plan;
-use crate::transport::{self, AnyTransport};
+use crate::transport::{self, AnyTransport, GrownCommunicator};
 
 /// Largest number of ranks that are threads of one process.
 const MAX_RANKS: usize = 1024;
@@ -78,6 +81,20 @@ impl RankEndpoint {
     pub fn from_env(limit: Duration) -> Result<Self, ApiError> {
         Ok(Self(transport::join_env(limit)?))
     }
+
+    /// Joins the processes that meet in a store.
+    ///
+    /// # Errors
+    /// If the store fails, the place is invalid, or a rank is missing after its limit.
+    pub fn from_store(store: &mut dyn Store, place: StorePlace) -> Result<Self, ApiError> {
+        Ok(Self(transport::join_store(store, place)?))
+    }
+}
+
+/// Converts an error of a store.
+#[must_use]
+pub fn store_fault(error: StoreError) -> ApiError {
+    transport::from_store(error)
 }
 
 /// Creates a unique id, like fwGetUniqueId.
@@ -294,6 +311,26 @@ impl fmt::Debug for ErasedCommunicator {
     }
 }
 
+/// A communicator of a group that has taken in newcomers.
+#[derive(Debug)]
+pub struct GrownGroup {
+    /// The communicator.
+    pub comm: ErasedCommunicator,
+    /// Number of times that the group has grown.
+    pub generation: u64,
+    /// The survivors' bytes for newcomers.
+    pub facts: Vec<u8>,
+    /// By rank, the rank in the group before; `None` for a newcomer.
+    pub old_ranks: Vec<Option<u32>>,
+}
+
+impl GrownGroup {
+    fn of(grown: GrownCommunicator) -> Self {
+        let GrownCommunicator { comm, generation, facts, old_ranks } = grown;
+        Self { comm: ErasedCommunicator(comm), generation, facts, old_ranks }
+    }
+}
+
 impl ErasedCommunicator {
     pub(super) const fn core(&self) -> &CoreCommunicator {
         &self.0
@@ -362,6 +399,34 @@ impl ErasedCommunicator {
     pub fn shrink(self, patience: Duration) -> Result<Self, ApiError> {
         let n_calls = self.0.n_calls();
         Ok(Self(self.0.shrink(patience, n_calls)?))
+    }
+
+    /// Survivors' side of a grow: forms a group of the ranks that call this and of newcomers that
+    /// wait in the store, as `foldwire_tcp::admit` does.
+    ///
+    /// # Errors
+    /// The errors of `foldwire_tcp::admit`.
+    pub fn admit(
+        self,
+        store: &mut dyn Store,
+        job: &str,
+        wanted: &Admission<'_>,
+    ) -> Result<GrownGroup, ApiError> {
+        Ok(GrownGroup::of(transport::admit(self.0, store, job, wanted)?))
+    }
+
+    /// Newcomer's side of a grow: waits until a group admits this process.
+    ///
+    /// # Errors
+    /// The errors of `foldwire_tcp::rejoin`.
+    pub fn rejoin(
+        store: &mut dyn Store,
+        job: &str,
+        limit: Duration,
+        config: Config,
+        n_calls: usize,
+    ) -> Result<GrownGroup, ApiError> {
+        Ok(GrownGroup::of(transport::rejoin(store, job, limit, config, n_calls)?))
     }
 
     /// Starts a collective.

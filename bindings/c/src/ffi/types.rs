@@ -255,6 +255,76 @@ pub struct fwMemory {
     pub stream: *mut c_void,
 }
 
+/// Function that sets the value of a key in a store. Returns 0, or another number if the store has
+/// failed.
+pub type fwStoreSet = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        key: *const c_char,
+        value: *const c_void,
+        n_bytes: usize,
+    ) -> i32,
+>;
+/// Function that reads the value of a key: writes at most capacity bytes to value and the whole
+/// length to n_bytes, and returns 0. Returns 1 if the key was not set, and another number if the
+/// store has failed. It does not wait.
+pub type fwStoreGet = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        key: *const c_char,
+        value: *mut c_void,
+        capacity: usize,
+        n_bytes: *mut usize,
+    ) -> i32,
+>;
+/// Function that waits until a key is set, and returns 0. Returns 1 if it was not set within limit
+/// seconds, and another number if the store has failed.
+pub type fwStoreWait =
+    Option<unsafe extern "C" fn(context: *mut c_void, key: *const c_char, limit: f64) -> i32>;
+
+/// A store of values by key that all processes of a job share: a folder, a server, a store of a
+/// launcher. Initialize with FW_STORE_INIT. The functions are called only during a function that
+/// has the store as an argument, on its thread. Keys are at most 200 letters, digits and ".-_/".
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct fwStore {
+    /// sizeof(fwStore).
+    pub size: usize,
+    /// First argument of the functions.
+    pub context: *mut c_void,
+    /// Sets a value.
+    pub set: fwStoreSet,
+    /// Reads a value.
+    pub get: fwStoreGet,
+    /// Waits for a value. NULL: get is called every 10 milliseconds.
+    pub wait: fwStoreWait,
+    /// Name of the job, with which all its keys begin. NULL: "foldwire". A job that is started
+    /// again with the same store needs another name.
+    pub job: *const c_char,
+}
+
+/// What survivors ask for when they admit newcomers. Initialize with FW_ADMISSION_INIT.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct fwAdmission {
+    /// sizeof(fwAdmission).
+    pub size: usize,
+    /// Number of ranks that the group should have. It waits for newcomers until it has, and admits
+    /// no more. 0: it admits those that wait already.
+    pub n_ranks: i32,
+    /// Must be 0.
+    pub reserved: i32,
+    /// Longest wait for newcomers, in seconds.
+    pub limit: f64,
+    /// Seconds after which a silent rank is left out.
+    pub patience: f64,
+    /// Bytes for the newcomers, such as the step from which to go on. Those of the lowest rank
+    /// count.
+    pub facts: *const c_void,
+    /// Number of these bytes, at most 65536.
+    pub n_fact_bytes: usize,
+}
+
 /// Statistics of a finished call on this rank. Initialize with FW_REPORT_INIT.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

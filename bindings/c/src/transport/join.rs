@@ -9,8 +9,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldwire::Rank;
+use foldwire::store::Store;
 use foldwire_bootstrap::{
-    Exchange, Job, Launcher, MAX_RANKS, Place, Rendezvous, Root, Session, Token,
+    Exchange, Job, Launcher, MAX_RANKS, Place, Rendezvous, Root, Session, StoreExchange,
+    StorePlace, Token,
 };
 use foldwire_tcp::Settings;
 
@@ -112,8 +114,21 @@ pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
     tcp(&settings, &mut session)
 }
 
+/// Joins the processes that meet in a store.
+pub(crate) fn join_store(
+    store: &mut dyn Store,
+    place: StorePlace,
+) -> Result<AnyTransport, ApiError> {
+    let settings = settings(place.limit)?;
+    let mut exchange = StoreExchange::new(store, place).map_err(join_error::from_bootstrap)?;
+    if exchange.size() == 1 {
+        return only(threads(1)?);
+    }
+    tcp(&settings, &mut exchange)
+}
+
 /// Reads the settings of TCP from the environment, and applies a time limit.
-fn settings(limit: Duration) -> Result<Settings, ApiError> {
+pub(super) fn settings(limit: Duration) -> Result<Settings, ApiError> {
     let mut settings =
         Settings::from_env().map_err(|error| ApiError::argument(error.to_string()))?;
     settings.limit = limit.min(CONNECT_LIMIT);
@@ -157,8 +172,8 @@ fn connect(
 }
 
 /// Connects all ranks over TCP.
-fn tcp(settings: &Settings, session: &mut Session) -> Result<AnyTransport, ApiError> {
-    let endpoint = foldwire_tcp::join(settings, session).map_err(join_error::from_tcp)?;
+fn tcp<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result<AnyTransport, ApiError> {
+    let endpoint = foldwire_tcp::join(settings, exchange).map_err(join_error::from_tcp)?;
     Ok(AnyTransport::Tcp(Box::new(endpoint)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use foldwire::store::StoreError;
 use foldwire_bootstrap::message::Refusal;
 use foldwire_bootstrap::{Error, PlaceError};
 use foldwire_tcp::JoinError;
@@ -21,7 +22,12 @@ fn code_of(error: &Error) -> fwResult {
     match error {
         Error::Place(PlaceError::Pmi(error)) if error.is_late() => FW_TIMEOUT,
         Error::Place(PlaceError::Pmi(_)) => FW_TRANSPORT_ERROR,
-        Error::Place(_) | Error::NoToken { .. } | Error::Impostor { .. } => FW_INVALID_ARGUMENT,
+        Error::Place(_)
+        | Error::NoToken { .. }
+        | Error::Impostor { .. }
+        | Error::BadPlace { .. }
+        | Error::SameRank { .. } => FW_INVALID_ARGUMENT,
+        Error::Store(error) => code_of_store(*error),
         Error::Refused { reason, .. } | Error::Unfit { reason, .. } => code_of_refusal(*reason),
         // The rank that was refused may be the one that is missing.
         Error::Missing { turned_away: Some((_, Refusal::Size { .. })), .. }
@@ -35,7 +41,21 @@ fn code_of(error: &Error) -> fwResult {
     }
 }
 
-/// Converts an error of ranks that a launcher started.
+const fn code_of_store(error: StoreError) -> fwResult {
+    match error {
+        StoreError::Key | StoreError::TooLong { .. } | StoreError::Untrusted => FW_INVALID_ARGUMENT,
+        StoreError::Damaged => FW_MISMATCH,
+        StoreError::Full => FW_NO_ROOM,
+        _ => FW_TRANSPORT_ERROR,
+    }
+}
+
+/// Converts an error of a store.
+pub(crate) fn from_store(error: StoreError) -> ApiError {
+    ApiError::new(code_of_store(error), error.to_string())
+}
+
+/// Converts an error of ranks that a launcher started, or that met in a store.
 pub(super) fn from_bootstrap(error: Error) -> ApiError {
     ApiError::new(code_of(&error), error.to_string())
 }

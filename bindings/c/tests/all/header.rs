@@ -9,9 +9,10 @@ fn generated() -> String {
     let mut builder = cbindgen::Builder::new()
         .with_config(cbindgen::Config::from_file(package().join("cbindgen.toml")).unwrap());
     // Files in reading order.
-    const FILES: [&str; 8] = [
+    const FILES: [&str; 9] = [
         "types",
         "communicators",
+        "stores",
         "device",
         "operations",
         "collectives",

@@ -154,6 +154,13 @@ fn a_call_that_waits_is_ended_by_another_thread() {
 }
 
 #[test]
+fn ranks_meet_in_a_store_of_the_program_and_take_in_a_newcomer() {
+    if has("cc", "the C interface from C") {
+        runs(&compiled("cc", "-std=c11", "tests/c/stores.c", false), &[], 20_000);
+    }
+}
+
+#[test]
 fn children_of_fork_have_nothing_of_their_parents() {
     if has("cc", "the C interface from C") {
         runs(&compiled("cc", "-std=c11", "tests/c/fork.c", false), &[], 40);
