@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use foldwire::grow::Admission;
 use foldwire::op::OpCode;
 use foldwire::{Config, DType, Report};
+use foldwire_bootstrap::StorePlace;
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
-    self, ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, MessageArgs,
-    ParsedPlan, RankEndpoint, RawArray, collective,
+    self, ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
+    MessageArgs, ParsedPlan, RankEndpoint, RawArray, collective,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
@@ -25,6 +27,7 @@ use crate::endpoint::{LockedEndpoint, LockedState, ObjectId};
 use crate::failure::raise;
 use crate::ffi::{self, CallWithArrays};
 use crate::report::dict;
+use crate::store::ObjectStore;
 use crate::sums;
 
 /// Times of this many seconds or more mean "no limit".
@@ -36,7 +39,7 @@ fn argument(message: impl Into<String>) -> ApiError {
 }
 
 /// Converts a time in seconds.
-fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
+pub(crate) fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }
@@ -119,11 +122,27 @@ impl PyCommunicator {
         Ok(PyRequest { endpoint, id, outcome: Mutex::new(None) })
     }
 
+    /// Wraps the communicator of a group that has grown.
+    fn grown(grown: GrownGroup) -> PyGrown {
+        let GrownGroup { comm, generation, facts, old_ranks } = grown;
+        let (rank, size, n_calls) = properties(&comm);
+        let (endpoint, id) = LockedEndpoint::of(comm);
+        (
+            Self { endpoint: Arc::new(endpoint), id, rank, size, n_calls },
+            generation,
+            facts,
+            old_ranks,
+        )
+    }
+
     /// Wraps another communicator of the same endpoint.
     fn derived(&self, (id, (rank, size, n_calls)): (ObjectId, (usize, usize, usize))) -> Self {
         Self { endpoint: Arc::clone(&self.endpoint), id, rank, size, n_calls }
     }
 }
+
+/// A communicator, its generation, the facts, and each rank's rank before.
+type PyGrown = (PyCommunicator, u64, Vec<u8>, Vec<Option<u32>>);
 
 /// A message: array, type, peer, tag and plan. It is sent if it has a plan, else received.
 type MessageTuple<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, PyPlan>>);
@@ -211,6 +230,56 @@ pub(crate) fn join(
         PyCommunicator::create(rank_endpoint, config, n_calls)
     });
     made.map_err(|fault| raise(py, &fault))
+}
+
+/// Joins the ranks that meet in a store. `store` has the methods that `store.rs` names.
+#[pyfunction]
+#[pyo3(signature = (
+    store, place, limit=60.0, timeout=None, deadline=None, lanes=None, link_rate=None, n_calls=8,
+))]
+#[allow(clippy::too_many_arguments, reason = "settings that Python names")]
+pub(crate) fn meet(
+    py: Python<'_>,
+    store: Py<PyAny>,
+    place: (usize, usize, String, u64),
+    limit: f64,
+    timeout: Option<f64>,
+    deadline: Option<f64>,
+    lanes: Option<usize>,
+    link_rate: Option<f64>,
+    n_calls: usize,
+) -> PyResult<PyCommunicator> {
+    let mut store = ObjectStore::new(py, store)?;
+    let made = py.detach(|| {
+        let (config, limit) =
+            (config(timeout, deadline, lanes, link_rate)?, seconds(limit, "limit")?);
+        let (rank, size, job, epoch) = place;
+        let place = StorePlace { rank, size, job, epoch, limit };
+        let rank_endpoint = RankEndpoint::from_store(&mut store, place)?;
+        PyCommunicator::create(rank_endpoint, config, n_calls)
+    });
+    made.map_err(|fault| store.raise(py, &fault))
+}
+
+/// Waits until a group admits this process. Returns what `Comm.admit` returns.
+#[pyfunction]
+#[pyo3(signature = (store, job, limit=60.0, timeout=None, deadline=None, n_calls=8))]
+pub(crate) fn rejoin(
+    py: Python<'_>,
+    store: Py<PyAny>,
+    job: &str,
+    limit: f64,
+    timeout: Option<f64>,
+    deadline: Option<f64>,
+    n_calls: usize,
+) -> PyResult<PyGrown> {
+    let mut store = ObjectStore::new(py, store)?;
+    let made = py.detach(|| {
+        let (config, limit) = (config(timeout, deadline, None, None)?, seconds(limit, "limit")?);
+        let grown = ErasedCommunicator::rejoin(&mut store, job, limit, config, n_calls)?;
+        Ok(PyCommunicator::grown(grown))
+    });
+    made.map_err(|fault| store.raise(py, &fault))
 }
 
 /// Arguments of a collective from Python.
@@ -416,6 +485,36 @@ impl PyCommunicator {
             })
         });
         Ok(self.derived(made.map_err(|fault| self.endpoint.raise(py, &fault))?))
+    }
+
+    /// Replaces the communicator by one of the ranks that call this function and of newcomers.
+    /// Returns it with its generation, the facts, and each rank's rank before.
+    #[pyo3(signature = (store, job, size, times, generation, facts))]
+    #[allow(clippy::too_many_arguments, reason = "arguments that Python names")]
+    fn admit(
+        &self,
+        py: Python<'_>,
+        store: Py<PyAny>,
+        job: &str,
+        size: usize,
+        times: (f64, f64),
+        generation: u64,
+        facts: Vec<u8>,
+    ) -> PyResult<PyGrown> {
+        let mut store = ObjectStore::new(py, store)?;
+        let made = py.detach(|| {
+            let limit = seconds(times.0, "limit")?;
+            let patience = seconds(times.1, "patience")?;
+            let wanted = Admission { size, limit, patience, generation, facts: &facts };
+            self.endpoint.enter(|state| {
+                let comm = state.take_comm(self.id)?;
+                Ok(Self::grown(comm.admit(&mut store, job, &wanted)?))
+            })
+        });
+        made.map_err(|fault| match store.take_raised() {
+            Some(raised) => raised,
+            None => self.endpoint.raise(py, &fault),
+        })
     }
 
     /// Returns start and end of this rank's block in an array of `n_values` values.

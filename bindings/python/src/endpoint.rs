@@ -95,11 +95,16 @@ impl LockedEndpoint {
         config: Config,
         n_calls: usize,
     ) -> Result<(Self, ObjectId), ApiError> {
+        Ok(Self::of(ErasedCommunicator::new(endpoint, config, n_calls)?))
+    }
+
+    /// Creates an endpoint of a communicator, and returns the communicator's id.
+    pub(crate) fn of(comm: ErasedCommunicator) -> (Self, ObjectId) {
         let mut state = LockedState::default();
-        let id = state.add_comm(ErasedCommunicator::new(endpoint, config, n_calls)?);
+        let id = state.add_comm(comm);
         let state = Mutex::new(SendWrapper(state));
         let process = process::id();
-        Ok((Self { state, released: Mutex::default(), end: Arc::default(), process }, id))
+        (Self { state, released: Mutex::default(), end: Arc::default(), process }, id)
     }
 
     fn is_of_this_process(&self) -> bool {

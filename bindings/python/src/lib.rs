@@ -9,6 +9,7 @@
 //! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
 //! | `report` | conversion of reports to dicts |
+//! | `store` | stores in which ranks meet |
 //! | `simulated` | with the feature of this name: a simulated device, for tests |
 //!
 //! `foldwire_c::ffi::rust` checks memory and makes the calls. The C bindings use the same code, so
@@ -26,6 +27,7 @@ mod ffi;
 mod report;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod store;
 mod sums;
 
 use foldwire::DType;
@@ -44,11 +46,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<communicator::PyRequest>()?;
     module.add_class::<communicator::PyPlan>()?;
+    module.add_class::<store::PyStore>()?;
     #[cfg(feature = "simulated")]
     module.add_class::<simulated::PySimulatedDevice>()?;
     module.add_function(wrap_pyfunction!(communicator::threads, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::join, module)?)?;
+    module.add_function(wrap_pyfunction!(communicator::meet, module)?)?;
+    module.add_function(wrap_pyfunction!(communicator::rejoin, module)?)?;
     module.add_function(wrap_pyfunction!(codec::compress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::info, module)?)

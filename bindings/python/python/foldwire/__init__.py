@@ -19,8 +19,9 @@ from . import _native
 from ._codec import Info, compress, decompress, info
 from ._communicator import Communicator, Request
 from ._errors import Error
-from ._join import from_mpi, init, join, unique_id
+from ._join import from_mpi, init, join, rejoin, unique_id
 from ._run import run, threads
+from ._store import FileStore, MemoryStore, TcpStore
 
 # Programs choose handlers; joins and shrinks are logged under this name.
 logging.getLogger("foldwire").addHandler(logging.NullHandler())
@@ -29,14 +30,18 @@ __version__ = _native.VERSION
 __all__ = [
     "Communicator",
     "Error",
+    "FileStore",
     "Info",
+    "MemoryStore",
     "Request",
+    "TcpStore",
     "compress",
     "decompress",
     "from_mpi",
     "info",
     "init",
     "join",
+    "rejoin",
     "run",
     "threads",
     "unique_id",

@@ -11,6 +11,8 @@ from typing import Optional
 from ._errors import Error
 
 U32, I64 = 2**32 - 1, 2**63 - 1
+# Times of this many seconds mean "no limit".
+FOREVER = 1e9
 
 
 def whole(value, what: str, least: int = 0, most: int = I64) -> int:

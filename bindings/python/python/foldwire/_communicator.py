@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Optional
 
-from ._arguments import U32, plan_text, seconds, whole
+from ._arguments import FOREVER, U32, plan_text, seconds, whole
 from ._collectives import Collectives
+from ._errors import Error
 from ._messages import Messages
 from ._objects import Objects
 from ._plans import parse_plan
 from ._requests import Request
+from ._store import as_store
 from ._sums import Sums
 
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Dict, List
 
     from . import _native
     from ._types import Text
@@ -75,6 +77,12 @@ class Communicator(Collectives, Messages, Sums):
         self.report: Optional[Dict[str, Any]] = None
         """Statistics of this rank's last successful call: codec, schedule, sizes in bytes, ratio,
         absolute bound, worst-case error, times in seconds."""
+        self.generation: int = 0
+        """Number of times that the group has grown (:meth:`admit`)."""
+        self.facts: bytes = b""
+        """Bytes that the survivors gave to the newcomers when the group grew."""
+        self.old_ranks: Optional[List[Optional[int]]] = None
+        """For each rank, its rank in the group before it grew, or None for a newcomer."""
 
     def __repr__(self):
         return f"<foldwire.Communicator: rank {self.rank} of {self.size}>"
@@ -137,6 +145,51 @@ class Communicator(Collectives, Messages, Sums):
         _LOG.warning("rank %d of %d goes on as rank %d of %d", self.rank, self.size, made.rank,
                      made.size)
         return Communicator(made, self.bound, self.plan)
+
+    def admit(self, store: Any, size: Optional[int] = None, *, limit: float = 60.0,
+              patience: float = 5.0, facts: bytes = b"",
+              job: str = "foldwire") -> Communicator:
+        """Returns a communicator of the ranks that call this and of newcomers
+        (:func:`foldwire.rejoin`) that wait in the store.
+
+        All ranks call it at the same place of their program, after a failure or without one. Ranks
+        that are lost or silent are left out. A rank keeps its number if the new group has it, and
+        newcomers take the free ones. This communicator becomes unusable.
+
+        :param store: as in :func:`foldwire.init`, the same for all ranks and newcomers
+        :param size: number of ranks that the group should have; it waits for newcomers for at most
+            ``limit`` seconds, and goes on with those that came. None: those that wait already
+        :param limit: None: no limit
+        :param patience: seconds after which a silent rank is left out; None: only ranks that are
+            known to be lost
+        :param facts: bytes for the newcomers, such as the step from which to go on; those of the
+            lowest rank count
+        :param job: name of the job, if other jobs use the store
+
+        The new communicator has :attr:`generation`, :attr:`facts` and :attr:`old_ranks`. Raises
+        :class:`Error` of kind ``"excluded"`` if the others go on without this rank, which may then
+        rejoin.
+        """
+        n_ranks = 0 if size is None else whole(size, "size", 1)
+        try:
+            facts = bytes(memoryview(facts))
+        except TypeError:
+            message = f"facts must be bytes, not {type(facts).__name__}"
+            raise Error(message, field="facts") from None
+        given = seconds(limit, "limit"), seconds(patience, "patience")
+        times = tuple(FOREVER if time is None else time for time in given)
+        grown = self._native.admit(as_store(store), job, n_ranks, times, self.generation, facts)
+        comm = Communicator._grown(grown, self.bound, self.plan)
+        _LOG.warning("rank %d of %d goes on as rank %d of %d, generation %d", self.rank, self.size,
+                     comm.rank, comm.size, comm.generation)
+        return comm
+
+    @classmethod
+    def _grown(cls, grown, bound, plan):
+        native, generation, facts, old_ranks = grown
+        comm = cls(native, bound, plan)
+        comm.generation, comm.facts, comm.old_ranks = generation, bytes(facts), old_ranks
+        return comm
 
     @property
     def is_poisoned(self) -> bool:

@@ -6,21 +6,24 @@ import logging
 import os
 import socket
 import time
-from typing import Optional
+from typing import Any, Optional
 
 from . import _native
 from ._arguments import number, seconds, settings, whole
 from ._communicator import Communicator
 from ._errors import Error
 from ._plans import read_plan
+from ._store import as_store
 
-__all__ = ["from_mpi", "init", "join", "unique_id"]
+__all__ = ["from_mpi", "init", "join", "rejoin", "unique_id"]
 
 _LOG = logging.getLogger("foldwire")
 
 
-def init(*, limit: float = 60.0, timeout=None, deadline=None, lanes=None, link_rate=None,
-         calls: int = 8, bound: Optional[str] = None, plan: Optional[str] = None) -> Communicator:
+def init(*, store=None, rank: Optional[int] = None, size: Optional[int] = None,
+         job: str = "foldwire", epoch: int = 0, limit: float = 60.0, timeout=None, deadline=None,
+         lanes=None, link_rate=None, calls: int = 8, bound: Optional[str] = None,
+         plan: Optional[str] = None) -> Communicator:
     """Joins the processes that a launcher started together, and returns this rank's communicator.
 
     The launcher is ``foldwire launch``, torchrun, Slurm, Flux or ``mpirun``, or the user sets
@@ -29,6 +32,13 @@ def init(*, limit: float = 60.0, timeout=None, deadline=None, lanes=None, link_r
     ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` choose the network. ``FOLDWIRE_STREAMS`` and
     ``FOLDWIRE_ENCRYPT`` configure TCP.
 
+    With ``store``, the processes meet there instead, and each passes its ``rank`` and the
+    ``size``. A store is a :class:`FileStore`, :class:`TcpStore` or :class:`MemoryStore`, a store of
+    torch (``torch.distributed.TCPStore``), or any object with ``set(key, value)``, ``get(key)``
+    (bytes, or None) and ``wait(key, seconds)``.
+
+    :param job: name of the job, if other jobs use the store
+    :param epoch: number of times that the job was started before with this store
     :param limit: longest wait for all ranks, in seconds
     :param link_rate: bytes per second of a rank's link in each direction, an input of
         ``plan="auto"``
@@ -38,7 +48,48 @@ def init(*, limit: float = 60.0, timeout=None, deadline=None, lanes=None, link_r
     Raises :class:`Error` of kind ``"timeout"`` if a rank is missing after ``limit``, and
     ``"mismatch"`` if ranks have different settings.
     """
+    if store is not None:
+        return _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_rate,
+                    calls, bound, plan)
+    for value, name in ((rank, "rank"), (size, "size")):
+        if value is not None:
+            raise Error(f"{name} needs a store; without one, the launcher sets it", field=name)
     return _joined(None, 1, 0, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
+
+
+def _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_rate, calls, bound,
+         plan):
+    if limit is None:
+        raise Error("limit must be a number of seconds, not None", field="limit")
+    place = whole(rank, "rank"), whole(size, "size", 1), str(job), whole(epoch, "epoch")
+    timeout, deadline, lanes, calls = settings(timeout, deadline, lanes, calls)
+    link_rate = number(link_rate, "link_rate", "bytes per second")
+    read_plan(bound, plan)
+    return _logged(lambda: Communicator(
+        _native.meet(as_store(store), place, seconds(limit, "limit"), timeout, deadline, lanes,
+                     link_rate, calls), bound, plan))
+
+
+def rejoin(store: Any, *, limit: float = 60.0, job: str = "foldwire", timeout=None, deadline=None,
+           calls: int = 8, bound: Optional[str] = None,
+           plan: Optional[str] = None) -> Communicator:
+    """Waits until a group admits this process (:meth:`Communicator.admit`), and returns the
+    communicator of the new group.
+
+    The process needs the same store, job, ``calls``, ``FOLDWIRE_TOKEN`` and settings of TCP as the
+    group. The communicator has the group's lanes and link rate, its ``generation``, ``facts`` and
+    ``old_ranks``. The other arguments are those of :func:`init`.
+
+    Raises :class:`Error` of kind ``"timeout"`` if no group has admitted the process after
+    ``limit`` seconds.
+    """
+    if limit is None:
+        raise Error("limit must be a number of seconds, not None", field="limit")
+    timeout, deadline, _, calls = settings(timeout, deadline, None, calls)
+    read_plan(bound, plan)
+    return _logged(lambda: Communicator._grown(
+        _native.rejoin(as_store(store), str(job), seconds(limit, "limit"), timeout, deadline,
+                       calls), bound, plan))
 
 
 def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, bound, plan):
@@ -48,16 +99,21 @@ def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, 
     link_rate = number(link_rate, "link_rate", "bytes per second")
     # Check the plan before connecting to other ranks.
     read_plan(bound, plan)
+    return _logged(lambda: Communicator(
+        _native.join(id_, size, rank, seconds(limit, "limit"), timeout, deadline, lanes,
+                     link_rate, calls), bound, plan))
+
+
+def _logged(connect) -> Communicator:
+    """Returns the communicator that ``connect`` makes, and logs how that went."""
     start = time.monotonic()
     try:
-        native = _native.join(id_, size, rank, seconds(limit, "limit"), timeout, deadline, lanes,
-                              link_rate, calls)
+        comm = connect()
     except Error as failure:
         _LOG.error("cannot join: %s", failure)
         raise
-    _LOG.info("joined as rank %d of %d in %.3f s", native.rank, native.size,
-              time.monotonic() - start)
-    return Communicator(native, bound, plan)
+    _LOG.info("joined as rank %d of %d in %.3f s", comm.rank, comm.size, time.monotonic() - start)
+    return comm
 
 
 def unique_id() -> bytes:

@@ -1,0 +1,111 @@
+"""Tests of groups that take in new processes."""
+
+import signal
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import foldwire
+from test_examples import start as start_example
+from test_processes import said, start
+
+RANK = """
+    import os, sys, time, numpy as np, foldwire
+    store = foldwire.FileStore(os.environ["AT"])
+    if "N" in os.environ:
+        comm = foldwire.init(store=store, rank=int(os.environ["N"]), size=3, limit=30)
+        step = 0
+    else:
+        comm = foldwire.rejoin(store, limit=30)
+        step = int.from_bytes(comm.facts, "little")
+        print("joined", comm.rank, comm.old_ranks, flush=True)
+    comm.timeout = 30
+    while step < 200:
+        try:
+            total = comm.all_reduce(np.full(1000, comm.rank + 1.0))[0]
+            assert total == comm.size * (comm.size + 1) / 2, total
+            step += 1
+            if step == 20:
+                print("ready", flush=True)
+            time.sleep(0.002)
+        except foldwire.Error as failure:
+            assert failure.kind in ("peer_lost", "aborted", "poisoned"), failure
+            comm = comm.admit(store, 3, limit=30, patience=5, facts=step.to_bytes(8, "little"))
+            step = int.from_bytes(comm.facts, "little")
+    print("done", comm.rank, comm.size, comm.generation, flush=True)
+    comm.close()
+"""
+
+
+class Growing(unittest.TestCase):
+    def test_a_new_process_takes_the_place_of_a_killed_one(self):
+        for killed in (0, 2):
+            with tempfile.TemporaryDirectory() as folder:
+                ranks = start(RANK, 3, lambda rank: {"AT": folder, "N": str(rank)})
+                self.assertEqual(ranks[killed].stdout.readline(), "ready\n")
+                ranks[killed].send_signal(signal.SIGKILL)
+                ranks[killed].communicate()
+                (new,) = start(RANK, 1, lambda _: {"AT": folder})
+                others = [n for n in range(3) if n != killed]
+                outputs = said([ranks[n] for n in others] + [new])
+                for n, output in zip(others, outputs):
+                    self.assertTrue(output.endswith(f"done {n} 3 1\n"), output)
+                old = [n if n != killed else None for n in range(3)]
+                self.assertIn(f"joined {killed} {old}\n", outputs[-1])
+                self.assertTrue(outputs[-1].endswith(f"done {killed} 3 1\n"), outputs[-1])
+
+    def test_threads_grow_in_a_store_in_memory(self):
+        store, ends = foldwire.MemoryStore(), {}
+
+        def newcomer():
+            with foldwire.rejoin(store, limit=30, job="mine") as comm:
+                ends["new"] = comm.rank, comm.facts, float(comm.all_reduce(np.ones(3))[0])
+
+        thread = threading.Thread(target=newcomer)
+        thread.start()
+        alone = foldwire.threads(1)[0]
+        comm = alone.admit(store, 2, limit=30, facts=b"seven", job="mine")
+        self.assertEqual((comm.rank, comm.size, comm.generation), (0, 2, 1))
+        self.assertEqual(comm.old_ranks, [0, None])
+        self.assertEqual(comm.all_reduce(np.ones(3))[0], 2)
+        thread.join(60)
+        self.assertEqual(ends["new"], (1, b"seven", 2.0))
+        with self.assertRaises(foldwire.Error) as raised:
+            alone.all_reduce(np.ones(3))
+        self.assertEqual(raised.exception.kind, "closed")
+        # Nobody waits: the group is as it was, on new connections.
+        comm.close()
+
+    def test_nobody_waits_for_ever_and_errors_are_typed(self):
+        store = foldwire.MemoryStore()
+        with self.assertRaises(foldwire.Error) as raised:
+            foldwire.rejoin(store, limit=0.2)
+        self.assertEqual(raised.exception.kind, "timeout")
+        comm = foldwire.threads(1)[0]
+        for wrong in ({"facts": "text"}, {"size": 0}, {"patience": -1}):
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.admit(store, **wrong)
+            self.assertEqual(raised.exception.kind, "argument", wrong)
+        alone = comm.admit(store, patience=1)
+        self.assertEqual((alone.size, alone.old_ranks), (1, [0]))
+
+        class Broken:
+            def set(self, *_):
+                raise ConnectionError("the store is on fire")
+
+            get = wait = set
+
+        with self.assertRaises(ConnectionError):
+            alone.admit(Broken(), 2, patience=1)
+
+    def test_the_example(self):
+        said_, errors = start_example("rejoin.py").communicate(timeout=120)
+        self.assertIn("killed rank 1", said_, errors)
+        for rank in range(4):
+            self.assertIn(f"rank {rank} of 4", said_, errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
