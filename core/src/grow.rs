@@ -109,7 +109,7 @@ pub trait Connector {
     ) -> Poll<Result<Self::Transport, Self::Error>>;
 }
 
-/// What survivors ask for when they admit newcomers. The same on all survivors, except the facts.
+/// Wishes of survivors that admit newcomers. The same on all survivors, except the facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission<'a> {
     /// Number of ranks that the group should have. The survivors wait for newcomers until it has,

@@ -40,7 +40,7 @@ const N_REFUSALS: u32 = 3;
 pub struct TcpConnector {
     settings: Settings,
     start: Instant,
-    /// What this process has offered, and the socket at which it listens.
+    /// The offer of this process, and the socket at which it listens.
     offered: Option<(TcpListener, TcpOffer)>,
     attempt: Option<Attempt>,
 }

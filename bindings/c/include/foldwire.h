@@ -174,7 +174,7 @@ typedef struct fwStore {
   const char *job;
 } fwStore;
 
-// What survivors ask for when they admit newcomers. Initialize with FW_ADMISSION_INIT.
+// Wishes of survivors that admit newcomers. Initialize with FW_ADMISSION_INIT.
 typedef struct fwAdmission {
   // sizeof(fwAdmission).
   size_t size;

@@ -50,7 +50,7 @@ pub struct Member {
     pub offer: Vec<u8>,
 }
 
-/// What a survivor tells the others.
+/// Contribution of a survivor, for the other ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SurvivorBlock<'a> {
     pub(super) unique: u128,
@@ -269,7 +269,7 @@ mod tests {
         for bit in 0..8 * bytes.len() {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            // What can be read was read whole.
+            // A plan that can be read was read whole.
             if let Some(read) = Roster::decode(&damaged) {
                 assert!(read.members.len() <= MAX_RANKS && read.facts.len() <= MAX_FACT_BYTES);
             }

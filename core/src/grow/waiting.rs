@@ -102,7 +102,7 @@ impl Registration {
     ) -> Result<Option<usize>, StoreError> {
         for slot in 0..N_SLOTS {
             let Some(value) = store.get(&slot_key(slot))? else { return Ok(Some(slot)) };
-            // What nobody could have written is free, too.
+            // A slot with a value that no newcomer writes is free, too.
             if decode(&value).is_none() {
                 return Ok(Some(slot));
             }

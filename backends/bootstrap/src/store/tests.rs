@@ -169,11 +169,12 @@ fn ranks_that_do_not_fit_together_learn_why() {
     let limit = Duration::from_millis(200);
     let place = |rank, size| StorePlace { limit, ..StorePlace::new(rank, size, "job") };
     for outcome in outcomes(2, vec![place(0, 2), place(1, 3)]) {
-        let differs = |theirs, ours| theirs == 3 && ours == 2;
-        assert!(
-            matches!(outcome, Err(Error::Unfit { rank: Rank(1), reason: Refusal::Size { theirs, ours }, .. }) if differs(theirs, ours)),
-            "{outcome:?}"
-        );
+        match outcome {
+            Err(Error::Unfit { rank, reason: Refusal::Size { theirs, ours }, .. }) => {
+                assert_eq!((rank, theirs, ours), (Rank(1), 3, 2));
+            }
+            other => panic!("{other:?}"),
+        }
     }
     let twice = outcomes(3, vec![place(0, 2), place(1, 2), place(1, 2)]);
     let n_refused = twice.iter().filter(|it| matches!(it, Err(Error::SameRank { .. }))).count();

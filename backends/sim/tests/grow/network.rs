@@ -25,7 +25,7 @@ struct PlannedGroup {
     is_here: Vec<bool>,
 }
 
-/// What all processes of a run share.
+/// State that all processes of a run share.
 #[derive(Debug)]
 pub struct Meeting {
     /// By the offers of its members.

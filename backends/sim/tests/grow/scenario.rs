@@ -48,7 +48,7 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// A process that does not know the secret.
     pub stranger: Option<usize>,
-    /// What others write to the store before the run.
+    /// Keys and values that others write to the store before the run.
     pub junk: Vec<(String, Vec<u8>)>,
     pub net: NetSettings,
 }
@@ -139,7 +139,7 @@ pub struct GroupRecord {
     pub generation: u64,
 }
 
-/// What a process saw.
+/// Record of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessRecord {
     pub groups: Vec<GroupRecord>,
@@ -151,7 +151,7 @@ pub struct ProcessRecord {
     pub left: bool,
 }
 
-/// What all processes saw.
+/// Record of all processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub processes: Vec<ProcessRecord>,

@@ -303,7 +303,7 @@ pub struct fwStore {
     pub job: *const c_char,
 }
 
-/// What survivors ask for when they admit newcomers. Initialize with FW_ADMISSION_INIT.
+/// Wishes of survivors that admit newcomers. Initialize with FW_ADMISSION_INIT.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fwAdmission {
