@@ -27,6 +27,8 @@ use core::ops::Range;
 
 /// Number of digits. 2098 bits hold every finite value; the others hold carries of 2⁷⁷ values.
 pub(crate) const N_DIGITS: usize = 68;
+/// The used digits of a sum of no values. Its start exceeds its end, so that both can be extended.
+const NONE_USED: Range<usize> = Range { start: N_DIGITS, end: 0 };
 /// Number of bits of a digit.
 const DIGIT_BITS: u32 = 32;
 const DIGIT_MASK: i64 = (1 << DIGIT_BITS) - 1;
@@ -110,7 +112,7 @@ impl ExactSum {
     /// Creates a sum of no values.
     #[must_use]
     pub const fn new() -> Self {
-        Self { digits: [0; N_DIGITS], used: N_DIGITS..0, n_pending: 0, seen: Seen(0) }
+        Self { digits: [0; N_DIGITS], used: NONE_USED, n_pending: 0, seen: Seen(0) }
     }
 
     /// Adds one value.
@@ -250,6 +252,7 @@ impl ExactSum {
         four.fold(0, |number, &digit| number << DIGIT_BITS | digit as u128 & DIGIT_MASK as u128)
     }
 
+    #[cfg(any(test, feature = "alloc"))]
     /// Makes the sum positive, and returns it as a number of at most 128 bits, and where it lies.
     pub(crate) fn take_short(&mut self) -> Short {
         let sum = self;
@@ -275,7 +278,7 @@ impl ExactSum {
         if let Some(digits) = self.digits.get_mut(self.used.clone()) {
             digits.fill(0);
         }
-        (self.used, self.n_pending, self.seen) = (N_DIGITS..0, 0, Seen(0));
+        (self.used, self.n_pending, self.seen) = (NONE_USED, 0, Seen(0));
     }
 
     /// Returns the digits in two's complement.
@@ -298,6 +301,7 @@ impl ExactSum {
     }
 }
 
+#[cfg(any(test, feature = "alloc"))]
 /// A sum as one number, if it is short enough. `bits` are the places of its lowest bit and behind
 /// its highest one, in units of 2⁻¹⁰⁷⁴.
 pub(crate) enum Short {

@@ -20,6 +20,8 @@
 //!   that send the same array in each step.
 //! - [`shrink`] makes a communicator of the survivors after a failure. With the feature `alloc`,
 //!   `grow` takes in newcomers, which come through a `store` of values by key.
+//! - `repro_sum` adds the values of all ranks exactly, and rounds once. [`ExactSum`] is its local
+//!   part.
 //! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
 //!   and network. Backends are crates of their own, such as `foldwire-threads`.
 //!

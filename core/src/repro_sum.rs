@@ -26,13 +26,17 @@
 //! The idea of sending exponents beside the sums is that of E3SM's and CESM's `shr_reprosum`, which
 //! agrees on the exponents by an all-reduce of its own.
 
-#[cfg(test)]
+#[cfg(feature = "alloc")]
+mod short;
+#[cfg(all(test, feature = "alloc"))]
 mod tests;
 
 use crate::collective::Communicator;
 use crate::element::Float;
-use crate::error::{Buffer, Error};
-use crate::exact_sum::{ExactSum, N_BITS, N_DIGITS, Seen, Short, rounded};
+#[cfg(feature = "alloc")]
+use crate::error::Buffer;
+use crate::error::Error;
+use crate::exact_sum::{ExactSum, N_BITS, N_DIGITS, Seen};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -41,15 +45,18 @@ use crate::shared::SharedCommunicator;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::{vec, vec::Vec};
+#[cfg(feature = "alloc")]
+use short::SHORT_WORDS;
 
 /// Most sums of a call that travel in long form. They need no second all-reduce.
+#[cfg(feature = "alloc")]
 const MAX_LONG: usize = 8;
 /// Most words of a sum in long form: digits have at least 32 bits, as transports have at most
 /// 2³¹ ranks.
 const MAX_LONG_WORDS: usize = 1 + N_DIGITS;
-/// Number of words of a sum in short form.
-const SHORT_WORDS: usize = 3;
 
+/// Number of bits of a word beside the lowest one.
+const WORD_BITS: u32 = 63;
 /// Marks words of facts.
 const FACTS: u64 = 1;
 /// Places of the fields in a word of facts: the flags of [`Seen`], the end of the bits, and the
@@ -73,9 +80,7 @@ fn combine(a: u64, b: u64) -> u64 {
 /// The form of words for a number of ranks.
 #[derive(Clone, Copy)]
 struct Form {
-    /// ⌈log₂ P⌉ for P ranks.
-    n_doublings: u32,
-    /// Number of bits of a digit.
+    /// Number of bits of a digit, w.
     n_bits: u32,
 }
 
@@ -86,16 +91,11 @@ impl Form {
             0 | 1 => 0,
             more => usize::BITS - (more - 1).leading_zeros(),
         };
-        Self { n_doublings, n_bits: 63 - n_doublings }
+        Self { n_bits: WORD_BITS - n_doublings }
     }
 
     const fn mask(self) -> u64 {
         (1 << self.n_bits) - 1
-    }
-
-    /// M, the modulus of short sums.
-    const fn modulus(self) -> u128 {
-        (1 << (2 * self.n_bits)) - 1
     }
 
     /// Number of words of a sum in long form.
@@ -139,58 +139,6 @@ impl Form {
         }
         ExactSum::from_words(&bits, seen(*facts)).to_f64()
     }
-
-    fn write_short(self, sum: &mut ExactSum, words: &mut [u64; SHORT_WORDS]) {
-        let seen = FACTS | u64::from(sum.seen().0) << SEEN_AT;
-        let (is_negative, magnitude, bits) = match sum.take_short() {
-            Short::Zero => return *words = [seen, 0, 0],
-            // Nobody reads these digits, because the bits do not fit.
-            Short::Long(bits) => (false, 0, bits),
-            Short::Fits { is_negative, magnitude, bits } => (is_negative, magnitude, bits),
-        };
-        let facts =
-            seen | u64::from(bits.end) << END_AT | (FIELD - u64::from(bits.start)) << BEGIN_AT;
-        let rotated = self.rotated(magnitude & self.modulus(), bits.start % (2 * self.n_bits));
-        let remainder = if is_negative { self.modulus() - rotated } else { rotated };
-        let digits = [remainder as u64 & self.mask(), (remainder >> self.n_bits) as u64];
-        *words = [facts, digits[0] << 1, digits[1] << 1];
-    }
-
-    /// Returns the sum, or `None` if its bits lie too far apart for this form.
-    fn read_short(self, words: &[u64; SHORT_WORDS]) -> Option<f64> {
-        let [facts, digits @ ..] = *words;
-        let end = (facts >> END_AT & FIELD) as u32;
-        let begin = (FIELD - (facts >> BEGIN_AT & FIELD)) as u32;
-        if let Some(special) = seen(facts).special(end == 0) {
-            return Some(special);
-        }
-        if end.saturating_sub(begin) + self.n_doublings >= 2 * self.n_bits {
-            return None;
-        }
-        let [low, high] = digits.map(|digit| u128::from(digit >> 1));
-        let whole = low + (high << self.n_bits);
-        let modulus = self.modulus();
-        // Twice, as the first sum may have one bit more.
-        let folded = |whole| (whole & modulus) + (whole >> (2 * self.n_bits));
-        let remainder = match folded(folded(whole)) {
-            all if all == modulus => 0,
-            other => other,
-        };
-        let back = (2 * self.n_bits - begin % (2 * self.n_bits)) % (2 * self.n_bits);
-        let remainder = self.rotated(remainder, back);
-        let is_negative = remainder > modulus / 2;
-        let magnitude = if is_negative { modulus - remainder } else { remainder };
-        // A sum that cancelled is +0.
-        Some(rounded(is_negative, magnitude, begin, false))
-    }
-
-    /// Rotates the lowest 2w bits up, by less than 2w: multiplies by 2ⁿ modulo M.
-    const fn rotated(self, remainder: u128, n: u32) -> u128 {
-        if n == 0 {
-            return remainder;
-        }
-        (remainder << n | remainder >> (2 * self.n_bits - n)) & self.modulus()
-    }
 }
 
 /// Returns the flags in a word of facts.
@@ -216,6 +164,7 @@ const N_ROWS: usize = 128;
 
 impl<T: Float> Summands<'_, T> {
     /// Checks that there are values for `n_sums` sums.
+    #[cfg(feature = "alloc")]
     fn check(self, n_sums: usize) -> Result<(), Error> {
         let (need, have) = match self {
             Self::Arrays(arrays) => (n_sums, arrays.len()),
