@@ -14,6 +14,8 @@
 //! works on arrays, and the package documents it.
 #![allow(unsafe_code, reason = "access to numpy's memory")]
 
+pub(crate) mod hdf5;
+
 use std::time::Duration;
 
 use foldwire::compress::Layout;

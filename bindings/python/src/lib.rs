@@ -43,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DTYPES", codes)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("HAS_DEVICES", cfg!(feature = "cuda"))?;
+    module.add("HDF5_FILTER", (ffi::hdf5::FILTER_ID, (&raw const ffi::hdf5::FILTER).addr()))?;
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<communicator::PyRequest>()?;
     module.add_class::<communicator::PyPlan>()?;

@@ -3,6 +3,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 DTYPES: List[Tuple[str, int, int, bool]]
 VERSION: str
 HAS_DEVICES: bool
+HDF5_FILTER: Tuple[int, int]
 
 class Plan:
     def __new__(cls, text: str) -> Plan: ...

@@ -1,0 +1,70 @@
+"""A filter of HDF5 for h5py: compresses chunks within an error bound, or exactly.
+
+>>> import h5py, foldwire.hdf5
+>>> with h5py.File("x.h5", "w") as file:  # doctest: +SKIP
+...     file.create_dataset("x", data=x, chunks=(250, 250),
+...                         **foldwire.hdf5.Foldwire("f4", (250, 250), "abs:1e-3"))
+
+Importing this module registers the filter with h5py, for reading, too. It is like the filters of
+hdf5plugin, but is no library that other programs could load: h5dump, or programs in C, do not read
+these data sets. Its number, 32931, is one of those that The HDF Group leaves to everyone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Optional, Tuple
+
+import h5py
+import numpy as np
+
+from . import _native
+from ._arguments import codec_text
+from ._arrays import code_of
+from ._codec import compress
+from ._errors import Error
+
+__all__ = ["FILTER_ID", "Foldwire"]
+
+FILTER_ID: int = _native.HDF5_FILTER[0]
+_VERSION = 1
+
+h5py.h5z.register_filter(_native.HDF5_FILTER[1])
+
+
+class Foldwire(Mapping):
+    """Arguments of ``create_dataset`` for data of this type in chunks of this shape.
+
+    ``bound``, ``codec`` and ``fill_value`` are those of :func:`foldwire.compress`. A relative bound
+    refers to the value range of each chunk; for the same error in all chunks, use an absolute
+    bound. Integers and bool are exact with any bound. Chunks of another type or shape than told
+    here are stored as they are.
+    """
+
+    def __init__(self, dtype, chunks: Tuple[int, ...], bound: Optional[str] = None,
+                 codec: str = "auto", fill_value: Optional[float] = None):
+        dtype = np.dtype(dtype)
+        if not dtype.isnative:
+            message = f"the type {dtype} is not in native byte order"
+            raise Error(message, kind="unsupported", field="dtype")
+        # Report invalid arguments here, not at the first chunk.
+        compress(np.zeros(1, dtype), bound, codec, fill_value=fill_value)
+        text = codec_text(codec, bound).encode()
+        fill = struct.unpack("<2I", struct.pack("<d", 0 if fill_value is None else fill_value))
+        four = struct.unpack(f"<{(len(text) + 3) // 4}I", text + b"\0" * (-len(text) % 4))
+        self._options = {
+            "compression": FILTER_ID,
+            "compression_opts": (
+                _VERSION, code_of(dtype), int(fill_value is not None), *fill, len(chunks),
+                *(int(n) for n in chunks), len(text), *four),
+        }
+
+    def __getitem__(self, key):
+        return self._options[key]
+
+    def __iter__(self):
+        return iter(self._options)
+
+    def __len__(self):
+        return len(self._options)

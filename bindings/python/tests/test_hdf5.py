@@ -1,0 +1,98 @@
+"""Tests of the filter of HDF5 with h5py."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import foldwire
+
+try:
+    import h5py
+
+    import foldwire.hdf5
+except ImportError:
+    h5py = None
+
+READ = """
+import sys, h5py, foldwire.hdf5
+with h5py.File(sys.argv[1]) as file:
+    print(float(file["x"][()].sum()))
+"""
+
+
+@unittest.skipIf(h5py is None, "the filter of HDF5: no h5py")
+class Filter(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "x.h5")
+
+    def written(self, data, chunks, *arguments, **options):
+        wanted = foldwire.hdf5.Foldwire(data.dtype, chunks, *arguments, **options)
+        with h5py.File(self.path, "w") as file:
+            file.create_dataset("x", data=data, chunks=chunks, **wanted)
+        with h5py.File(self.path) as file:
+            return file["x"][()], file["x"].id.get_storage_size()
+
+    def test_values_are_within_the_bound_in_whole_and_in_cut_chunks(self):
+        field = np.sin(np.arange(300 * 170) * 1e-3).reshape(300, 170).astype("f4")
+        for bound, error in (("abs:1e-3", 1e-3), ("rel:1e-3", 2e-3), (None, 0)):
+            for chunks in ((100, 170), (64, 64)):
+                back, size = self.written(field, chunks, bound)
+                self.assertLessEqual(np.abs(back - field).max(), error)
+                if bound and chunks[0] == 100:
+                    self.assertLess(size, field.nbytes / 8)
+        script = [sys.executable, "-B", "-c", READ, self.path]
+        other = subprocess.run(script, capture_output=True, text=True, check=True)
+        self.assertEqual(float(other.stdout), float(back.sum()))
+
+    def test_types_codecs_and_fill_values(self):
+        for dtype in ("f8", "f2", "i4", "u1"):
+            data = (np.arange(5000) % 200).astype(dtype)
+            back, _ = self.written(data, (1000,))
+            np.testing.assert_array_equal(back, data)
+        depths = np.sin(np.arange(9000) * 1e-3)
+        depths[100:200] = 1e20
+        back, _ = self.written(depths, (3000,), "rel:1e-3", "dense", fill_value=1e20)
+        np.testing.assert_array_equal(back == 1e20, depths == 1e20)
+        self.assertLessEqual(np.abs(back - depths).max(), 2e-3)
+
+    def test_errors(self):
+        for arguments, field in ((("f4", (9,), "fast"), None), (("f4", (9,), "rel:2"), "bound"),
+                                 ((">f4", (9,)), "dtype"), (("M8[s]", (9,)), "dtype")):
+            with self.assertRaises(foldwire.Error) as caught:
+                foldwire.hdf5.Foldwire(*arguments)
+            if field:
+                self.assertEqual(caught.exception.field, field)
+        # Chunks of another shape than the filter was told, and those with any other parameters, are
+        # stored as they are.
+        data = np.arange(100, dtype="f4") * 1e-5
+        good = foldwire.hdf5.Foldwire("f4", (20,), "abs:1e-3")["compression_opts"]
+        wrong = [foldwire.hdf5.Foldwire("f4", (10,), "abs:1e-3")["compression_opts"],
+                 (2**32 - 1,) * 90, (*good[:7], 2**32 - 1, *good[8:]), (*good[:8], 0, 0)]
+        wrong += [good[:n] for n in range(len(good))]
+        for options in wrong:
+            with h5py.File(self.path, "w") as file:
+                file.create_dataset("x", data=data, chunks=(20,), compression_opts=options,
+                                    compression=foldwire.hdf5.FILTER_ID)
+            with h5py.File(self.path) as file:
+                np.testing.assert_array_equal(file["x"][()], data)
+                self.assertEqual(file["x"].id.get_storage_size(), data.nbytes)
+        # Damaged chunks.
+        self.written(np.arange(1000.0), (1000,))
+        with h5py.File(self.path) as file:
+            offset = file["x"].id.get_chunk_info(0).byte_offset
+        with open(self.path, "r+b") as file:
+            file.seek(offset + 60)
+            file.write(b"damaged")
+        with h5py.File(self.path) as file:
+            with self.assertRaises(OSError):
+                file["x"][()]
+
+
+if __name__ == "__main__":
+    unittest.main()
