@@ -10,7 +10,7 @@
 
 use foldwire::Float;
 
-use super::implementation::{CompletedRun, Implementation, ProblemBuffers, StartClock};
+use super::implementation::{CompletedRun, Implementation, Run};
 use super::problem::Problem;
 use super::row::median;
 use super::runner::{AnyCommunicator, Runner, gather_json};
@@ -132,14 +132,8 @@ impl<C: AnyCommunicator, T: Float, A: AlgorithmCandidate<C, T>> Implementation<C
         Ok(())
     }
 
-    fn run(
-        &mut self,
-        comm: &mut C,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, C>,
-    ) -> anyhow::Result<CompletedRun> {
-        self.candidates[self.chosen].run(comm, problem, buffers, start)
+    fn run(&mut self, run: Run<'_, C, T>) -> anyhow::Result<CompletedRun> {
+        self.candidates[self.chosen].run(run)
     }
 
     fn algorithm(&self) -> Option<String> {
@@ -175,15 +169,9 @@ mod tests {
             self.name.to_owned()
         }
 
-        fn run(
-            &mut self,
-            comm: &mut C,
-            problem: &Problem,
-            _: &mut ProblemBuffers<f32>,
-            start: &mut StartClock<'_, C>,
-        ) -> anyhow::Result<CompletedRun> {
-            start(comm)?;
-            let ms = self.ms[problem.rank].ok_or_else(|| anyhow::anyhow!("refused"))?;
+        fn run(&mut self, run: Run<'_, C, f32>) -> anyhow::Result<CompletedRun> {
+            (run.start)(run.comm)?;
+            let ms = self.ms[run.problem.rank].ok_or_else(|| anyhow::anyhow!("refused"))?;
             sleep(Duration::from_millis(ms));
             Ok(CompletedRun { ended: Instant::now(), report: None, result_at: None })
         }

@@ -15,10 +15,9 @@ use foldwire_fields::usage::UsageError;
 use super::benchmark::{Benchmark, Settings};
 use super::call_mode::{self, BackendExtras, BenchInputs, CallMode};
 use super::implementation::{
-    CompletedRun, Implementation, PlanImplementation, ProblemBuffers, StartClock,
+    CompletedRun, Implementation, PlanImplementation, ProblemBuffers, Run,
 };
 use super::output::{BenchHead, BenchResults};
-use super::overlap::OverlapWork;
 use super::problem::Problem;
 use super::runner::{AnyCommunicator, Runner, barrier};
 use super::{config, plans, progress};
@@ -98,14 +97,30 @@ struct ConcurrentImplementation<'a, T> {
     recv: Vec<Vec<T>>,
 }
 
-impl<'a, T: Float> ConcurrentImplementation<'a, T> {
-    fn carry_out<X: Transport + 'a>(
+impl<'a, X: Transport + 'a, T: Float> Implementation<SharedCommunicator<'a, X>, T>
+    for ConcurrentImplementation<'a, T>
+{
+    fn name(&self) -> &'static str {
+        self.of.name
+    }
+
+    fn title(&self) -> String {
+        self.of.title.clone()
+    }
+
+    fn prepare(
         &mut self,
-        comm: &mut SharedCommunicator<'a, X>,
-        problem: &Problem,
-        start: &mut StartClock<'_, SharedCommunicator<'a, X>>,
-        work: Option<&OverlapWork>,
-    ) -> anyhow::Result<CompletedRun> {
+        runner: &mut Runner<'_, SharedCommunicator<'a, X>, T>,
+    ) -> anyhow::Result<()> {
+        let ProblemBuffers { send, recv } = &runner.buffers;
+        self.send = (0..self.n_calls).map(|_| Rc::from(&send[..])).collect();
+        let empty = (0..self.n_calls).map(|_| memory::zeroed(recv.len()));
+        self.recv = empty.collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn run(&mut self, run: Run<'_, SharedCommunicator<'a, X>, T>) -> anyhow::Result<CompletedRun> {
+        let Run { comm, problem, start, work, .. } = run;
         if problem.one_buffer() {
             for (send, recv) in self.send.iter().zip(&mut self.recv) {
                 recv[problem.contribution()].copy_from_slice(send);
@@ -134,49 +149,9 @@ impl<'a, T: Float> ConcurrentImplementation<'a, T> {
         }
         Ok(CompletedRun { ended: Instant::now(), report, result_at: None })
     }
-}
 
-impl<'a, X: Transport + 'a, T: Float> Implementation<SharedCommunicator<'a, X>, T>
-    for ConcurrentImplementation<'a, T>
-{
-    fn name(&self) -> &'static str {
-        self.of.name
-    }
-
-    fn title(&self) -> String {
-        self.of.title.clone()
-    }
-
-    fn prepare(
-        &mut self,
-        runner: &mut Runner<'_, SharedCommunicator<'a, X>, T>,
-    ) -> anyhow::Result<()> {
-        let ProblemBuffers { send, recv } = &runner.buffers;
-        self.send = (0..self.n_calls).map(|_| Rc::from(&send[..])).collect();
-        let empty = (0..self.n_calls).map(|_| memory::zeroed(recv.len()));
-        self.recv = empty.collect::<Result<_, _>>()?;
-        Ok(())
-    }
-
-    fn run(
-        &mut self,
-        comm: &mut SharedCommunicator<'a, X>,
-        problem: &Problem,
-        _: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, SharedCommunicator<'a, X>>,
-    ) -> anyhow::Result<CompletedRun> {
-        self.carry_out(comm, problem, start, None)
-    }
-
-    fn run_beside(
-        &mut self,
-        comm: &mut SharedCommunicator<'a, X>,
-        problem: &Problem,
-        _: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, SharedCommunicator<'a, X>>,
-        work: &OverlapWork,
-    ) -> anyhow::Result<Option<CompletedRun>> {
-        self.carry_out(comm, problem, start, Some(work)).map(Some)
+    fn can_overlap(&self) -> bool {
+        true
     }
 
     fn clear_results(&mut self) {

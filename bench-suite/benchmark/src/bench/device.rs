@@ -9,10 +9,7 @@ use foldwire::{Communicator, Float, Transport};
 use foldwire_cuda::Driver;
 use foldwire_workbench::device::DeviceArrays;
 
-use super::implementation::{
-    CompletedRun, Implementation, PlanImplementation, ProblemBuffers, StartClock,
-};
-use super::problem::Problem;
+use super::implementation::{CompletedRun, Implementation, PlanImplementation, Run};
 use super::runner::Runner;
 
 /// A plan on a device's memory.
@@ -45,13 +42,8 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for DeviceImplem
         Ok(())
     }
 
-    fn run(
-        &mut self,
-        comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-    ) -> anyhow::Result<CompletedRun> {
+    fn run(&mut self, run: Run<'_, Communicator<X>, T>) -> anyhow::Result<CompletedRun> {
+        let Run { comm, problem, buffers, start, .. } = run;
         let arrays = self.arrays.as_mut().context("the implementation was not prepared")?;
         arrays.upload(&buffers.send, &buffers.recv)?;
         let [counts, from_each] = problem.all_counts();

@@ -38,18 +38,8 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
         Ok(())
     }
 
-    /// Carries out the problem once, from `buffers.send` to `buffers.recv`.
-    ///
-    /// If input and result share a buffer, `buffers.recv` already holds the input. The
-    /// implementation calls `start` when it is ready. `start` waits for all ranks and starts the
-    /// clock. The returned value says when the run ended.
-    fn run(
-        &mut self,
-        comm: &mut C,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, C>,
-    ) -> anyhow::Result<CompletedRun>;
+    /// Carries out the problem once. The returned value says when the run ended.
+    fn run(&mut self, run: Run<'_, C, T>) -> anyhow::Result<CompletedRun>;
 
     /// Returns an error if the implementation does not support the runner's problem. The result is
     /// the same on all ranks.
@@ -62,17 +52,9 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
         None
     }
 
-    /// Runs like [`run`](Self::run), with `work` between the start and the completion of the call.
-    /// Returns `None` if the implementation has no nonblocking calls.
-    fn run_beside(
-        &mut self,
-        _comm: &mut C,
-        _problem: &Problem,
-        _buffers: &mut ProblemBuffers<T>,
-        _start: &mut StartClock<'_, C>,
-        _work: &OverlapWork,
-    ) -> anyhow::Result<Option<CompletedRun>> {
-        Ok(None)
+    /// Returns whether the implementation has nonblocking calls, beside which a rank can work.
+    fn can_overlap(&self) -> bool {
+        false
     }
 
     /// Overwrites results in the implementation's own buffers, if it has any.
@@ -98,6 +80,18 @@ pub(super) struct SweptSchedule {
     pub(super) schedule: &'static str,
     /// True if a call whose plan names no schedule takes this one.
     pub(super) is_chosen: bool,
+}
+
+/// A problem to carry out once, from `buffers.send` to `buffers.recv`.
+pub(super) struct Run<'r, C, T> {
+    pub(super) comm: &'r mut C,
+    pub(super) problem: &'r Problem,
+    /// If input and result share a buffer, `recv` already holds the input.
+    pub(super) buffers: &'r mut ProblemBuffers<T>,
+    /// The implementation calls this when it is ready.
+    pub(super) start: &'r mut StartClock<'r, C>,
+    /// Work between the start and the completion of the call.
+    pub(super) work: Option<&'r OverlapWork>,
 }
 
 /// Waits for all ranks, then starts the clock.
@@ -186,12 +180,9 @@ impl PlanImplementation {
 
     fn carry_out<X: Transport, T: Float>(
         &self,
-        comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-        work: Option<&OverlapWork>,
+        run: Run<'_, Communicator<X>, T>,
     ) -> anyhow::Result<CompletedRun> {
+        let Run { comm, problem, buffers, start, work } = run;
         let [counts, from_each] = problem.all_counts();
         comm.config_mut().threads = self.threads;
         let plan = self.plan::<T>(problem);
@@ -222,25 +213,12 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for PlanImplemen
         self.title.clone()
     }
 
-    fn run(
-        &mut self,
-        comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-    ) -> anyhow::Result<CompletedRun> {
-        self.carry_out(comm, problem, buffers, start, None)
+    fn run(&mut self, run: Run<'_, Communicator<X>, T>) -> anyhow::Result<CompletedRun> {
+        self.carry_out(run)
     }
 
-    fn run_beside(
-        &mut self,
-        comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-        work: &OverlapWork,
-    ) -> anyhow::Result<Option<CompletedRun>> {
-        self.carry_out(comm, problem, buffers, start, Some(work)).map(Some)
+    fn can_overlap(&self) -> bool {
+        true
     }
 }
 
@@ -265,26 +243,14 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for WholeMessage
         self.row.title.clone()
     }
 
-    fn run(
-        &mut self,
-        _comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-    ) -> anyhow::Result<CompletedRun> {
-        self.row.carry_out(&mut self.comm.borrow_mut(), problem, buffers, start, None)
+    fn run(&mut self, run: Run<'_, Communicator<X>, T>) -> anyhow::Result<CompletedRun> {
+        let Run { problem, buffers, start, work, .. } = run;
+        let comm = &mut *self.comm.borrow_mut();
+        self.row.carry_out(Run { comm, problem, buffers, start, work })
     }
 
-    fn run_beside(
-        &mut self,
-        _comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-        work: &OverlapWork,
-    ) -> anyhow::Result<Option<CompletedRun>> {
-        let mut comm = self.comm.borrow_mut();
-        self.row.carry_out(&mut comm, problem, buffers, start, Some(work)).map(Some)
+    fn can_overlap(&self) -> bool {
+        true
     }
 }
 

@@ -22,7 +22,7 @@ use mpi::traits::CommunicatorCollectives;
 use super::benchmark::counts;
 use super::best::{AlgorithmCandidate, BestOf};
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
-use super::implementation::{CompletedRun, Implementation, ProblemBuffers, StartClock};
+use super::implementation::{CompletedRun, Implementation, ProblemBuffers, Run};
 use super::output::BenchResults;
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
@@ -189,13 +189,8 @@ impl<C: AnyCommunicator, T: Float> Implementation<C, T> for LibraryDefault {
         "MPI default".to_owned()
     }
 
-    fn run(
-        &mut self,
-        comm: &mut C,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, C>,
-    ) -> anyhow::Result<CompletedRun> {
+    fn run(&mut self, run: Run<'_, C, T>) -> anyhow::Result<CompletedRun> {
+        let Run { comm, problem, buffers, start, .. } = run;
         let call = call(problem)?;
         start(comm)?;
         self.0.run(&call, lend(problem, buffers))?;
@@ -220,13 +215,8 @@ impl<C: AnyCommunicator, T: Float> Implementation<C, T> for TunedImplementation 
         self.name.clone()
     }
 
-    fn run(
-        &mut self,
-        comm: &mut C,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, C>,
-    ) -> anyhow::Result<CompletedRun> {
+    fn run(&mut self, run: Run<'_, C, T>) -> anyhow::Result<CompletedRun> {
+        let Run { comm, problem, buffers, start, .. } = run;
         let call = call(problem)?.with_form(self.tuned.variant().form())?;
         let active = self.tuned.activate()?;
         start(comm)?;

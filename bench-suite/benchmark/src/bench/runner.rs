@@ -12,7 +12,7 @@ use foldwire_workbench::memory::Memcpy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::implementation::{CompletedRun, Implementation, ProblemBuffers};
+use super::implementation::{CompletedRun, Implementation, ProblemBuffers, Run};
 use super::overlap::{self, OverlapWork};
 use super::problem::Problem;
 use super::result_check::ResultCheck;
@@ -136,6 +136,9 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         implementation: &mut dyn Implementation<C, T>,
         work: Option<&OverlapWork>,
     ) -> anyhow::Result<Option<(f64, CompletedRun)>> {
+        if work.is_some() && !implementation.can_overlap() {
+            return Ok(None);
+        }
         let Self { comm, barrier, problem, buffers } = self;
         if problem.one_buffer() {
             let at = problem.contribution();
@@ -147,11 +150,9 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
             started = Instant::now();
             Ok(())
         };
-        let completed = match work {
-            Some(work) => implementation.run_beside(comm, problem, buffers, &mut start, work)?,
-            None => Some(implementation.run(comm, problem, buffers, &mut start)?),
-        };
-        Ok(completed.map(|completed| ((completed.ended - started).as_secs_f64(), completed)))
+        let run = Run { comm: &mut **comm, problem, buffers, start: &mut start, work };
+        let completed = implementation.run(run)?;
+        Ok(Some(((completed.ended - started).as_secs_f64(), completed)))
     }
 
     /// Returns this rank's seconds for the work, while all ranks compute.

@@ -12,10 +12,7 @@ use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
 use foldwire_arguments::sizes::Size;
 use foldwire_workbench::table::{Align, Table};
 
-use super::implementation::{
-    CompletedRun, Implementation, PlanImplementation, ProblemBuffers, StartClock, SweptSchedule,
-};
-use super::overlap::OverlapWork;
+use super::implementation::{CompletedRun, Implementation, PlanImplementation, Run, SweptSchedule};
 use super::problem::Problem;
 use super::row::CollectiveRow;
 use super::runner::Runner;
@@ -84,25 +81,12 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
         }
     }
 
-    fn run(
-        &mut self,
-        comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-    ) -> anyhow::Result<CompletedRun> {
-        self.planned.run(comm, problem, buffers, start)
+    fn run(&mut self, run: Run<'_, Communicator<X>, T>) -> anyhow::Result<CompletedRun> {
+        self.planned.run(run)
     }
 
-    fn run_beside(
-        &mut self,
-        comm: &mut Communicator<X>,
-        problem: &Problem,
-        buffers: &mut ProblemBuffers<T>,
-        start: &mut StartClock<'_, Communicator<X>>,
-        work: &OverlapWork,
-    ) -> anyhow::Result<Option<CompletedRun>> {
-        self.planned.run_beside(comm, problem, buffers, start, work)
+    fn can_overlap(&self) -> bool {
+        true
     }
 
     fn swept_schedule(&self, comm: &Communicator<X>, problem: &Problem) -> Option<SweptSchedule> {
