@@ -29,7 +29,7 @@ use foldwire_fields::with_values;
 use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{input, progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -140,10 +140,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         rows.push(row(variant, args, runs, &alone, first));
     }
     if let Some(file) = &args.plot {
-        let path = file.path();
-        foldwire_workbench::draw!(file, picture(args, &grid, &rows))
-            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
-        streams::remark(format_args!("plot: {}", path.display()));
+        foldwire_workbench::draw!(file, picture(args, &grid, &rows))?;
     }
     if args.json {
         streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
@@ -355,36 +352,19 @@ fn picture(args: &CgArgs, grid: &Grid, rows: &[CgRow]) -> Curves<'static> {
 }
 
 fn render(rows: &[CgRow]) -> String {
-    let mut table = Table::new(&[
-        ("dot products", "", Align::Left),
-        ("borders", "", Align::Left),
-        ("iterations", "", Align::Right),
-        ("run", "s", Align::Right),
-        ("iteration", "ms", Align::Right),
-        ("exchange", "ms", Align::Right),
-        ("dots", "ms", Align::Right),
-        ("speed-up", "an iteration", Align::Right),
-        ("wire", "all ranks", Align::Right),
-        ("ratio", "", Align::Right),
-        ("residual", "true", Align::Right),
-        ("bits of", "one rank", Align::Left),
-    ]);
-    for row in rows {
-        let ms = |seconds: f64| format!("{:.3}", seconds * 1e3);
-        table.row(&[
-            row.dots.name().to_owned(),
-            row.borders.clone(),
-            row.iterations.to_string(),
-            format!("{:.2}", row.time_s),
-            ms(row.iteration_s),
-            ms(row.exchange_s),
-            ms(row.dots_s),
-            format!("{:.2}", row.speedup),
-            table::bytes(row.wire_bytes),
-            format!("{:.2}", row.ratio),
-            table::scientific(row.residual),
-            if row.has_bits_of_one_rank { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    table.render()
+    let ms = |seconds: f64| format!("{:.3}", seconds * 1e3);
+    Columns::of(rows)
+        .text("dot products", "", |row| row.dots.name())
+        .text("borders", "", |row| &row.borders)
+        .number("iterations", "", |row| row.iterations)
+        .number("run", "s", |row| format!("{:.2}", row.time_s))
+        .number("iteration", "ms", |row| ms(row.iteration_s))
+        .number("exchange", "ms", |row| ms(row.exchange_s))
+        .number("dots", "ms", |row| ms(row.dots_s))
+        .number("speed-up", "an iteration", |row| format!("{:.2}", row.speedup))
+        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("residual", "true", |row| table::scientific(row.residual))
+        .text("bits of", "one rank", |row| if row.has_bits_of_one_rank { "yes" } else { "no" })
+        .render()
 }

@@ -34,7 +34,7 @@ use foldwire_sphere::{Sphere, TestCase};
 use foldwire_workbench::picture::Gallery;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, room, streams};
 use serde::Serialize;
 
@@ -163,10 +163,7 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
         );
     }
     if let Some(file) = &args.plot {
-        let path = file.path();
-        foldwire_workbench::draw!(file, picture(args, &test.perturbed, &rows))
-            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
-        streams::remark(format_args!("plot: {}", path.display()));
+        foldwire_workbench::draw!(file, picture(args, &test.perturbed, &rows))?;
     }
     if !args.no_pictures {
         let lossy = rows.iter().zip(&ends).filter(|(row, _)| !row.has_bits_of_one_rank);
@@ -313,28 +310,19 @@ fn draw(args: &ClimateArgs, exact: &[f64], lossy: &[(&str, &[f64])]) -> anyhow::
 }
 
 fn render(rows: &[ClimateRow]) -> String {
-    let mut table = Table::new(&[
-        ("growth", "", Align::Left),
-        ("bits of", "one rank", Align::Left),
-        ("mass", "change", Align::Right),
-        ("RMS error", "m, at last", Align::Right),
-        ("grown", "day", Align::Right),
-        ("worst", "x perturbed", Align::Right),
-        ("grown", "x perturbed", Align::Right),
-        ("growth", "test", Align::Left),
-    ]);
-    for row in rows {
-        let growth = &row.growth;
-        table.row(&[
-            row.exchange.clone(),
-            if row.has_bits_of_one_rank { "yes" } else { "no" }.to_owned(),
-            table::scientific(row.mass_change),
-            table::scientific(growth.rms_m),
-            growth.grown_day.map_or("-".to_owned(), |day| format!("{day:.1}")),
-            table::scientific(growth.worst),
-            growth.grown.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-            if growth.passes { "passes" } else { "fails" }.to_owned(),
-        ]);
-    }
-    table.render()
+    let dash = || "-".to_owned();
+    Columns::of(rows)
+        .text("growth", "", |row| &row.exchange)
+        .text("bits of", "one rank", |row| if row.has_bits_of_one_rank { "yes" } else { "no" })
+        .number("mass", "change", |row| table::scientific(row.mass_change))
+        .number("RMS error", "m, at last", |row| table::scientific(row.growth.rms_m))
+        .number("grown", "day", |row| {
+            row.growth.grown_day.map_or_else(dash, |day| format!("{day:.1}"))
+        })
+        .number("worst", "x perturbed", |row| table::scientific(row.growth.worst))
+        .number("grown", "x perturbed", |row| {
+            row.growth.grown.map_or_else(dash, |ratio| format!("{ratio:.2}"))
+        })
+        .text("growth", "test", |row| if row.growth.passes { "passes" } else { "fails" })
+        .render()
 }

@@ -18,7 +18,7 @@ use foldwire_wave::{Ground, Survey};
 use foldwire_workbench::memory::median_run;
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -197,31 +197,17 @@ fn row(
 }
 
 fn render(rows: &[HaloRow]) -> String {
-    let mut table = Table::new(&[
-        ("exchange", "", Align::Left),
-        ("run", "s", Align::Right),
-        ("step", "ms", Align::Right),
-        ("exchange", "ms a step", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-        ("wire", "all ranks", Align::Right),
-        ("ratio", "", Align::Right),
-        ("max error", "of the field", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("NRMSE", "", Align::Right),
-    ]);
-    for row in rows {
-        table.row(&[
-            row.exchange.clone(),
-            format!("{:.2}", row.time_s),
-            format!("{:.2}", row.step_s * 1e3),
-            format!("{:.2}", row.exchange_s * 1e3),
-            format!("{:.2}", row.speedup_raw),
-            table::bytes(row.wire_bytes),
-            format!("{:.2}", row.ratio),
-            table::scientific(row.quality.max_error),
-            row.quality.psnr_db.map_or_else(|| "-".to_owned(), |x| format!("{x:.1}")),
-            row.quality.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
-        ]);
-    }
-    table.render()
+    let dash = || "-".to_owned();
+    Columns::of(rows)
+        .text("exchange", "", |row| &row.exchange)
+        .number("run", "s", |row| format!("{:.2}", row.time_s))
+        .number("step", "ms", |row| format!("{:.2}", row.step_s * 1e3))
+        .number("exchange", "ms a step", |row| format!("{:.2}", row.exchange_s * 1e3))
+        .number("speed-up", "x raw", |row| format!("{:.2}", row.speedup_raw))
+        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("max error", "of the field", |row| table::scientific(row.quality.max_error))
+        .number("PSNR", "dB", |row| row.quality.psnr_db.map_or_else(dash, |x| format!("{x:.1}")))
+        .number("NRMSE", "", |row| row.quality.nrmse.map_or_else(dash, table::scientific))
+        .render()
 }

@@ -29,7 +29,7 @@ use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -146,10 +146,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     }
     check(&rows)?;
     if let Some(file) = &args.plot {
-        let path = file.path();
-        foldwire_workbench::draw!(file, picture(dataset.about(), &rows))
-            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
-        streams::remark(format_args!("plot: {}", path.display()));
+        foldwire_workbench::draw!(file, picture(dataset.about(), &rows))?;
     }
     Ok(())
 }
@@ -323,33 +320,18 @@ fn picture(about: &str, rows: &[TrainRow]) -> Curves<'static> {
 }
 
 fn render(rows: &[TrainRow]) -> String {
-    let mut table = Table::new(&[
-        ("exchange", "", Align::Left),
-        ("run", "s", Align::Right),
-        ("step", "ms", Align::Right),
-        ("exchange", "ms a step", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-        ("wire", "all ranks", Align::Right),
-        ("ratio", "", Align::Right),
-        ("loss", "at first", Align::Right),
-        ("loss", "at last", Align::Right),
-        ("loss", "x raw", Align::Right),
-    ]);
-    for row in rows {
-        table.row(&[
-            row.exchange.name.clone(),
-            format!("{:.2}", row.time_s),
-            format!("{:.2}", row.step_s * 1e3),
-            format!("{:.2}", row.exchange_s * 1e3),
-            format!("{:.2}", row.speedup_raw),
-            table::bytes(row.wire_bytes),
-            format!("{:.2}", row.ratio),
-            format!("{:.4}", row.loss_start),
-            format!("{:.4}", row.loss_end),
-            format!("{:.3}", row.loss_of_raw),
-        ]);
-    }
-    table.render()
+    Columns::of(rows)
+        .text("exchange", "", |row| &row.exchange.name)
+        .number("run", "s", |row| format!("{:.2}", row.time_s))
+        .number("step", "ms", |row| format!("{:.2}", row.step_s * 1e3))
+        .number("exchange", "ms a step", |row| format!("{:.2}", row.exchange_s * 1e3))
+        .number("speed-up", "x raw", |row| format!("{:.2}", row.speedup_raw))
+        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("loss", "at first", |row| format!("{:.4}", row.loss_start))
+        .number("loss", "at last", |row| format!("{:.4}", row.loss_end))
+        .number("loss", "x raw", |row| format!("{:.3}", row.loss_of_raw))
+        .render()
 }
 
 #[cfg(test)]

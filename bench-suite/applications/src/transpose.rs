@@ -14,7 +14,7 @@ use foldwire_arguments::{TransposeArgs, coding};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::median_run;
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, ranks, streams};
 use serde::Serialize;
 
@@ -237,27 +237,14 @@ fn row(
 }
 
 fn render(rows: &[TransposeRow]) -> String {
-    let mut table = Table::new(&[
-        ("exchange", "", Align::Left),
-        ("x + xᵀ", "ms", Align::Right),
-        ("all-to-all", "ms", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-        ("wire", "all ranks", Align::Right),
-        ("ratio", "", Align::Right),
-        ("max error", "", Align::Right),
-        ("allowed", "", Align::Right),
-    ]);
-    for row in rows {
-        table.row(&[
-            row.exchange.clone(),
-            format!("{:.2}", row.time_s * 1e3),
-            format!("{:.2}", row.exchange_s * 1e3),
-            format!("{:.2}", row.speedup_raw),
-            table::bytes(row.wire_bytes),
-            format!("{:.2}", row.ratio),
-            table::scientific(row.max_err),
-            table::scientific(row.allowed),
-        ]);
-    }
-    table.render()
+    Columns::of(rows)
+        .text("exchange", "", |row| &row.exchange)
+        .number("x + xᵀ", "ms", |row| format!("{:.2}", row.time_s * 1e3))
+        .number("all-to-all", "ms", |row| format!("{:.2}", row.exchange_s * 1e3))
+        .number("speed-up", "x raw", |row| format!("{:.2}", row.speedup_raw))
+        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("max error", "", |row| table::scientific(row.max_err))
+        .number("allowed", "", |row| table::scientific(row.allowed))
+        .render()
 }

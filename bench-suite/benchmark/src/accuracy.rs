@@ -34,7 +34,6 @@ use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
 use foldwire_arguments::{AccuracyArgs, OpArg, reduces};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::{Data, FieldSource};
-use foldwire_workbench::plot::PlotFile;
 use foldwire_workbench::{progress, quality, room, streams};
 use serde::Serialize;
 
@@ -136,17 +135,10 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
         streams::write(&output::text(&setting, &rows))?;
     }
     if let Some(file) = &args.plot {
-        drawn(
-            file,
-            foldwire_workbench::draw!(
-                file,
-                plot::ErrorGrowthPlot { setting: &setting, rows: &rows }
-            ),
-        )?;
+        foldwire_workbench::draw!(file, plot::ErrorGrowthPlot { setting: &setting, rows: &rows })?;
     }
     if let Some(file) = &args.histogram {
-        let bars = foldwire_workbench::draw!(file, distribution(&setting, &rows));
-        drawn(file, bars)?;
+        foldwire_workbench::draw!(file, distribution(&setting, &rows))?;
     }
     let faults = faults(&rows);
     if !faults.is_empty() {
@@ -181,15 +173,6 @@ fn distribution(setting: &AccuracySetting, rows: &[AccuracyRow]) -> bars::ErrorD
         ],
         panels: drawn.into_iter().map(panel).collect(),
     }
-}
-
-/// Reports the path of a plot, or that it cannot be written.
-pub(crate) fn drawn(file: &PlotFile, plot: anyhow::Result<()>) -> anyhow::Result<()> {
-    let path = file.path();
-    let context = || format!("{}: the plot cannot be written", path.display());
-    plot.with_context(context)?;
-    streams::remark(format_args!("plot: {}", path.display()));
-    Ok(())
 }
 
 fn measure<T: Float + Into<f64>>(

@@ -57,7 +57,6 @@ mod threads;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use anyhow::Context;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::UsageError;
@@ -280,10 +279,7 @@ pub(crate) fn progress(rank: usize) -> ProgressBar {
 /// Fails if the results cannot be printed, or exceed their bound.
 fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
     if let Some(file) = &args.plot {
-        let path = file.path();
-        foldwire_workbench::draw!(file, plot::TimesPlot { results })
-            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
-        streams::remark(format_args!("plot: {}", path.display()));
+        foldwire_workbench::draw!(file, plot::TimesPlot { results })?;
     }
     if args.json {
         streams::write(&format!("{}\n", results.json()?))?;

@@ -23,7 +23,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use foldwire::bound::{BoundError, ValueRange};
 use foldwire::codec::{CodecParams, Loss, Prediction};
 use foldwire::kernel::Level;
@@ -211,9 +211,7 @@ fn draw(file: &PlotFile, fields: &[Field], points: &[CurvePoint]) -> anyhow::Res
         }
         let file = if fields.len() == 1 { file.clone() } else { file.of(&name.replace('/', "-")) };
         let points: Vec<_> = points.iter().filter(|point| point.field == *name).collect();
-        foldwire_workbench::draw!(file, plot::DistortionPlot { field: name, points })
-            .with_context(|| format!("{}: the plot cannot be written", file.path().display()))?;
-        streams::remark(format_args!("plot: {}", file.path().display()));
+        foldwire_workbench::draw!(file, plot::DistortionPlot { field: name, points })?;
     }
     Ok(())
 }

@@ -21,7 +21,6 @@ mod speeds_file;
 mod sweep;
 mod validate;
 
-use anyhow::Context;
 use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
@@ -97,10 +96,7 @@ fn predict<T: Float>(
         streams::write(&output::text(&setting, &speeds, &sweep, data.about()))?;
     }
     if let Some(file) = &args.plot {
-        let path = file.path();
-        foldwire_workbench::draw!(file, plot::SweepPlot { setting: &setting, sweep: &sweep })
-            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
-        streams::remark(format_args!("plot: {}", path.display()));
+        foldwire_workbench::draw!(file, plot::SweepPlot { setting: &setting, sweep: &sweep })?;
     }
     Ok(())
 }

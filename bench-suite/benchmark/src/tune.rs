@@ -29,7 +29,7 @@ use foldwire_arguments::TuneArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use foldwire_workbench::{progress, streams};
 use serde::Serialize;
 
@@ -214,23 +214,15 @@ pub(crate) fn speeds(path: Option<&Path>) -> Result<Option<Speeds>, UsageError> 
 }
 
 fn text(rows: &[SpeedRow]) -> String {
-    let mut table = Table::new(&[
-        ("codec", "", Align::Left),
-        ("encode", "GB/s", Align::Right),
-        ("decode", "GB/s", Align::Right),
-        ("fold", "GB/s", Align::Right),
-        ("combine", "GB/s", Align::Right),
-        ("ratio", "", Align::Right),
-        ("moves and reduces", "GB/s", Align::Right),
-        ("message", "µs", Align::Right),
-    ]);
-    for row in rows {
-        let SpeedRow { codec, encode, decode, fold, combine, ratio, moves_and_reduces, message } =
-            *row;
-        let numbers = [encode, decode, fold, combine, ratio, moves_and_reduces, message];
-        let mut cells = vec![codec.to_owned()];
-        cells.extend(numbers.map(|number| format!("{number:.2}")));
-        table.row(&cells);
-    }
-    table.render()
+    let digits = |number: f64| format!("{number:.2}");
+    Columns::of(rows)
+        .text("codec", "", |row| row.codec)
+        .number("encode", "GB/s", |row| digits(row.encode))
+        .number("decode", "GB/s", |row| digits(row.decode))
+        .number("fold", "GB/s", |row| digits(row.fold))
+        .number("combine", "GB/s", |row| digits(row.combine))
+        .number("ratio", "", |row| digits(row.ratio))
+        .number("moves and reduces", "GB/s", |row| digits(row.moves_and_reduces))
+        .number("message", "µs", |row| digits(row.message))
+        .render()
 }

@@ -44,7 +44,6 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
             file,
             SchedulePicture { schedule, call, summary, messages: &messages }
         )?;
-        streams::remark(format_args!("drawn: {}", file.path().display()));
     }
     if args.json {
         let object = json!({

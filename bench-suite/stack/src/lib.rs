@@ -23,7 +23,7 @@ use foldwire_wave::Survey;
 use foldwire_workbench::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::{self, Quality};
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{device, progress, room, streams, with_volumes};
 use serde::Serialize;
@@ -359,46 +359,26 @@ fn row<T: Float + Into<f64>>(
 
 /// Renders the rows of one bound as a table. With several bounds, a title names the bound.
 fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
-    let mut table = Table::new(&[
-        ("preset", "", Align::Left),
-        ("time", "ms", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-        ("algbw", "GB/s", Align::Right),
-        ("wire", "all ranks", Align::Right),
-        ("ratio", "", Align::Right),
-        ("threads", "", Align::Right),
-        ("encode", "ms", Align::Right),
-        ("fold", "ms", Align::Right),
-        ("decode", "ms", Align::Right),
-        ("wait", "ms", Align::Right),
-        ("worst case", "", Align::Right),
-        ("max error", "", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("NRMSE", "", Align::Right),
-    ]);
     let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
-    for row in rows {
-        let optional = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
-        };
-        table.row(&[
-            row.title.to_owned(),
-            ms(row.time_s),
-            optional(row.speedup_raw, 2),
-            format!("{:.3}", row.algbw_gbps),
-            table::bytes(row.wire_bytes),
-            format!("{:.2}", row.ratio),
-            row.threads.to_string(),
-            ms(row.encode_s),
-            ms(row.fold_s),
-            ms(row.decode_s),
-            ms(row.wait_s),
-            table::scientific(row.bound_worst),
-            table::scientific(row.quality.max_error),
-            optional(row.quality.psnr_db, 1),
-            row.quality.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
-        ]);
-    }
+    let dash = || "-".to_owned();
+    let table = Columns::of(rows)
+        .text("preset", "", |row| row.title)
+        .number("time", "ms", |row| ms(row.time_s))
+        .number("speed-up", "x raw", |row| {
+            row.speedup_raw.map_or_else(dash, |times| format!("{times:.2}"))
+        })
+        .number("algbw", "GB/s", |row| format!("{:.3}", row.algbw_gbps))
+        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("threads", "", |row| row.threads)
+        .number("encode", "ms", |row| ms(row.encode_s))
+        .number("fold", "ms", |row| ms(row.fold_s))
+        .number("decode", "ms", |row| ms(row.decode_s))
+        .number("wait", "ms", |row| ms(row.wait_s))
+        .number("worst case", "", |row| table::scientific(row.bound_worst))
+        .number("max error", "", |row| table::scientific(row.quality.max_error))
+        .number("PSNR", "dB", |row| row.quality.psnr_db.map_or_else(dash, |x| format!("{x:.1}")))
+        .number("NRMSE", "", |row| row.quality.nrmse.map_or_else(dash, table::scientific));
     let title = rows.first().filter(|_| has_several_bounds);
     let title = title.map_or_else(String::new, |row| format!("bound {}\n", row.bound));
     title + &table.render()
@@ -406,20 +386,13 @@ fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
 
 /// Renders the shares of the time, as the papers' tables VII do.
 fn render_shares(rows: &[StackRow]) -> String {
-    let mut table = Table::new(&[
-        ("preset", "", Align::Left),
-        ("compress", "%", Align::Right),
-        ("communicate", "%", Align::Right),
-        ("compute", "%", Align::Right),
-        ("other", "%", Align::Right),
-    ]);
-    for row in rows {
-        let Shares { compress, communicate, compute, other } = row.shares;
-        let mut cells = vec![row.title.to_owned()];
-        let shares = [compress, communicate, compute, other];
-        cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
-        table.row(&cells);
-    }
+    let percent = |share: f64| format!("{:.1}", 100.0 * share);
+    let table = Columns::of(rows)
+        .text("preset", "", |row| row.title)
+        .number("compress", "%", |row| percent(row.shares.compress))
+        .number("communicate", "%", |row| percent(row.shares.communicate))
+        .number("compute", "%", |row| percent(row.shares.compute))
+        .number("other", "%", |row| percent(row.shares.other));
     let note = "Where one pass decompresses, adds and compresses, it counts as compute; in raw \
                 rows compress is copying.\n";
     table.render() + note

@@ -4,7 +4,7 @@
 //! reproduced here. docs/codecs.md compares them.
 
 use foldwire_published::{Figure, figures};
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use serde::Serialize;
 
 /// Bound of the figures.
@@ -52,40 +52,23 @@ pub(super) fn all() -> Vec<Paper> {
 
 /// Renders the papers as a table.
 pub(super) fn render() -> String {
-    let mut table = Table::new(&[
-        ("paper", "", Align::Left),
-        ("system", "", Align::Left),
-        ("speed-up", "", Align::Right),
-        ("compress", "%", Align::Right),
-        ("communicate", "%", Align::Right),
-        ("compute", "%", Align::Right),
-        ("other", "%", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("NRMSE", "", Align::Right),
-        ("table", "", Align::Left),
-    ]);
-    for paper in all() {
-        let text = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
-        };
-        let Paper { compress, communicate, compute, other, .. } = paper;
-        let compute = match (compress, compute) {
+    let text = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
+    };
+    let table = Columns::of(all())
+        .text("paper", "", |paper| paper.paper)
+        .text("system", "", |paper| paper.system)
+        .number("speed-up", "", |paper| text(paper.speedup, 2))
+        .number("compress", "%", |paper| text(paper.compress, 1))
+        .number("communicate", "%", |paper| text(paper.communicate, 1))
+        .number("compute", "%", |paper| match (paper.compress, paper.compute) {
             (Some(_), None) => "with it".to_owned(),
-            _ => text(compute, 1),
-        };
-        table.row(&[
-            paper.paper.to_owned(),
-            paper.system.to_owned(),
-            text(paper.speedup, 2),
-            text(compress, 1),
-            text(communicate, 1),
-            compute,
-            text(other, 1),
-            text(paper.psnr_db, 1),
-            paper.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
-            paper.source.to_owned(),
-        ]);
-    }
+            _ => text(paper.compute, 1),
+        })
+        .number("other", "%", |paper| text(paper.other, 1))
+        .number("PSNR", "dB", |paper| text(paper.psnr_db, 1))
+        .number("NRMSE", "", |paper| paper.nrmse.map_or_else(|| "-".to_owned(), table::scientific))
+        .text("table", "", |paper| paper.source);
     format!(
         "{}Speed-ups over MPI (gZCCL: NCCL), shares of the time. Their own images, machines and \
          networks, at abs:1e-4.\n",

@@ -8,9 +8,10 @@ mod look;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::Context as _;
 use epaint_default_fonts::UBUNTU_LIGHT;
 use foldwire_fields::usage::UsageError;
 use plotters::coord::Shift;
@@ -19,6 +20,7 @@ use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::picture::Image;
+use crate::streams;
 
 pub use curves::Curves;
 pub use look::{CurveStyle, Mark, legend, legend_height};
@@ -115,11 +117,6 @@ enum PictureFormat {
 }
 
 impl PlotFile {
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The same file with `-name` inserted before the ending.
     pub fn of(&self, name: &str) -> Self {
         let stem = self.path.file_stem().map_or_else(Default::default, OsStr::to_string_lossy);
@@ -127,11 +124,18 @@ impl PlotFile {
         Self { path: self.path.with_file_name(format!("{stem}-{name}.{ending}")), ..*self }
     }
 
-    /// Draws into the file.
+    /// Draws into the file, and says so on stderr.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn draw(&self, plot: &impl Plot) -> anyhow::Result<()> {
+        let path = self.path.display();
+        self.write(plot).with_context(|| format!("{path}: the plot cannot be written"))?;
+        streams::remark(format_args!("plot: {path}"));
+        Ok(())
+    }
+
+    fn write(&self, plot: &impl Plot) -> anyhow::Result<()> {
         let font = register_font(FONT, FontStyle::Normal, UBUNTU_LIGHT);
         font.map_err(|_| anyhow::anyhow!("the font that comes with this program cannot be read"))?;
         let (width, height) = plot.size();

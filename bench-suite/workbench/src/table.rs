@@ -4,6 +4,7 @@
 //! Text is left-aligned, numbers are right-aligned. There is one rule under the header, and there
 //! are no borders, colours or wrapping. A header has a name and a unit, on two lines.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, TableStyle};
@@ -53,6 +54,56 @@ impl Table {
     /// The table as text, without trailing blanks, ending in a newline.
     pub fn render(&self) -> String {
         self.grid.lines().flat_map(|line| [line.trim_end().to_owned(), "\n".to_owned()]).collect()
+    }
+}
+
+/// A table with a row for each `R`, built column by column.
+#[derive(Debug)]
+pub struct Columns<R> {
+    rows: Vec<R>,
+    header: Vec<(String, String, Align)>,
+    /// Cells of each row.
+    cells: Vec<Vec<String>>,
+}
+
+impl<R> Columns<R> {
+    /// A table of these rows, without columns.
+    pub fn of(rows: impl IntoIterator<Item = R>) -> Self {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let cells = rows.iter().map(|_| Vec::new()).collect();
+        Self { rows, header: Vec::new(), cells }
+    }
+
+    /// Adds a column of text: its name, its unit (may be empty), and its cell in a row.
+    #[must_use]
+    pub fn text<S: Display>(self, name: &str, unit: &str, cell: impl Fn(&R) -> S) -> Self {
+        self.column((name, unit, Align::Left), cell)
+    }
+
+    /// Adds a column of numbers.
+    #[must_use]
+    pub fn number<S: Display>(self, name: &str, unit: &str, cell: impl Fn(&R) -> S) -> Self {
+        self.column((name, unit, Align::Right), cell)
+    }
+
+    fn column<S: Display>(
+        mut self,
+        (name, unit, align): (&str, &str, Align),
+        cell: impl Fn(&R) -> S,
+    ) -> Self {
+        self.header.push((name.to_owned(), unit.to_owned(), align));
+        for (row, cells) in self.rows.iter().zip(&mut self.cells) {
+            cells.push(cell(row).to_string());
+        }
+        self
+    }
+
+    /// The table as text, like [`Table::render`].
+    pub fn render(&self) -> String {
+        let columns = self.header.iter().map(|(name, unit, align)| (&**name, &**unit, *align));
+        let mut table = Table::new(&columns.collect::<Vec<_>>());
+        self.cells.iter().for_each(|cells| table.row(cells));
+        table.render()
     }
 }
 
@@ -130,6 +181,15 @@ mod tests {
         assert_eq!(end(lines[3], "1234.0"), end(lines[4], "88.0"), "{text}");
         assert_eq!(end(lines[3], "12.5"), end(lines[4], "3.1"), "{text}");
         assert_eq!(lines[3].find("raw"), lines[4].find("foldwire"), "{text}");
+    }
+
+    #[test]
+    fn columns_of_rows_are_a_table() {
+        let mut table = Table::new(&[("name", "", Align::Left), ("time", "ms", Align::Right)]);
+        table.row(&["raw".into(), "12.5".into()]);
+        let columns = Columns::of([("raw", 12.5)]);
+        let columns = columns.text("name", "", |row| row.0).number("time", "ms", |row| row.1);
+        assert_eq!(columns.render(), table.render());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foldwire_arguments::ClimateArgs;
 use foldwire_workbench::memory::median;
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use serde::Serialize;
 
 use super::exchange::{ExchangeKind, Traffic};
@@ -106,35 +106,24 @@ fn change(n_bytes: u64, raw: Option<u64>) -> f64 {
 
 /// The table, with a row for each name.
 pub(super) fn render<'r>(rows: impl Iterator<Item = (&'r str, &'r MessageRow)>) -> String {
-    let mut table = Table::new(&[
-        ("messages", "", Align::Left),
-        ("step", "ms", Align::Right),
-        ("exchange", "ms", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-        ("wire", "all ranks", Align::Right),
-        ("size", "% of raw", Align::Right),
-        ("halo", "% of raw", Align::Right),
-        ("all-to-all", "% of raw", Align::Right),
-        ("gather", "% of raw", Align::Right),
-        ("halo", "work %", Align::Right),
-        ("all-to-all", "work %", Align::Right),
-        ("gather", "work %", Align::Right),
-    ]);
-    for (name, row) in rows {
-        let mut cells = vec![
-            name.to_owned(),
-            format!("{:.2}", row.step_s * 1e3),
-            format!("{:.2}", row.exchange_s * 1e3),
-            format!("{:.2}", row.speedup_raw),
-            table::bytes(row.wire_bytes),
-            format!("{:+.1}", row.size_change * 100.0),
-        ];
-        cells.extend(row.kinds.iter().map(|kind| format!("{:+.1}", kind.size_change * 100.0)));
-        cells.extend(row.kinds.iter().map(|kind| match kind.overhead {
-            Some(part) => format!("{:.2}", part * 100.0),
-            None => "-".to_owned(),
-        }));
-        table.row(&cells);
+    let mut table = Columns::of(rows)
+        .text("messages", "", |(name, _)| *name)
+        .number("step", "ms", |(_, row)| format!("{:.2}", row.step_s * 1e3))
+        .number("exchange", "ms", |(_, row)| format!("{:.2}", row.exchange_s * 1e3))
+        .number("speed-up", "x raw", |(_, row)| format!("{:.2}", row.speedup_raw))
+        .number("wire", "all ranks", |(_, row)| table::bytes(row.wire_bytes))
+        .number("size", "% of raw", |(_, row)| format!("{:+.1}", row.size_change * 100.0));
+    let kinds = ["halo", "all-to-all", "gather"];
+    for (at, kind) in kinds.into_iter().enumerate() {
+        table = table.number(kind, "% of raw", |(_, row)| {
+            format!("{:+.1}", row.kinds[at].size_change * 100.0)
+        });
+    }
+    for (at, kind) in kinds.into_iter().enumerate() {
+        table = table.number(kind, "work %", |(_, row)| {
+            let percent = |part| format!("{:.2}", part * 100.0);
+            row.kinds[at].overhead.map_or_else(|| "-".to_owned(), percent)
+        });
     }
     table.render()
 }

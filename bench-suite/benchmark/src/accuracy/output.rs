@@ -1,6 +1,6 @@
 //! Rows for people (a header and a table) and for programs (one JSON object).
 
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use serde_json::json;
 
 use super::{AccuracyRow, AccuracySetting};
@@ -14,39 +14,25 @@ pub(super) fn text(setting: &AccuracySetting, rows: &[AccuracyRow]) -> String {
          the \
          library chooses\n\n"
     );
-    let mut table = Table::new(&[
-        ("ranks", "", Align::Right),
-        ("pipeline", "", Align::Left),
-        ("schedule", "", Align::Left),
-        ("", "", Align::Left),
-        ("worst", "", Align::Right),
-        ("stated", "", Align::Right),
-        ("rounding", "", Align::Right),
-        ("95.44 %", "", Align::Right),
-        ("ZCCL's", "95.44 %", Align::Right),
-        ("uniform", "95.44 %", Align::Right),
-        ("within", "ZCCL's, %", Align::Right),
-        ("within", "uniform, %", Align::Right),
-        ("bias", "", Align::Right),
-        ("deviation", "", Align::Right),
-        ("ZCCL's", "deviation", Align::Right),
-        ("uniform", "deviation", Align::Right),
-    ]);
-    for row in rows {
-        let mut cells =
-            vec![row.ranks.to_string(), row.pipeline.to_owned(), row.schedule.to_owned()];
-        cells.push(if row.is_chosen { "*" } else { "" }.to_owned());
-        let summary = row.summary;
-        let errors = [summary.worst, row.stated, row.rounding, summary.line];
-        cells.extend(errors.map(short));
-        cells.extend([row.zccl.line, row.uniform.line].map(short));
-        let shares = [row.within_zccl, row.within_uniform];
-        cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
-        cells.push(format!("{:+.4}", summary.bias));
-        let deviations = [summary.deviation, row.zccl.deviation, row.uniform.deviation];
-        cells.extend(deviations.map(|deviation| format!("{deviation:.4}")));
-        table.row(&cells);
-    }
+    let percent = |share: f64| format!("{:.1}", 100.0 * share);
+    let four_digits = |deviation: f64| format!("{deviation:.4}");
+    let table = Columns::of(rows)
+        .number("ranks", "", |row| row.ranks)
+        .text("pipeline", "", |row| row.pipeline)
+        .text("schedule", "", |row| row.schedule)
+        .text("", "", |row| if row.is_chosen { "*" } else { "" })
+        .number("worst", "", |row| short(row.summary.worst))
+        .number("stated", "", |row| short(row.stated))
+        .number("rounding", "", |row| short(row.rounding))
+        .number("95.44 %", "", |row| short(row.summary.line))
+        .number("ZCCL's", "95.44 %", |row| short(row.zccl.line))
+        .number("uniform", "95.44 %", |row| short(row.uniform.line))
+        .number("within", "ZCCL's, %", |row| percent(row.within_zccl))
+        .number("within", "uniform, %", |row| percent(row.within_uniform))
+        .number("bias", "", |row| format!("{:+.4}", row.summary.bias))
+        .number("deviation", "", |row| four_digits(row.summary.deviation))
+        .number("ZCCL's", "deviation", |row| four_digits(row.zccl.deviation))
+        .number("uniform", "deviation", |row| four_digits(row.uniform.deviation));
     text += &table.render();
     text
 }

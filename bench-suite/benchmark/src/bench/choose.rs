@@ -21,7 +21,7 @@ use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, ChooseArgs, OpArg};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::{Data, FieldSource};
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use foldwire_workbench::{ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -404,44 +404,32 @@ fn spin() {
 impl ChooseTask<'_> {
     fn text(&self, about: &str, rows: &[ChoiceRow]) -> String {
         let Self { args, links, .. } = self;
-        let mut columns = vec![
-            ("collective", "", Align::Left),
-            ("link", "", Align::Left),
-            ("size", "bytes", Align::Right),
-            ("chosen", "", Align::Left),
-            ("by", "", Align::Left),
-            ("expected", "µs", Align::Right),
-            ("time", "µs", Align::Right),
-        ];
-        columns.extend(Speeds::codecs().map(|codec| (codec.name(), "µs", Align::Right)));
-        columns.extend([
-            ("x best", "", Align::Right),
-            ("x raw", "", Align::Right),
-            ("", "", Align::Left),
-        ]);
-        let mut table = Table::new(&columns);
         let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
         let is_behind_best = |row: &&ChoiceRow| row.measured.times_best > 1.0 + args.tolerance;
         let is_behind_raw = |row: &&ChoiceRow| row.measured.times_raw > 1.0 + TOLERANCE_OF_RAW;
         let is_off = |row: &&ChoiceRow| is_behind_best(row) || is_behind_raw(row);
-        for row in rows {
-            let link = links.iter().find(|link| link.bytes_per_s() == row.link_rate);
-            let expected = row.expected_s.iter().find(|(codec, _)| *codec == row.codec);
-            let mut cells = vec![
-                row.collective.to_owned(),
-                row.link(link),
-                Size(row.n_bytes).to_string(),
-                format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
-                row.schedule.to_owned(),
-                expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default(),
-                micros(row.measured.time_s),
-            ];
-            cells.extend(row.measured.fixed_s.iter().map(|&(_, time)| micros(time)));
-            cells.push(format!("{:.2}", row.measured.times_best));
-            cells.push(format!("{:.2}", row.measured.times_raw));
-            cells.push(if is_off(&row) { "*".to_owned() } else { String::new() });
-            table.row(&cells);
+        let mut table = Columns::of(rows)
+            .text("collective", "", |row| row.collective)
+            .text("link", "", |row| {
+                row.link(links.iter().find(|link| link.bytes_per_s() == row.link_rate))
+            })
+            .number("size", "bytes", |row| Size(row.n_bytes))
+            .text("chosen", "", |row| {
+                format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" })
+            })
+            .text("by", "", |row| row.schedule)
+            .number("expected", "µs", |row| {
+                let expected = row.expected_s.iter().find(|(codec, _)| *codec == row.codec);
+                expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default()
+            })
+            .number("time", "µs", |row| micros(row.measured.time_s));
+        for (at, codec) in Speeds::codecs().enumerate() {
+            table = table.number(codec.name(), "µs", |row| micros(row.measured.fixed_s[at].1));
         }
+        let table = table
+            .number("x best", "", |row| format!("{:.2}", row.measured.times_best))
+            .number("x raw", "", |row| format!("{:.2}", row.measured.times_raw))
+            .text("", "", |row| if is_off(row) { "*" } else { "" });
         let n_behind_best = rows.iter().filter(is_behind_best).count();
         let n_behind_raw = rows.iter().filter(is_behind_raw).count();
         let [percent, percent_of_raw] = [args.tolerance, TOLERANCE_OF_RAW].map(|part| part * 100.0);

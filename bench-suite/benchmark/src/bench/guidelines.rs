@@ -14,7 +14,7 @@ use foldwire_arguments::{BackendArg, GuidelinesArgs, OpArg};
 use foldwire_fields::usage::UsageError;
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{ranks, streams};
 use serde::Serialize;
@@ -299,27 +299,7 @@ fn judge(
 }
 
 fn text(args: &GuidelinesArgs, about: &str, rows: &[GuidelineRow]) -> String {
-    let mut table = Table::new(&[
-        ("of", "", Align::Left),
-        ("size", "bytes", Align::Right),
-        ("what", "", Align::Left),
-        ("time", "µs", Align::Right),
-        ("should take no longer than", "", Align::Left),
-        ("time", "µs", Align::Right),
-        ("ratio", "", Align::Right),
-    ]);
     let violated: Vec<&GuidelineRow> = rows.iter().filter(|row| row.is_violated).collect();
-    for row in &violated {
-        table.row(&[
-            row.preset.to_owned(),
-            Size(row.n_bytes).to_string(),
-            row.what.clone(),
-            format!("{:.1}", row.what_s * 1e6),
-            row.than.clone(),
-            format!("{:.1}", row.than_s * 1e6),
-            format!("{:.2}", row.ratio),
-        ]);
-    }
     let percent = args.tolerance * 100.0;
     let summary = format!(
         "{} of {} comparisons are off by more than {percent:.0} %: \
@@ -328,7 +308,18 @@ fn text(args: &GuidelinesArgs, about: &str, rows: &[GuidelineRow]) -> String {
         rows.len(),
         args.repeat
     );
-    if violated.is_empty() { summary } else { format!("{summary}\n{}", table.render()) }
+    if violated.is_empty() {
+        return summary;
+    }
+    let table = Columns::of(violated)
+        .text("of", "", |row| row.preset)
+        .number("size", "bytes", |row| Size(row.n_bytes))
+        .text("what", "", |row| &row.what)
+        .number("time", "µs", |row| format!("{:.1}", row.what_s * 1e6))
+        .text("should take no longer than", "", |row| &row.than)
+        .number("time", "µs", |row| format!("{:.1}", row.than_s * 1e6))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio));
+    format!("{summary}\n{}", table.render())
 }
 
 #[cfg(test)]

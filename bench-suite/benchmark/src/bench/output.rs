@@ -7,15 +7,16 @@ use foldwire::kernel::Level;
 use foldwire::{Float, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::benchmark::{BenchmarkOutcome, Settings};
 use super::call_mode::BenchInputs;
 use super::row::{self, CollectiveRow, MPI_BEST, MPI_DEFAULT};
 use super::sweep;
 
-/// Columns of `--csv`.
+/// Columns of `--csv`: fields of the head and of a row, and the number of rounds.
 const CSV_COLUMNS: [&str; 32] = [
     "collective",
     "backend",
@@ -77,7 +78,6 @@ pub(crate) struct BenchHead {
     pub(crate) data: String,
     pub(crate) link: Option<String>,
     /// Latency of links in seconds, if set.
-    #[serde(default)]
     latency_s: Option<f64>,
     pub(crate) lanes: usize,
     pub(crate) frame_bytes: usize,
@@ -92,10 +92,8 @@ pub(crate) struct BenchHead {
     #[serde(default = "one")]
     launches: usize,
     /// Number of polls of a call while its rank computes, if overlap is measured.
-    #[serde(default)]
     overlap_polls: Option<usize>,
     /// Units of the columns of `--budget`, if they are shown.
-    #[serde(default)]
     budget: Option<BudgetUnits>,
 }
 
@@ -256,48 +254,7 @@ impl BenchResults {
 
     /// Returns the rows as CSV with a header line: times in seconds, rates in 1e9 bytes/s.
     pub(super) fn csv(&self) -> anyhow::Result<String> {
-        let BenchHead { collective, backend, ranks, dtype, .. } = &self.head;
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        csv.write_record(CSV_COLUMNS)?;
-        let optional =
-            |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        for row in &self.outcome.rows {
-            csv.write_record([
-                collective.clone(),
-                backend.clone(),
-                ranks.to_string(),
-                dtype.clone(),
-                row.n_bytes.to_string(),
-                row.contestant.clone(),
-                row.times_s.len().to_string(),
-                row.time_s.to_string(),
-                row.min_s.to_string(),
-                row.p99_s.to_string(),
-                row.algbw_gbps.to_string(),
-                row.busbw_gbps.to_string(),
-                optional(row.ratio),
-                row.threads.map(|n| n.to_string()).unwrap_or_default(),
-                optional(row.max_err),
-                optional(row.bound_worst),
-                row.n_wrong.map(|n| n.to_string()).unwrap_or_default(),
-                row.n_unequal.map(|n| n.to_string()).unwrap_or_default(),
-                optional(row.speedup_raw),
-                optional(row.speedup_mpi_default),
-                optional(row.speedup_mpi_best),
-                optional(row.times_memcpy),
-                row.algorithm.clone().unwrap_or_default(),
-                row.schedule.clone().unwrap_or_default(),
-                row.is_chosen.map(|is_chosen| is_chosen.to_string()).unwrap_or_default(),
-                optional(row.times_best),
-                self.head.in_flight.to_string(),
-                optional(row.work_s),
-                optional(row.total_s),
-                optional(row.overlap_percent),
-                row.launches_s.len().max(1).to_string(),
-                optional(row.spread_percent),
-            ])?;
-        }
-        Ok(String::from_utf8(csv.into_inner()?)?)
+        csv_of(&CSV_COLUMNS, &self.head, &self.outcome.rows)
     }
 
     /// Returns header and table. If schedules are compared, a second table has the chosen and the
@@ -325,109 +282,96 @@ impl BenchResults {
     }
 }
 
+/// Returns rows as CSV with a header line. Columns are fields of a row or of the head, and
+/// `rounds`, the number of a row's times.
+pub(crate) fn csv_of<R: Serialize>(
+    columns: &[&str],
+    head: &impl Serialize,
+    rows: &[R],
+) -> anyhow::Result<String> {
+    let text = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let head = serde_json::to_value(head)?;
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    csv.write_record(columns)?;
+    for row in rows {
+        let row = serde_json::to_value(row)?;
+        let n_rounds = row.get("times_s").and_then(Value::as_array).map_or(0, Vec::len);
+        csv.write_record(columns.iter().map(|&column| match row.get(column) {
+            _ if column == "rounds" => n_rounds.to_string(),
+            Some(value) => text(value),
+            None => head.get(column).map(text).unwrap_or_default(),
+        }))?;
+    }
+    Ok(String::from_utf8(csv.into_inner()?)?)
+}
+
 /// Formats one line for each implementation and size. MPI has columns only if it takes part.
 fn table(rows: &[CollectiveRow], head: &BenchHead) -> String {
     let has = |name: &str| rows.iter().any(|row| row.contestant == name);
-    let (has_default, has_best) = (has(MPI_DEFAULT), has(MPI_BEST));
-    let has_memcpy = rows.iter().any(|row| row.times_memcpy.is_some());
-    let has_schedules = rows.iter().any(|row| row.schedule.is_some());
-    let mut columns = vec![
-        ("size", "bytes", Align::Right),
-        ("contestant", "", Align::Left),
-        ("time", "µs", Align::Right),
-        ("min", "µs", Align::Right),
-        ("p99", "µs", Align::Right),
-        ("algbw", "GB/s", Align::Right),
-        ("busbw", "GB/s", Align::Right),
-        ("ratio", "", Align::Right),
-        ("threads", "", Align::Right),
-        ("max error", "", Align::Right),
-        ("allowed", "", Align::Right),
-        ("#wrong", "", Align::Right),
-    ];
-    // Ranks may differ only without the guarantee of the same bits.
-    let may_differ = rows.iter().any(|row| row.n_unequal > Some(0));
-    if may_differ {
-        columns.push(("#unequal", "ranks", Align::Right));
-    }
-    columns.push(("speed-up", "x raw", Align::Right));
-    if has_memcpy {
-        columns.push(("time", "x memcpy", Align::Right));
-    }
-    if has_default {
-        columns.push(("speed-up", "x MPI", Align::Right));
-    }
-    if has_best {
-        columns.push(("speed-up", "x MPI best", Align::Right));
-        columns.push(("algorithm", "", Align::Left));
-    }
-    if has_schedules {
-        columns.push(("time", "x best", Align::Right));
-        columns.push(("chosen", "", Align::Left));
-    }
-    let has_launches = rows.iter().any(|row| row.spread_percent.is_some());
-    if has_launches {
-        columns.push(("spread", "%", Align::Right));
-    }
-    let has_work = rows.iter().any(|row| row.work_s.is_some());
-    if has_work {
-        columns.push(("work", "µs", Align::Right));
-        columns.push(("total", "µs", Align::Right));
-        columns.push(("hidden", "%", Align::Right));
-    }
-    let budget = head.budget.into_iter().flat_map(BudgetUnits::columns);
-    columns.extend(budget.map(|column| (column, "ns/value", Align::Right)));
-    let mut table = Table::new(&columns);
-    let optional =
-        |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), text);
+    let dash = || "-".to_owned();
     let two_digits = |x: f64| format!("{x:.2}");
-    let optional_count =
-        |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    for row in rows {
-        let mut cells = vec![
-            Size(row.n_bytes).to_string(),
-            row.title.clone(),
-            format!("{:.1}", row.time_s * 1e6),
-            format!("{:.1}", row.min_s * 1e6),
-            format!("{:.1}", row.p99_s * 1e6),
-            format!("{:.3}", row.algbw_gbps),
-            format!("{:.3}", row.busbw_gbps),
-            optional(row.ratio, two_digits),
-            optional(row.threads.map(f64::from), |n| n.to_string()),
-            optional(row.max_err, table::scientific),
-            optional(row.bound_worst, table::scientific),
-            optional_count(row.n_wrong),
-        ];
-        if may_differ {
-            cells.push(optional_count(row.n_unequal));
+    let micros = |s: f64| format!("{:.1}", s * 1e6);
+    let count = |n: Option<usize>| n.map_or_else(dash, |n| n.to_string());
+    let mut table = Columns::of(rows)
+        .number("size", "bytes", |row| Size(row.n_bytes))
+        .text("contestant", "", |row| &row.title)
+        .number("time", "µs", |row| micros(row.time_s))
+        .number("min", "µs", |row| micros(row.min_s))
+        .number("p99", "µs", |row| micros(row.p99_s))
+        .number("algbw", "GB/s", |row| format!("{:.3}", row.algbw_gbps))
+        .number("busbw", "GB/s", |row| format!("{:.3}", row.busbw_gbps))
+        .number("ratio", "", |row| row.ratio.map_or_else(dash, two_digits))
+        .number("threads", "", |row| row.threads.map_or_else(dash, |n| n.to_string()))
+        .number("max error", "", |row| row.max_err.map_or_else(dash, table::scientific))
+        .number("allowed", "", |row| row.bound_worst.map_or_else(dash, table::scientific))
+        .number("#wrong", "", |row| count(row.n_wrong));
+    // Ranks may differ only without the guarantee of the same bits.
+    if rows.iter().any(|row| row.n_unequal > Some(0)) {
+        table = table.number("#unequal", "ranks", |row| count(row.n_unequal));
+    }
+    table = table.number("speed-up", "x raw", |row| row.speedup_raw.map_or_else(dash, two_digits));
+    if rows.iter().any(|row| row.times_memcpy.is_some()) {
+        table =
+            table.number("time", "x memcpy", |row| row.times_memcpy.map_or_else(dash, two_digits));
+    }
+    if has(MPI_DEFAULT) {
+        table = table.number("speed-up", "x MPI", |row| {
+            row.speedup_mpi_default.map_or_else(dash, two_digits)
+        });
+    }
+    if has(MPI_BEST) {
+        table = table
+            .number("speed-up", "x MPI best", |row| {
+                row.speedup_mpi_best.map_or_else(dash, two_digits)
+            })
+            .text("algorithm", "", |row| row.algorithm.clone().unwrap_or_default());
+    }
+    if rows.iter().any(|row| row.schedule.is_some()) {
+        table = table
+            .number("time", "x best", |row| row.times_best.map_or_else(dash, two_digits))
+            .text("chosen", "", |row| if row.is_chosen == Some(true) { "*" } else { "" });
+    }
+    let percent = |part: f64| format!("{part:.1}");
+    if rows.iter().any(|row| row.spread_percent.is_some()) {
+        table = table.number("spread", "%", |row| row.spread_percent.map_or_else(dash, percent));
+    }
+    if rows.iter().any(|row| row.work_s.is_some()) {
+        table = table
+            .number("work", "µs", |row| row.work_s.map_or_else(dash, micros))
+            .number("total", "µs", |row| row.total_s.map_or_else(dash, micros))
+            .number("hidden", "%", |row| row.overlap_percent.map_or_else(dash, percent));
+    }
+    if let Some(units) = head.budget {
+        for (at, column) in units.columns().enumerate() {
+            table = table.number(column, "ns/value", |row| {
+                let time = units.of(row, head.ranks).nth(at).flatten();
+                time.map_or_else(dash, |ns| format!("{ns:.3}"))
+            });
         }
-        cells.push(optional(row.speedup_raw, two_digits));
-        if has_memcpy {
-            cells.push(optional(row.times_memcpy, two_digits));
-        }
-        if has_default {
-            cells.push(optional(row.speedup_mpi_default, two_digits));
-        }
-        if has_best {
-            cells.push(optional(row.speedup_mpi_best, two_digits));
-            cells.push(row.algorithm.clone().unwrap_or_default());
-        }
-        if has_schedules {
-            cells.push(optional(row.times_best, two_digits));
-            cells.push(if row.is_chosen == Some(true) { "*" } else { "" }.to_owned());
-        }
-        if has_launches {
-            cells.push(optional(row.spread_percent, |x| format!("{x:.1}")));
-        }
-        if has_work {
-            let micros = |s: f64| format!("{:.1}", s * 1e6);
-            cells.push(optional(row.work_s, micros));
-            cells.push(optional(row.total_s, micros));
-            cells.push(optional(row.overlap_percent, |x| format!("{x:.1}")));
-        }
-        let budget = head.budget.into_iter().flat_map(|units| units.of(row, head.ranks));
-        cells.extend(budget.map(|time| optional(time, |ns| format!("{ns:.3}"))));
-        table.row(&cells);
     }
     table.render()
 }

@@ -41,16 +41,16 @@ pub(crate) struct CollectiveRow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) launches_s: Vec<f64>,
     /// Difference between the greatest and the least of `launches_s`, in percent of `time_s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) spread_percent: Option<f64>,
     /// Seconds of the work alone, if overlap is measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) work_s: Option<f64>,
     /// Seconds of the call and the work together, if overlap is measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) total_s: Option<f64>,
     /// Percentage of the call's time that the work hides, if overlap is measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) overlap_percent: Option<f64>,
     /// Size / time, in 1e9 bytes/s.
     pub(crate) algbw_gbps: f64,
@@ -63,7 +63,6 @@ pub(crate) struct CollectiveRow {
     /// `raw_bytes` / `wire_bytes`.
     pub(crate) ratio: Option<f64>,
     /// Most threads that a rank computed on; only for Foldwire.
-    #[serde(default)]
     pub(crate) threads: Option<u16>,
     /// Absolute bound on each operand.
     pub(crate) bound_abs: Option<f64>,
@@ -76,16 +75,13 @@ pub(crate) struct CollectiveRow {
     pub(crate) mismatched_nonfinite: Option<usize>,
     /// Minima or maxima that are numbers although an operand is NaN, from a library that does not
     /// guarantee NaN; `None` unless checked.
-    #[serde(default)]
     pub(crate) nans_left_open: Option<usize>,
     /// Number of faults over all ranks; `None` unless checked. It counts values beyond the allowed
     /// error, and `mismatched_nonfinite`. It also counts ranks whose bits differ from rank 0's, if
     /// Foldwire guarantees equal bits.
-    #[serde(default)]
     pub(crate) n_wrong: Option<usize>,
     /// Number of ranks whose bits differ from rank 0's, where all ranks get the same array; `None`
     /// unless checked.
-    #[serde(default)]
     pub(crate) n_unequal: Option<usize>,
     /// Seconds that ranks spent on each kind of work in the last round, mean over ranks; only for
     /// Foldwire.
@@ -98,18 +94,17 @@ pub(crate) struct CollectiveRow {
     pub(crate) speedup_mpi_default: Option<f64>,
     pub(crate) speedup_mpi_best: Option<f64>,
     /// This time / time of a memcpy of the same size by all ranks at once, if ranks share memory.
-    #[serde(default)]
     pub(crate) times_memcpy: Option<f64>,
     /// The chosen algorithm, if there was a choice.
     pub(crate) algorithm: Option<String>,
     /// The schedule, if schedules are compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
     /// True if a call chooses this schedule by default, if schedules are compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is_chosen: Option<bool>,
     /// This time / time of the fastest schedule, if schedules are compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) times_best: Option<f64>,
 }
 

@@ -10,7 +10,7 @@ use foldwire::schedule::{ProgramSpec, Schedule};
 use foldwire::select::{self, Network};
 use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
 use foldwire_arguments::sizes::Size;
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 
 use super::implementation::{CompletedRun, Implementation, PlanImplementation, Run, SweptSchedule};
 use super::problem::Problem;
@@ -99,30 +99,25 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for ScheduleImpl
 /// Formats a table with the chosen and the best schedule for each size. Returns an empty string if
 /// schedules are not compared.
 pub(super) fn choices(rows: &[CollectiveRow]) -> String {
-    let mut table = Table::new(&[
-        ("size", "bytes", Align::Right),
-        ("chosen", "", Align::Left),
-        ("time", "µs", Align::Right),
-        ("best", "", Align::Left),
-        ("time", "µs", Align::Right),
-        ("chosen", "x best", Align::Right),
-    ]);
     let chosen = rows.iter().filter(|row| row.is_chosen == Some(true));
-    let mut is_empty = true;
-    for row in chosen {
-        let of_size = rows.iter().filter(|other| other.n_bytes == row.n_bytes);
-        let Some(best) = of_size.clone().find(|other| other.times_best == Some(1.0)) else {
-            continue;
-        };
-        is_empty = false;
-        table.row(&[
-            Size(row.n_bytes).to_string(),
-            row.contestant.clone(),
-            format!("{:.1}", row.time_s * 1e6),
-            best.contestant.clone(),
-            format!("{:.1}", best.time_s * 1e6),
-            row.times_best.map(|times| format!("{times:.2}")).unwrap_or_default(),
-        ]);
+    let pairs: Vec<(&CollectiveRow, &CollectiveRow)> = chosen
+        .filter_map(|row| {
+            let mut of_size = rows.iter().filter(|other| other.n_bytes == row.n_bytes);
+            Some((row, of_size.find(|other| other.times_best == Some(1.0))?))
+        })
+        .collect();
+    if pairs.is_empty() {
+        return String::new();
     }
-    if is_empty { String::new() } else { format!("\n{}", table.render()) }
+    let micros = |row: &CollectiveRow| format!("{:.1}", row.time_s * 1e6);
+    let table = Columns::of(pairs)
+        .number("size", "bytes", |(row, _)| Size(row.n_bytes))
+        .text("chosen", "", |(row, _)| &row.contestant)
+        .number("time", "µs", |(row, _)| micros(row))
+        .text("best", "", |(_, best)| &best.contestant)
+        .number("time", "µs", |(_, best)| micros(best))
+        .number("chosen", "x best", |(row, _)| {
+            row.times_best.map(|times| format!("{times:.2}")).unwrap_or_default()
+        });
+    format!("\n{}", table.render())
 }

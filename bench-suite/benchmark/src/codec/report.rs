@@ -7,12 +7,12 @@ use std::path::Path;
 
 use foldwire::Bound;
 use foldwire::codec::{CodecId, Loss};
-use foldwire_workbench::table::{Align, Table, scientific};
+use foldwire_workbench::table::{Columns, scientific};
 use serde::{Serialize as _, Serializer};
 
 use super::CodecRow;
 use super::curve::CurvePoint;
-use crate::peers::PeerTable;
+use crate::peers::{PeerResult, PeerTable};
 
 /// Compressor with which Foldwire's ratios and speeds are compared. It resembles fz-light most: it
 /// has the same block size and no entropy coder.
@@ -45,31 +45,18 @@ pub(super) fn all(rows: &[CodecRow], points: &[CurvePoint], peers: &PeerTable) -
 
 /// Formats the table of rate and distortion.
 fn curves(points: &[CurvePoint]) -> String {
-    let mut table = Table::new(&[
-        ("field", "", Align::Left),
-        ("type", "", Align::Left),
-        ("codec", "", Align::Left),
-        ("bound or", "setting", Align::Left),
-        ("rate", "bits a value", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("max error", "", Align::Right),
-    ]);
-    for point in points {
-        let setting = match (point.bound, point.setting) {
+    let table = Columns::of(points)
+        .text("field", "", |point| stem(&point.field))
+        .text("type", "", |point| point.dtype)
+        .text("codec", "", |point| &point.codec)
+        .text("bound or", "setting", |point| match (point.bound, point.setting) {
             (Some(bound), _) => bound.to_string(),
             (None, Some(setting)) => setting.to_string(),
             (None, None) => "–".to_owned(),
-        };
-        table.row(&[
-            stem(&point.field),
-            point.dtype.to_owned(),
-            point.codec.to_string(),
-            setting,
-            format!("{:.3}", point.bits),
-            psnr(point.psnr_db, point.max_err),
-            scientific(point.max_err),
-        ]);
-    }
+        })
+        .number("rate", "bits a value", |point| format!("{:.3}", point.bits))
+        .number("PSNR", "dB", |point| psnr(point.psnr_db, point.max_err))
+        .number("max error", "", |point| scientific(point.max_err));
     format!("Rate and distortion; no time was taken\n\n{}", table.render())
 }
 
@@ -94,38 +81,24 @@ fn text(rows: &[CodecRow], peers: &PeerTable) -> String {
 }
 
 fn speeds(rows: &[CodecRow]) -> String {
-    let mut table = Table::new(&[
-        ("field", "", Align::Left),
-        ("type", "", Align::Left),
-        ("bound", "", Align::Left),
-        ("codec", "", Align::Left),
-        ("level", "", Align::Left),
-        ("threads", "", Align::Right),
-        ("encode", "GB/s", Align::Right),
-        ("decode", "GB/s", Align::Right),
-        ("fold", "GB/s", Align::Right),
-        ("by floats", "GB/s", Align::Right),
-        ("combine", "GB/s", Align::Right),
-        ("memcpy", "GB/s", Align::Right),
-        ("read", "GB/s", Align::Right),
-        ("encode", "× memcpy", Align::Right),
-        ("decode", "× memcpy", Align::Right),
-        ("fold", "× memcpy", Align::Right),
-    ]);
-    for row in rows {
-        let of = &row.measured;
-        let mut cells = names(row).to_vec();
-        cells.extend([row.level.to_string(), row.threads.to_string()]);
-        let speeds = [of.encode_gbps, of.decode_gbps, of.fold_gbps];
-        let others = [of.refold_gbps, of.combine_gbps.unwrap_or(f64::NAN)];
-        let all = speeds.into_iter().chain(others).chain([of.memcpy_gbps, of.read_gbps]);
-        cells.extend(all.map(|gbps| match gbps {
-            gbps if gbps.is_nan() => "–".to_owned(),
-            gbps => format!("{gbps:.2}"),
-        }));
-        cells.extend(speeds.iter().map(|gbps| format!("{:.2}", gbps / of.memcpy_gbps)));
-        table.row(&cells);
-    }
+    let speed = |gbps: f64| match gbps {
+        gbps if gbps.is_nan() => "–".to_owned(),
+        gbps => format!("{gbps:.2}"),
+    };
+    let times = |gbps: f64, row: &CodecRow| format!("{:.2}", gbps / row.measured.memcpy_gbps);
+    let table = named(Columns::of(rows))
+        .text("level", "", |row| row.level)
+        .number("threads", "", |row| row.threads)
+        .number("encode", "GB/s", |row| speed(row.measured.encode_gbps))
+        .number("decode", "GB/s", |row| speed(row.measured.decode_gbps))
+        .number("fold", "GB/s", |row| speed(row.measured.fold_gbps))
+        .number("by floats", "GB/s", |row| speed(row.measured.refold_gbps))
+        .number("combine", "GB/s", |row| speed(row.measured.combine_gbps.unwrap_or(f64::NAN)))
+        .number("memcpy", "GB/s", |row| speed(row.measured.memcpy_gbps))
+        .number("read", "GB/s", |row| speed(row.measured.read_gbps))
+        .number("encode", "× memcpy", |row| times(row.measured.encode_gbps, row))
+        .number("decode", "× memcpy", |row| times(row.measured.decode_gbps, row))
+        .number("fold", "× memcpy", |row| times(row.measured.fold_gbps, row));
     let mut text = format!(
         "Speed in 1e9 bytes of the field per second; memcpy and read are of one thread\n\n{}",
         table.render()
@@ -138,44 +111,22 @@ fn speeds(rows: &[CodecRow]) -> String {
 }
 
 fn sizes(rows: &[CodecRow]) -> String {
-    let mut table = Table::new(&[
-        ("field", "", Align::Left),
-        ("type", "", Align::Left),
-        ("bound", "", Align::Left),
-        ("codec", "", Align::Left),
-        ("= absolute", "", Align::Right),
-        ("size", "MB", Align::Right),
-        ("ratio", "", Align::Right),
-        ("max error", "/ bound", Align::Right),
-        ("values", "beyond it", Align::Right),
-        ("NaN, ∞", "changed", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("NRMSE", "", Align::Right),
-        ("verbatim", "blocks", Align::Right),
-        ("both", "const", Align::Right),
-        ("left", "varies", Align::Right),
-        ("right", "varies", Align::Right),
-        ("both", "vary", Align::Right),
-    ]);
-    for row in rows.iter().filter(|row| is_first(rows, row)) {
-        let of = &row.measured;
-        let mut cells = names(row).to_vec();
-        cells.extend([
-            significant(row.bound_abs),
-            format!("{:.2}", row.n_bytes as f64 / 1e6),
-            format!("{:.2}", of.ratio),
-            format!("{:.4}", of.max_err_over_bound),
-            of.values_over_bound.to_string(),
-            of.mismatched_nonfinite.to_string(),
-            psnr(of.psnr_db, of.max_err_over_bound),
-            of.nrmse.map_or("–".to_owned(), scientific),
-            of.verbatim_blocks.to_string(),
-        ]);
-        cells.extend(match of.paths.shares() {
-            Some(shares) => shares.map(|share| format!("{:.1}", 100.0 * share)),
-            None => ["–"; 4].map(str::to_owned),
+    let mut table = named(Columns::of(rows.iter().filter(|row| is_first(rows, row))))
+        .number("= absolute", "", |row| significant(row.bound_abs))
+        .number("size", "MB", |row| format!("{:.2}", row.n_bytes as f64 / 1e6))
+        .number("ratio", "", |row| format!("{:.2}", row.measured.ratio))
+        .number("max error", "/ bound", |row| format!("{:.4}", row.measured.max_err_over_bound))
+        .number("values", "beyond it", |row| row.measured.values_over_bound)
+        .number("NaN, ∞", "changed", |row| row.measured.mismatched_nonfinite)
+        .number("PSNR", "dB", |row| psnr(row.measured.psnr_db, row.measured.max_err_over_bound))
+        .number("NRMSE", "", |row| row.measured.nrmse.map_or("–".to_owned(), scientific))
+        .number("verbatim", "blocks", |row| row.measured.verbatim_blocks);
+    let paths = [("both", "const"), ("left", "varies"), ("right", "varies"), ("both", "vary")];
+    for (at, (name, unit)) in paths.into_iter().enumerate() {
+        table = table.number(name, unit, |row| {
+            let percent = |shares: [f64; 4]| format!("{:.1}", 100.0 * shares[at]);
+            row.measured.paths.shares().map_or("–".to_owned(), percent)
         });
-        table.row(&cells);
     }
     format!(
         "Size and error, the same for every level and number of threads; pairs of blocks that were \
@@ -206,42 +157,32 @@ fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
         return None;
     }
 
-    let over_rival = format!("/ {RIVAL}");
-    let times_rival = format!("× {RIVAL}");
-    let mut columns = vec![
-        ("field", "", Align::Left),
-        ("type", "", Align::Left),
-        ("bound", "", Align::Left),
-        ("Foldwire", "", Align::Right),
-    ];
-    columns.extend(names_of_peers.iter().map(|name| {
+    let or_none = |value: Option<f64>, decimals: usize| {
+        value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
+    };
+    let gain = |row: &CodecRow, peers: &[&PeerResult]| {
+        of(peers, RIVAL).map(|rival| row.measured.ratio / rival.ratio)
+    };
+    let mut table = Columns::of(&compared)
+        .text("field", "", |(row, _)| stem(&row.field))
+        .text("type", "", |(row, _)| row.dtype)
+        .text("bound", "", |(row, _)| bound(row))
+        .number("Foldwire", "", |(row, _)| format!("{:.2}", row.measured.ratio));
+    for name in names_of_peers {
         let (family, variant) = name.split_once('-').unwrap_or((name, ""));
-        (family, variant, Align::Right)
-    }));
-    columns.extend([
-        ("Foldwire", over_rival.as_str(), Align::Right),
-        ("encode", times_rival.as_str(), Align::Right),
-    ]);
-    let mut table = Table::new(&columns);
-    let mut gains: Vec<(f64, &CodecRow)> = Vec::new();
-    for (row, peers) in &compared {
-        let of = |name: &str| peers.iter().find(|peer| peer.peer == name);
-        let mut cells = names(row)[..3].to_vec();
-        cells.push(format!("{:.2}", row.measured.ratio));
-        let or_none = |value: Option<f64>, decimals: usize| {
-            value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
-        };
-        cells.extend(names_of_peers.iter().map(|name| or_none(of(name).map(|peer| peer.ratio), 2)));
-        let rival = of(RIVAL);
-        let gain = rival.map(|rival| row.measured.ratio / rival.ratio);
-        let encode = fastest_encode(rows, row);
-        cells.push(or_none(gain, 3));
-        cells.push(or_none(rival.map(|rival| encode / rival.compress_gbps), 1));
-        table.row(&cells);
-        if row.dtype == "f32" {
-            gains.extend(gain.map(|gain| (gain, *row)));
-        }
+        table = table.number(family, variant, |(_, peers)| {
+            or_none(of(peers, name).map(|peer| peer.ratio), 2)
+        });
     }
+    let table = table
+        .number("Foldwire", &format!("/ {RIVAL}"), |(row, peers)| or_none(gain(row, peers), 3))
+        .number("encode", &format!("× {RIVAL}"), |(row, peers)| {
+            let rival = of(peers, RIVAL);
+            or_none(rival.map(|rival| fastest_encode(rows, row) / rival.compress_gbps), 1)
+        });
+    let of_f32 = compared.iter().filter(|(row, _)| row.dtype == "f32");
+    let gains: Vec<(f64, &CodecRow)> =
+        of_f32.filter_map(|(row, peers)| Some((gain(row, peers)?, *row))).collect();
     let mut text = format!(
         "Compression ratio beside other compressors, at the same bound\n\n{}",
         table.render()
@@ -272,14 +213,26 @@ fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Returns field, type, bound and codec, the first columns of tables.
-fn names(row: &CodecRow) -> [String; 4] {
-    let bound = match row.codec.codec.loss() {
+/// Adds the first columns of tables: field, type, bound and codec.
+fn named<'r>(table: Columns<&'r CodecRow>) -> Columns<&'r CodecRow> {
+    table
+        .text("field", "", |row| stem(&row.field))
+        .text("type", "", |row| row.dtype)
+        .text("bound", "", |row| bound(row))
+        .text("codec", "", |row| row.codec.to_string())
+}
+
+fn bound(row: &CodecRow) -> String {
+    match row.codec.codec.loss() {
         Loss::Bound => row.bound.to_string(),
         Loss::None => "exact".to_owned(),
         _ => "none".to_owned(),
-    };
-    [stem(&row.field), row.dtype.to_owned(), bound, row.codec.to_string()]
+    }
+}
+
+/// Returns the result of a compressor.
+fn of<'p>(peers: &[&'p PeerResult], name: &str) -> Option<&'p PeerResult> {
+    peers.iter().copied().find(|peer| peer.peer == name)
 }
 
 /// Returns the name without its extension, because the type has its own column.

@@ -5,12 +5,13 @@ use foldwire::{Communicator, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::{P2pArgs, P2pTest};
 use foldwire_workbench::data::Data;
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use serde::Serialize;
 
 use super::benchmark::RankMessageRecord;
 use super::implementation::{MPI, RAW};
 use crate::bench::benchmark::slowest;
+use crate::bench::output::csv_of;
 use crate::bench::row::{median, percentile};
 
 /// Columns of `--csv`.
@@ -215,33 +216,7 @@ pub(super) fn compare(rows: &mut [MessageRow]) {
 impl P2pResults {
     /// Returns the rows as CSV with a header line.
     pub(super) fn csv(&self) -> anyhow::Result<String> {
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        csv.write_record(CSV_COLUMNS)?;
-        let number = |value: Option<f64>| value.map(|x| x.to_string()).unwrap_or_default();
-        let count = |value: Option<usize>| value.map(|n| n.to_string()).unwrap_or_default();
-        for row in &self.rows {
-            csv.write_record([
-                row.what.name().to_owned(),
-                self.head.backend.clone(),
-                self.head.ranks.to_string(),
-                count(row.n_bytes),
-                row.contestant.clone(),
-                row.times_s.len().to_string(),
-                row.in_a_row.to_string(),
-                row.time_s.to_string(),
-                row.min_s.to_string(),
-                row.p99_s.to_string(),
-                number(row.encode_s),
-                number(row.decode_s),
-                number(row.mb_per_s),
-                number(row.ratio),
-                number(row.max_err),
-                count(row.n_wrong),
-                number(row.speedup_raw),
-                number(row.speedup_mpi),
-            ])?;
-        }
-        Ok(String::from_utf8(csv.into_inner()?)?)
+        csv_of(&CSV_COLUMNS, &self.head, &self.rows)
     }
 
     /// Returns header and table.
@@ -252,47 +227,25 @@ impl P2pResults {
 
 /// Formats one line for each implementation and size. MPI has a column only if it takes part.
 fn table(rows: &[MessageRow]) -> String {
-    let has_mpi = rows.iter().any(|row| row.speedup_mpi.is_some());
-    let mut columns = vec![
-        ("what", "", Align::Left),
-        ("size", "bytes", Align::Right),
-        ("contestant", "", Align::Left),
-        ("time", "µs", Align::Right),
-        ("min", "µs", Align::Right),
-        ("p99", "µs", Align::Right),
-        ("encode", "µs", Align::Right),
-        ("decode", "µs", Align::Right),
-        ("rate", "MB/s", Align::Right),
-        ("ratio", "", Align::Right),
-        ("#wrong", "", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-    ];
-    if has_mpi {
-        columns.push(("speed-up", "x MPI", Align::Right));
-    }
-    let mut table = Table::new(&columns);
     let missing = || "-".to_owned();
     let two_digits = |x: f64| format!("{x:.2}");
     let micros = |s: f64| format!("{:.2}", s * 1e6);
-    for row in rows {
-        let mut cells = vec![
-            row.what.name().to_owned(),
-            row.n_bytes.map_or_else(missing, |n| Size(n).to_string()),
-            row.contestant.clone(),
-            micros(row.time_s),
-            micros(row.min_s),
-            micros(row.p99_s),
-            row.encode_s.map_or_else(missing, micros),
-            row.decode_s.map_or_else(missing, micros),
-            row.mb_per_s.map_or_else(missing, |x| format!("{x:.1}")),
-            row.ratio.map_or_else(missing, two_digits),
-            row.n_wrong.map_or_else(missing, |n| n.to_string()),
-            row.speedup_raw.map_or_else(missing, two_digits),
-        ];
-        if has_mpi {
-            cells.push(row.speedup_mpi.map_or_else(missing, two_digits));
-        }
-        table.row(&cells);
+    let mut table = Columns::of(rows)
+        .text("what", "", |row| row.what.name())
+        .number("size", "bytes", |row| row.n_bytes.map_or_else(missing, |n| Size(n).to_string()))
+        .text("contestant", "", |row| &row.contestant)
+        .number("time", "µs", |row| micros(row.time_s))
+        .number("min", "µs", |row| micros(row.min_s))
+        .number("p99", "µs", |row| micros(row.p99_s))
+        .number("encode", "µs", |row| row.encode_s.map_or_else(missing, micros))
+        .number("decode", "µs", |row| row.decode_s.map_or_else(missing, micros))
+        .number("rate", "MB/s", |row| row.mb_per_s.map_or_else(missing, |x| format!("{x:.1}")))
+        .number("ratio", "", |row| row.ratio.map_or_else(missing, two_digits))
+        .number("#wrong", "", |row| row.n_wrong.map_or_else(missing, |n| n.to_string()))
+        .number("speed-up", "x raw", |row| row.speedup_raw.map_or_else(missing, two_digits));
+    if rows.iter().any(|row| row.speedup_mpi.is_some()) {
+        table = table
+            .number("speed-up", "x MPI", |row| row.speedup_mpi.map_or_else(missing, two_digits));
     }
     table.render()
 }

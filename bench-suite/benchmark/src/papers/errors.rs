@@ -9,7 +9,7 @@ use foldwire_arguments::papers::PaperErrorsArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use serde::Serialize;
 use serde_json::json;
 
@@ -67,8 +67,7 @@ fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> a
     }
     if let Some(file) = &args.plot {
         let title = format!("errors of one compression within {}", args.bound);
-        let plot = foldwire_workbench::draw!(file, distribution(title, &rows));
-        crate::accuracy::drawn(file, plot)?;
+        foldwire_workbench::draw!(file, distribution(title, &rows))?;
     }
     super::report(&faults)
 }
@@ -115,27 +114,14 @@ fn measure<T: Float + Into<f64>>(
 }
 
 fn render(rows: &[ErrorsRow]) -> String {
-    let mut table = Table::new(&[
-        ("codec", "", Align::Left),
-        ("ratio", "", Align::Right),
-        ("worst", "", Align::Right),
-        ("mean", "", Align::Right),
-        ("sigma", "", Align::Right),
-        ("within", "bound, %", Align::Right),
-        ("within", "2 sigma, %", Align::Right),
-    ]);
-    for row in rows {
-        let ErrorSummary { worst, bias, deviation, .. } = row.summary;
-        table.row(&[
-            row.codec.clone(),
-            format!("{:.2}", row.ratio),
-            format!("{worst:.4}"),
-            format!("{bias:+.4}"),
-            format!("{deviation:.4}"),
-            format!("{:.2}", 100.0 * row.within_bound),
-            format!("{:.2}", 100.0 * row.within_two_deviations),
-        ]);
-    }
+    let table = Columns::of(rows)
+        .text("codec", "", |row| &row.codec)
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("worst", "", |row| format!("{:.4}", row.summary.worst))
+        .number("mean", "", |row| format!("{:+.4}", row.summary.bias))
+        .number("sigma", "", |row| format!("{:.4}", row.summary.deviation))
+        .number("within", "bound, %", |row| format!("{:.2}", 100.0 * row.within_bound))
+        .number("within", "2 sigma, %", |row| format!("{:.2}", 100.0 * row.within_two_deviations));
     let note = "A normal error has 95.44 % within 2 sigma, and by ZCCL's theory a sigma of 0.3333; \
                 a uniform one\nhas 100 % and 0.5774.\n";
     table.render() + note

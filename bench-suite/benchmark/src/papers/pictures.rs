@@ -11,7 +11,7 @@ use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
 use foldwire_workbench::streams;
-use foldwire_workbench::table::{Align, Table, scientific};
+use foldwire_workbench::table::{Columns, scientific};
 use serde::Serialize;
 use serde_json::json;
 
@@ -130,25 +130,15 @@ fn nearest<T: Float + Into<f64>>(
 }
 
 fn render(rows: &[PictureRow]) -> String {
-    let mut table = Table::new(&[
-        ("codec", "", Align::Left),
-        ("bound", "", Align::Left),
-        ("ratio", "", Align::Right),
-        ("max error", "", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("NRMSE", "", Align::Right),
-    ]);
-    for row in rows {
-        table.row(&[
-            row.codec.clone(),
-            row.bound.clone().unwrap_or_else(|| "–".to_owned()),
-            format!("{:.2}", row.ratio),
-            scientific(row.quality.max_error),
-            row.quality.psnr_db.map_or_else(|| "–".to_owned(), |db| format!("{db:.1}")),
-            row.quality.nrmse.map_or_else(|| "–".to_owned(), scientific),
-        ]);
-    }
-    table.render()
+    let dash = || "–".to_owned();
+    Columns::of(rows)
+        .text("codec", "", |row| &row.codec)
+        .text("bound", "", |row| row.bound.clone().unwrap_or_else(dash))
+        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("max error", "", |row| scientific(row.quality.max_error))
+        .number("PSNR", "dB", |row| row.quality.psnr_db.map_or_else(dash, |db| format!("{db:.1}")))
+        .number("NRMSE", "", |row| row.quality.nrmse.map_or_else(dash, scientific))
+        .render()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use foldwire::{Bound, DType, Float};
 use foldwire_arguments::papers::PaperSumsArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::table::{Align, Table, scientific};
+use foldwire_workbench::table::{Columns, scientific};
 use foldwire_workbench::{room, streams, threads};
 use serde::Serialize;
 use serde_json::json;
@@ -141,46 +141,36 @@ fn measure<T: Float + Into<f64>>(
     Ok(())
 }
 
-/// Columns that name a row.
-const NAMES: [(&str, &str, Align); 3] =
-    [("field", "", Align::Left), ("bound", "", Align::Left), ("codec", "", Align::Left)];
-
-impl SumsRow {
-    fn names(&self) -> Vec<String> {
-        [&self.field, &self.bound, &self.codec].map(String::clone).to_vec()
-    }
-}
-
 fn gbps(result: Option<&SumResult>) -> String {
     result.map_or_else(|| "–".to_owned(), |result| format!("{:.2}", result.gbps))
 }
 
 fn paths(rows: &[SumsRow]) -> String {
-    let columns = [
-        ("operands", "", Align::Left),
-        ("both", "constant, %", Align::Right),
-        ("left", "varies, %", Align::Right),
-        ("right", "varies, %", Align::Right),
-        ("both", "vary, %", Align::Right),
-        ("homomorphic", "GB/s", Align::Right),
-        ("by floats", "GB/s", Align::Right),
-        ("speed-up", "", Align::Right),
+    let sums = rows.iter().flat_map(|row| row.sums.iter().map(move |sum| (row, sum)));
+    let mut table = Columns::of(sums.map(|(row, (operands, sums))| (row, operands, sums)))
+        .text("field", "", |(row, ..)| &row.field)
+        .text("bound", "", |(row, ..)| &row.bound)
+        .text("codec", "", |(row, ..)| &row.codec)
+        .text("operands", "", |(_, operands, _)| *operands);
+    let ways = [
+        ("both", "constant, %"),
+        ("left", "varies, %"),
+        ("right", "varies, %"),
+        ("both", "vary, %"),
     ];
-    let mut table = Table::new(&[&NAMES[..], &columns].concat());
-    for row in rows {
-        for (operands, Sums { by_floats, homomorphic, paths }) in &row.sums {
-            let mut cells = row.names();
-            cells.push((*operands).to_owned());
-            cells.extend(match paths.shares() {
-                Some(shares) => shares.map(|share| format!("{:.2}", 100.0 * share)),
-                None => ["–"; 4].map(str::to_owned),
-            });
-            cells.extend([gbps(homomorphic.as_ref()), gbps(Some(by_floats))]);
-            let speedup = homomorphic.as_ref().map(|sum| sum.gbps / by_floats.gbps);
-            cells.push(speedup.map_or("–".into(), |speedup| format!("{speedup:.1}")));
-            table.row(&cells);
-        }
+    for (at, (name, unit)) in ways.into_iter().enumerate() {
+        table = table.number(name, unit, |(.., sums)| {
+            let share = sums.paths.shares().map(|shares| format!("{:.2}", 100.0 * shares[at]));
+            share.unwrap_or_else(|| "–".to_owned())
+        });
     }
+    let table = table
+        .number("homomorphic", "GB/s", |(.., sums)| gbps(sums.homomorphic.as_ref()))
+        .number("by floats", "GB/s", |(.., sums)| gbps(Some(&sums.by_floats)))
+        .number("speed-up", "", |(.., sums)| {
+            let speedup = sums.homomorphic.as_ref().map(|sum| sum.gbps / sums.by_floats.gbps);
+            speedup.map_or_else(|| "–".to_owned(), |speedup| format!("{speedup:.1}"))
+        });
     format!(
         "Pairs of blocks by path, and speed in 1e9 bytes of one operand a second; y is x rotated \
          by half, c is constant\n\n{}",
@@ -189,56 +179,47 @@ fn paths(rows: &[SumsRow]) -> String {
 }
 
 fn quality(rows: &[SumsRow]) -> String {
-    let columns = [
-        ("operands", "", Align::Left),
-        ("sum", "", Align::Left),
-        ("ratio", "", Align::Right),
-        ("max error", "/ bound", Align::Right),
-        ("PSNR", "dB", Align::Right),
-        ("NRMSE", "", Align::Right),
-    ];
-    let mut table = Table::new(&[&NAMES[..], &columns].concat());
+    let mut sums = Vec::new();
     for row in rows {
         // Sums with a constant say nothing about quality.
         for (operands, Sums { by_floats, homomorphic, .. }) in &row.sums[..2] {
             let ways = [("homomorphic", homomorphic.as_ref()), ("by floats", Some(by_floats))];
-            for (way, sum) in ways.into_iter().filter_map(|(way, sum)| Some((way, sum?))) {
-                let SumResult { ratio, quality, .. } = sum;
-                let mut cells = row.names();
-                cells.extend([(*operands).to_owned(), way.to_owned(), format!("{ratio:.2}")]);
-                cells.push(match quality.max_error {
-                    0.0 => "0".to_owned(),
-                    error => format!("{:.3}", error / row.bound_abs),
-                });
-                cells.push(quality.psnr_db.map_or("–".into(), |db| format!("{db:.2}")));
-                cells.push(quality.nrmse.map_or("–".into(), scientific));
-                table.row(&cells);
-            }
+            sums.extend(ways.into_iter().filter_map(|(way, sum)| Some((row, operands, way, sum?))));
         }
     }
+    let dash = || "–".to_owned();
+    let table = Columns::of(sums)
+        .text("field", "", |(row, ..)| &row.field)
+        .text("bound", "", |(row, ..)| &row.bound)
+        .text("codec", "", |(row, ..)| &row.codec)
+        .text("operands", "", |(_, operands, ..)| *operands)
+        .text("sum", "", |(_, _, way, _)| *way)
+        .number("ratio", "", |(.., sum)| format!("{:.2}", sum.ratio))
+        .number("max error", "/ bound", |(row, .., sum)| match sum.quality.max_error {
+            0.0 => "0".to_owned(),
+            error => format!("{:.3}", error / row.bound_abs),
+        })
+        .number("PSNR", "dB", |(.., sum)| {
+            sum.quality.psnr_db.map_or_else(dash, |db| format!("{db:.2}"))
+        })
+        .number("NRMSE", "", |(.., sum)| sum.quality.nrmse.map_or_else(dash, scientific));
     format!("Sums\n\n{}", table.render())
 }
 
 fn shares_of_stream(rows: &[SumsRow]) -> String {
-    let columns = [
-        ("threads", "", Align::Right),
-        ("ratio", "", Align::Right),
-        ("encode", "GB/s", Align::Right),
-        ("decode", "GB/s", Align::Right),
-        ("STREAM", "GB/s", Align::Right),
-        ("encode", "% of it", Align::Right),
-        ("decode", "% of it", Align::Right),
-    ];
-    let mut table = Table::new(&[&NAMES[..], &columns].concat());
-    for row in rows {
-        let Coding { encode_gbps, decode_gbps, stream_gbps, ratio, .. } = row.coding;
-        let mut cells = row.names();
-        cells.push(row.threads.to_string());
-        cells.extend([ratio, encode_gbps, decode_gbps, stream_gbps].map(|x| format!("{x:.2}")));
-        let shares = [encode_gbps, decode_gbps].map(|gbps| row.coding.share_of_stream(gbps));
-        cells.extend(shares.map(|share| format!("{:.1}", 100.0 * share)));
-        table.row(&cells);
-    }
+    let digits = |x: f64| format!("{x:.2}");
+    let share = |row: &SumsRow, gbps| format!("{:.1}", 100.0 * row.coding.share_of_stream(gbps));
+    let table = Columns::of(rows)
+        .text("field", "", |row| &row.field)
+        .text("bound", "", |row| &row.bound)
+        .text("codec", "", |row| &row.codec)
+        .number("threads", "", |row| row.threads)
+        .number("ratio", "", |row| digits(row.coding.ratio))
+        .number("encode", "GB/s", |row| digits(row.coding.encode_gbps))
+        .number("decode", "GB/s", |row| digits(row.coding.decode_gbps))
+        .number("STREAM", "GB/s", |row| digits(row.coding.stream_gbps))
+        .number("encode", "% of it", |row| share(row, row.coding.encode_gbps))
+        .number("decode", "% of it", |row| share(row, row.coding.decode_gbps));
     format!(
         "Memory traffic, the array and its encoding, beside the faster of STREAM's copy and triad \
          on arrays of the same size\n\n{}",

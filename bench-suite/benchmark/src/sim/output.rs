@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foldwire_arguments::sizes::Size;
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use serde::Serialize;
 use serde_json::json;
 
@@ -52,30 +52,22 @@ pub(super) fn text(
         setting.frame_bytes,
         sweep.events_per_s / 1e6,
     );
-    let mut table = Table::new(&[
-        ("ranks", "", Align::Right),
-        ("preset", "", Align::Left),
-        ("schedule", "", Align::Left),
-        ("time", "ms", Align::Right),
-        ("speed-up", "x raw", Align::Right),
-        ("sent", "MB a rank", Align::Right),
-        ("computing", "%", Align::Right),
-        ("sending", "%", Align::Right),
-    ]);
-    for row in &sweep.rows {
-        let optional =
-            |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |x| format!("{x:.2}"));
-        table.row(&[
-            row.ranks.to_string(),
-            row.preset.name().to_owned(),
-            row.schedule.to_owned(),
-            format!("{:.3}", row.time_s * 1e3),
-            optional(row.speedup_raw),
-            format!("{:.2}", row.wire_bytes as f64 / row.ranks as f64 / 1e6),
-            format!("{:.0}", 100.0 * row.computing),
-            row.sending.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share)),
-        ]);
-    }
+    let dash = || "-".to_owned();
+    let table = Columns::of(&sweep.rows)
+        .number("ranks", "", |row| row.ranks)
+        .text("preset", "", |row| row.preset.name())
+        .text("schedule", "", |row| row.schedule)
+        .number("time", "ms", |row| format!("{:.3}", row.time_s * 1e3))
+        .number("speed-up", "x raw", |row| {
+            row.speedup_raw.map_or_else(dash, |times| format!("{times:.2}"))
+        })
+        .number("sent", "MB a rank", |row| {
+            format!("{:.2}", row.wire_bytes as f64 / row.ranks as f64 / 1e6)
+        })
+        .number("computing", "%", |row| format!("{:.0}", 100.0 * row.computing))
+        .number("sending", "%", |row| {
+            row.sending.map_or_else(dash, |share| format!("{:.0}", 100.0 * share))
+        });
     text += &table.render();
     text
 }

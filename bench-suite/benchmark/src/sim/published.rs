@@ -13,7 +13,7 @@ use foldwire_arguments::SimArgs;
 use foldwire_arguments::speeds::SpeedsArg;
 use foldwire_published::{COLLECTIVES, figures};
 use foldwire_workbench::streams;
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -377,65 +377,37 @@ fn predict(command: &str, overlaps: bool) -> anyhow::Result<Vec<SweepRow>> {
 }
 
 fn figures_table(rows: &[FigureRow]) -> String {
-    let mut table = Table::new(&[
-        ("paper", "", Align::Left),
-        ("at", "", Align::Left),
-        ("experiment", "", Align::Left),
-        ("published", "", Align::Right),
-        ("predicted", "as published", Align::Right),
-        ("predicted", "Foldwire", Align::Right),
-        ("measured", "", Align::Right),
-        ("note", "", Align::Left),
-    ]);
-    for row in rows {
-        let optional = |text: &Option<String>| text.clone().unwrap_or_default();
-        table.row(&[
-            row.paper.clone(),
-            row.at.clone(),
-            row.experiment.clone(),
-            row.published.clone(),
-            optional(&row.as_published),
-            optional(&row.foldwire),
-            optional(&row.measured),
-            optional(&row.note),
-        ]);
-    }
-    table.render()
+    let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+    Columns::of(rows)
+        .text("paper", "", |row| &row.paper)
+        .text("at", "", |row| &row.at)
+        .text("experiment", "", |row| &row.experiment)
+        .number("published", "", |row| &row.published)
+        .number("predicted", "as published", |row| optional(&row.as_published))
+        .number("predicted", "Foldwire", |row| optional(&row.foldwire))
+        .number("measured", "", |row| optional(&row.measured))
+        .text("note", "", |row| optional(&row.note))
+        .render()
 }
 
 fn budget_table(rows: &[&BudgetRow]) -> String {
-    let ns = Align::Right;
-    let mut table = Table::new(&[
-        ("link", "", Align::Left),
-        ("speeds", "", Align::Left),
-        ("collective", "", Align::Left),
-        ("ranks", "", Align::Right),
-        ("size", "MB", Align::Right),
-        ("preset", "", Align::Left),
-        ("time", "ms", Align::Right),
-        ("encode", "ns a value", ns),
-        ("decode", "ns a value", ns),
-        ("fold", "ns a value", ns),
-        ("copy", "ns a value", ns),
-        ("messages", "ns a value", ns),
-        ("wait", "ns a value", ns),
-        ("wire", "ns a value", ns),
-    ]);
-    for row in rows {
-        let Budget { encode, decode, fold, copy, message, wait, wire } = row.ns_a_value;
-        let mut cells = vec![
-            row.link.clone(),
-            row.speeds.clone(),
-            row.collective.clone(),
-            row.ranks.to_string(),
-            format!("{:.0}", row.bytes as f64 / 1e6),
-            row.preset.clone(),
-            format!("{:.1}", row.time_s * 1e3),
-        ];
-        cells.extend([encode, decode, fold, copy, message, wait, wire].map(|x| format!("{x:.3}")));
-        table.row(&cells);
-    }
-    table.render()
+    let ns = |time: f64| format!("{time:.3}");
+    Columns::of(rows)
+        .text("link", "", |row| &row.link)
+        .text("speeds", "", |row| &row.speeds)
+        .text("collective", "", |row| &row.collective)
+        .number("ranks", "", |row| row.ranks)
+        .number("size", "MB", |row| format!("{:.0}", row.bytes as f64 / 1e6))
+        .text("preset", "", |row| &row.preset)
+        .number("time", "ms", |row| format!("{:.1}", row.time_s * 1e3))
+        .number("encode", "ns a value", |row| ns(row.ns_a_value.encode))
+        .number("decode", "ns a value", |row| ns(row.ns_a_value.decode))
+        .number("fold", "ns a value", |row| ns(row.ns_a_value.fold))
+        .number("copy", "ns a value", |row| ns(row.ns_a_value.copy))
+        .number("messages", "ns a value", |row| ns(row.ns_a_value.message))
+        .number("wait", "ns a value", |row| ns(row.ns_a_value.wait))
+        .number("wire", "ns a value", |row| ns(row.ns_a_value.wire))
+        .render()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
-use foldwire_workbench::table::{self, Align, Table};
+use foldwire_workbench::table::{self, Columns};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -119,37 +119,20 @@ impl Comparison {
 }
 
 fn table(rows: &[ValidationRow]) -> String {
-    let mut table = Table::new(&[
-        ("ranks", "", Align::Right),
-        ("collective", "", Align::Left),
-        ("preset", "", Align::Left),
-        ("size", "", Align::Right),
-        ("link", "", Align::Right),
-        ("latency", "µs", Align::Right),
-        ("wake", "µs", Align::Right),
-        ("measured", "ms", Align::Right),
-        ("(fastest–slowest)", "ms", Align::Right),
-        ("predicted", "ms", Align::Right),
-        ("error", "%", Align::Right),
-    ]);
-    for row in rows {
-        let ms = |seconds: f64| format!("{:.2}", seconds * 1e3);
-        let [fastest, slowest] = row.measured_range_s.map(ms);
-        table.row(&[
-            row.ranks.to_string(),
-            row.collective.to_owned(),
-            row.preset.to_owned(),
-            table::bytes(row.n_bytes as u64),
-            row.link.clone(),
-            format!("{:.0}", row.latency_s * 1e6),
-            format!("{:.0}", row.wake_s * 1e6),
-            ms(row.measured_s),
-            format!("{fastest}–{slowest}"),
-            ms(row.predicted_s),
-            format!("{:+.1}", 100.0 * row.error),
-        ]);
-    }
-    table.render()
+    let ms = |seconds: f64| format!("{:.2}", seconds * 1e3);
+    Columns::of(rows)
+        .number("ranks", "", |row| row.ranks)
+        .text("collective", "", |row| row.collective)
+        .text("preset", "", |row| row.preset)
+        .number("size", "", |row| table::bytes(row.n_bytes as u64))
+        .number("link", "", |row| &row.link)
+        .number("latency", "µs", |row| format!("{:.0}", row.latency_s * 1e6))
+        .number("wake", "µs", |row| format!("{:.0}", row.wake_s * 1e6))
+        .number("measured", "ms", |row| ms(row.measured_s))
+        .number("(fastest–slowest)", "ms", |row| row.measured_range_s.map(ms).join("–"))
+        .number("predicted", "ms", |row| ms(row.predicted_s))
+        .number("error", "%", |row| format!("{:+.1}", 100.0 * row.error))
+        .render()
 }
 
 /// Finds the seconds x at which the increasing `predicted(x)` equals `measured`. Returns 0 if

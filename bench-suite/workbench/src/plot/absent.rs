@@ -1,7 +1,6 @@
 //! Replacement for plots in builds without them: a request for a plot is an error that says how to
 //! build with plots.
 
-use std::path::Path;
 use std::str::FromStr;
 
 use foldwire_fields::usage::UsageError;
@@ -18,11 +17,6 @@ macro_rules! draw {
 pub enum PlotFile {}
 
 impl PlotFile {
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        match *self {}
-    }
-
     /// The same file with `-name` at the end of its name.
     pub fn of(&self, _name: &str) -> Self {
         match *self {}
