@@ -8,12 +8,12 @@
 //!    uses the previous code, the previous row, the previous plane, or several of them
 //!    (`window.rs`).
 //! 2. `dense` splits the residuals of a block of 32 into low bits, stored unchanged, and high
-//!    parts, which it Huffman-codes in pairs (`chunk.rs`, `huffman.rs`). `fz-nd` instead packs each
-//!    block as wide as its largest residual (`widths.rs`).
+//!    parts, which it codes in pairs with one of eight fixed Huffman codes (`chunk.rs`, `huffman.rs`).
+//!    Each chunk says which one, so that its length does not depend on the chunks before it. `fz-nd`
+//!    instead packs each block as wide as its largest residual (`widths.rs`).
 //!
 //! The payload records every choice, so ranks need not agree on predictors, nor on the array's
-//! shape. Each chunk depends on earlier chunks: they contain the previous row and plane, and
-//! `dense` derives its Huffman code from them, so that payloads need no code table. A reader
+//! shape. Each chunk depends on earlier chunks, which contain the previous row and plane. A reader
 //! therefore has to start with the first chunk. Several threads hand on from chunk to chunk what
 //! later chunks need (`chain.rs`).
 //!
@@ -30,6 +30,7 @@
 
 mod chain;
 mod chunk;
+mod classes;
 mod codes;
 mod find;
 mod huffman;
@@ -171,8 +172,7 @@ impl<T: Float> Dense<T> {
                         Reader::new(inputs[i], kernel, space, chain(i))
                     });
                     with_spaces::<T, 1>(chains.len(), &mut |[space]| {
-                        let mut writer =
-                            Writer::new(format, self.strides, kernel, n_values, space, chain(N));
+                        let mut writer = Writer::new(format, self.strides, kernel, space, chain(N));
                         work(&mut |run, pace| {
                             let streams = (&mut readers, &mut writer);
                             self.write_run(n_values, run, streams, chains, pace, fill)
@@ -219,7 +219,7 @@ impl<T: Float> Dense<T> {
             writer.settle(chunks.clone()).ok_or(DecodeError::Damaged)?;
             for ((nth, index), entry) in chunks.enumerate().zip(entries) {
                 let body = &mut body[written.n_bytes..];
-                let chunk = writer.write(index, nth, body).ok_or(DecodeError::Damaged)?;
+                let chunk = writer.write(index, nth, body);
                 written.n_bytes += chunk.n_bytes;
                 written.blocks += chunk.blocks;
                 *entry = (written.n_bytes as u32).to_le_bytes();

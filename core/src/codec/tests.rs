@@ -247,3 +247,41 @@ fn no_codec_is_larger_than_its_values_but_for_heads() {
         });
     }
 }
+
+/// A field that begins calm and becomes rough, so that a codec that learns only from its beginning
+/// is worse for the rest.
+#[test]
+fn rolling_an_array_changes_no_size_by_more_than_three_per_cent() {
+    let (rows, columns) = (500, 200);
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(state >> 8) / f64::from(1 << 23) - 1.0
+    };
+    let turn = |i: usize, n: usize| (i as f64 / n as f64 * core::f64::consts::TAU).sin();
+    let field: Vec<f32> = (0..rows * columns)
+        .map(|i| (i / columns, i % columns))
+        .map(|(y, x)| match y {
+            0..100 => 0.0,
+            100..250 => turn(x, columns) * turn(y - 100, 150),
+            _ => turn(x, columns) * turn(y - 250, 250) + 1e-2 * (y - 250) as f64 / 250.0 * noise(),
+        } as f32)
+        .collect();
+    for bound in [1e-2, 1e-3, 1e-4] {
+        let params = CodecParams::new(Quantum::new::<f32>(2.0 * bound).unwrap());
+        for id in CodecId::ALL.iter().filter(|id| id.loss() == Loss::Bound) {
+            let codec = id.instance::<f32>(&params.with_shape(&[rows, columns]));
+            let n_bytes = |by: usize| {
+                let mut rolled = field.clone();
+                rolled.rotate_left(by);
+                encode(codec.as_dyn(), &rolled).len() as f64
+            };
+            let first = n_bytes(0);
+            for by in [field.len() / 3 / columns * columns, field.len() / 2 + 17] {
+                let change = n_bytes(by) / first;
+                let of = format!("{}, {bound:e}, by {by}", id.name());
+                assert!((0.97..1.03).contains(&change), "{of}: {change:.3} of the bytes");
+            }
+        }
+    }
+}

@@ -186,3 +186,45 @@ fn ratios_on_f32_fields_are_well_above_the_published_ones() {
     println!("geometric mean: {mean:.4}");
     assert!(mean >= 1.16, "a geometric mean of {mean:.4}");
 }
+
+/// The slowest tests. They seldom fail unless a faster test fails too.
+mod long {
+    use super::*;
+    use foldwire::codec::{CodecExt, CodecId, CodecParams};
+
+    /// The seam that rolling puts inside a field, and chunks that begin elsewhere, cost some bytes.
+    /// They are more than 3 % of one field, which has only 34 chunks and few bytes.
+    fn rolled<T: Float>() {
+        for (name, values) in fields::<T>() {
+            let n = values.len();
+            for relative in [1e-2, 1e-3, 1e-4, 1e-5] {
+                let quantum = Quantum::new::<T>(absolute(&values, relative)).expect("a bound");
+                let params = CodecParams::new(quantum).with_shape_of(&values);
+                let is_short = name.starts_with("wrf_W") && relative == 1e-2;
+                let most = if is_short { 0.06 } else { 0.03 };
+                for id in [CodecId::Dense, CodecId::FzNd] {
+                    let codec = id.instance::<T>(&params);
+                    let codec = codec.as_dyn();
+                    let mut bytes = vec![0; codec.max_encoded_len(n).expect("it fits")];
+                    let mut n_bytes = |by: usize| {
+                        let mut rolled = values.clone();
+                        rolled.rotate_left(by);
+                        codec.encode(&rolled, &mut bytes).expect("space").n_bytes as f64
+                    };
+                    let first = n_bytes(0);
+                    for by in [n / 3, n / 2 + 17, n - n / 5, n - 5000] {
+                        let change = n_bytes(by) / first;
+                        let of = format!("{name} at {relative:e}, {}, rolled by {by}", id.name());
+                        assert!((change - 1.0).abs() < most, "{of}: {change:.3} of the bytes");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rolling_a_field_changes_sizes_of_dense_and_fz_nd_by_three_per_cent_at_most() {
+        rolled::<f32>();
+        rolled::<f64>();
+    }
+}

@@ -1,15 +1,13 @@
 //! Chunks of a payload that several threads process.
 //!
-//! A chunk depends on earlier chunks in two ways: their codes predict its codes, and `dense` learns
-//! its pair code from their pairs. Most of the work needs neither: quantising, and packing and
-//! unpacking residuals once the pair code is known. So threads process runs of chunks side by side.
-//! When a thread has done what it can, it waits for its run's turn. It takes over the codes before
-//! the run, finds the run's codes, and hands over the codes before the next run.
+//! The codes of a chunk are predicted from the codes before them. Most of the work does not need
+//! these: quantising, and packing and unpacking residuals. So threads process runs of chunks side
+//! by side. When a thread has done what it can, it waits for its run's turn. It takes over the codes
+//! before the run, finds the run's codes, and hands over the codes before the next run.
 //!
 //! Cost: a reader adds up the residuals of one run after the other. The codes that are handed over
 //! cross from core to core, so a run has several chunks.
 
-use super::huffman::PairCounts;
 use core::ops::Range;
 
 /// State that the chunks of a payload hand on to later chunks.
@@ -18,13 +16,6 @@ pub(super) trait Chain<B>: Sync {
     /// run, which it replaces by the codes before the next run. `None` if an earlier chunk has
     /// failed.
     fn pass(&self, run: Range<usize>, turn: &mut dyn FnMut(&mut [B])) -> Option<()>;
-
-    /// Waits for lesson `nth` and returns it: the counts from which the pair code is derived anew,
-    /// if it is. `index` is the chunk that needs it. `None` if an earlier chunk has failed.
-    fn lesson(&self, index: usize, nth: usize) -> Option<Option<PairCounts>>;
-
-    /// Publishes lesson `nth`.
-    fn teach(&self, nth: usize, counts: Option<PairCounts>);
 
     /// Lets later chunks fail that wait for this one.
     fn fail(&self, index: usize);
@@ -57,16 +48,13 @@ impl<B> Drop for Attempt<'_, B> {
 
 #[cfg(feature = "std")]
 mod shared {
-    use super::{Chain, PairCounts};
-    use core::array;
+    use super::Chain;
     use core::ops::Range;
     use core::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Mutex, OnceLock, PoisonError};
+    use std::sync::{Mutex, PoisonError};
     use std::vec;
     use std::vec::Vec;
 
-    /// Lessons of a payload with the most chunks: after chunk 1, 4, 16, … 4¹⁰.
-    const LESSONS: usize = 11;
     /// Number of looks before a waiting thread lets another one run.
     const LOOKS: usize = 100;
 
@@ -77,7 +65,6 @@ mod shared {
         /// First chunk that has failed.
         failed: AtomicUsize,
         codes: Mutex<Vec<B>>,
-        lessons: [OnceLock<Option<PairCounts>>; LESSONS],
     }
 
     impl<B: Copy> SharedChain<B> {
@@ -87,7 +74,6 @@ mod shared {
                 turn: AtomicUsize::new(0),
                 failed: AtomicUsize::new(usize::MAX),
                 codes: Mutex::new(vec![code; n_codes]),
-                lessons: array::from_fn(|_| OnceLock::new()),
             }
         }
 
@@ -117,16 +103,6 @@ mod shared {
             turn(&mut self.codes.lock().unwrap_or_else(PoisonError::into_inner));
             self.turn.store(run.end, Ordering::Release);
             Some(())
-        }
-
-        fn lesson(&self, index: usize, nth: usize) -> Option<Option<PairCounts>> {
-            self.wait(index, || self.lessons.get(nth)?.get().copied())
-        }
-
-        fn teach(&self, nth: usize, counts: Option<PairCounts>) {
-            if let Some(lesson) = self.lessons.get(nth) {
-                lesson.get_or_init(|| counts);
-            }
         }
 
         fn fail(&self, index: usize) {

@@ -1,13 +1,16 @@
 //! Residuals of a chunk, called *numbers* here, as bits.
 //!
 //! ```text
-//! lengths    4 × u16            bytes of each of the four streams
-//! classes    1, 3 or 8 bits     the class of each block of 32: 0 if all numbers are 0, else 1 + k
+//! code       3 bits             which of the eight codes of `huffman` the pairs have
+//! lengths    4 bits, 3 × w      w, then the bytes of all streams but the last, w bits each
+//! classes    `classes`          the class of each block of 32: 0 if all numbers are 0, 1 if it is
+//!                               *sparse*, else 2 + k
+//! sparse     bits               places and signs in sparse blocks, up to a whole byte
 //! low bits   4·k bytes a block  the k low bits of each number
-//! streams                       pairs of h, coded by `huffman`. The first eight numbers of each
+//! streams    4, whole bytes     pairs of h, coded by `huffman`. The first eight numbers of each
 //!                               block are in the first stream, the next eight in the second, …
-//!                               Blocks of class 0 are in no stream.
-//! escapes                       for each |h| of 7 or more: its excess over 7, 7 bits a byte
+//!                               Blocks of class 0 and 1 are in no stream.
+//! escapes    4 bits each        for each |h| of 7 or more: its excess over 7, 3 bits at a time
 //! ```
 //!
 //! A number is h·2^k + low − 2^(k−1). With this offset, h is number / 2^k rounded to nearest, so
@@ -15,63 +18,35 @@
 //! the same few pairs are frequent at all magnitudes, and smooth and rough regions share one code.
 //! A reader finds the start of a code only when it has read the previous one. With four streams, it
 //! reads four codes side by side.
+//!
+//! The writer takes the code that is shortest for a sample of the blocks. A code of pairs spends
+//! half a bit on a 0, so blocks of hardly anything else, the sparse ones, have no pairs.
 
-use super::huffman::{Decoder, ESCAPE, Encoder, PairCounts, SIGN};
+use super::classes::{LowBitWriter, bits_at, next_byte, put_classes, take_classes};
+use super::huffman::{CODES, DECODERS, ENCODERS, ESCAPE, SIGN, lengths};
 use super::window::magnitude;
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, BLOCKS, CHUNK};
+use core::ops::Range;
 
 const STREAMS: usize = 4;
-/// Size of the four stream lengths in bytes.
-const LENGTHS: usize = 2 * STREAMS;
 /// Count of a block's numbers that are in one stream.
 const SHARE: usize = BLOCK / STREAMS;
+/// Count of pairs of a block, and of those that are in one stream.
+const BLOCK_PAIRS: usize = BLOCK / 2;
+const SHARE_PAIRS: usize = SHARE / 2;
 /// Maximum bytes of a stream, and 8 more that the last write may reach past it.
-const STREAM_BYTES: usize = BLOCKS * SHARE / 2 * super::huffman::MAX_BITS as usize / 8 + 8;
+const STREAM_BYTES: usize = BLOCKS * SHARE_PAIRS * super::huffman::MAX_BITS as usize / 8 + 8;
 /// Largest k. A 64-bit word has space for this many bits after the bits of a partial byte.
 const MAX_SHIFT: u32 = 56;
-/// Largest class that the format can represent.
-const MAX_CLASS: u8 = 63;
-/// Maximum bytes of classes, and 8 more that the last write may reach past them.
-pub(super) const MAX_CLASS_BYTES: usize = BLOCKS + 8;
-
-/// Writes bits, low ones first.
-struct LowBitWriter<'a> {
-    dst: &'a mut [u8],
-    at: usize,
-    bits: u64,
-    n_bits: u32,
-}
-
-impl<'a> LowBitWriter<'a> {
-    fn new(dst: &'a mut [u8], at: usize) -> Self {
-        Self { dst, at, bits: 0, n_bits: 0 }
-    }
-
-    /// Writes at most 56 bits; `None` if there is no space.
-    #[inline(always)]
-    fn put(&mut self, bits: u64, n_bits: u32) -> Option<()> {
-        self.bits |= bits << self.n_bits;
-        self.n_bits += n_bits;
-        *self.dst.get_mut(self.at..)?.first_chunk_mut()? = self.bits.to_le_bytes();
-        self.at += (self.n_bits / 8) as usize;
-        self.bits >>= self.n_bits & !7;
-        self.n_bits &= 7;
-        Some(())
-    }
-
-    /// Returns the number of bytes so far. The unused bits of a partial last byte are 0.
-    fn end(&self) -> usize {
-        self.at + usize::from(self.n_bits > 0)
-    }
-}
-
-/// Returns at least 57 bits from bit `bit` on.
-#[inline(always)]
-fn bits_at(src: &[u8], bit: usize) -> Option<u64> {
-    let word = src.get(bit / 8..)?.first_chunk()?;
-    Some(u64::from_le_bytes(*word) >> (bit % 8))
-}
+/// Class of sparse blocks.
+const SPARSE: u8 = 1;
+/// Class of blocks whose pairs are coded and whose numbers have no low bits.
+const PAIRED: u8 = 2;
+/// Most numbers other than 0 in a sparse block; all of them are 1 or −1.
+const MOST_SPARSE: u64 = 4;
+/// Number of blocks for which the writer compares the codes.
+const SAMPLES: usize = 16;
 
 /// Returns the block's class.
 #[inline(always)]
@@ -83,8 +58,8 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
         sum = sum.plus(magnitude);
     }
     let n_bits = B::BITS - largest.leading_zeros();
-    if n_bits == 0 {
-        return 0;
+    if n_bits <= 1 && sum.to_u64() <= MOST_SPARSE {
+        return if n_bits == 0 { 0 } else { SPARSE };
     }
     let shift = if n_bits > B::BITS - 6 {
         // The sum may have overflowed.
@@ -95,68 +70,7 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
         let rest = sum.minus(largest).to_u64();
         u64::BITS - (rest.saturating_sub(1) / 50).leading_zeros()
     };
-    1 + shift.min(MAX_SHIFT) as u8
-}
-
-/// Writes the classes of blocks to `dst` from byte `at` on, and returns where they end. A class
-/// takes 1 bit if it equals the previous one, 3 bits if it is one above or below, and 8 bits
-/// otherwise. The class before the first one counts as 1. `None` if there is no space or a class is
-/// above [`MAX_CLASS`].
-pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
-    let mut writer = LowBitWriter::new(dst, at);
-    let mut before = 1;
-    if classes.iter().any(|class| *class > MAX_CLASS) {
-        return None;
-    }
-    // Seven codes of at most 8 bits fit one call of `put`. Joining them takes no branches, which
-    // would be unpredictable.
-    for some in classes.chunks(7) {
-        let (mut bits, mut n_bits) = (0, 0);
-        for &class in some {
-            let (code, n_code) = match class.wrapping_sub(before) {
-                0 => (0, 1),
-                1 => (0b001, 3),
-                u8::MAX => (0b101, 3),
-                _ => (0b11 | u64::from(class) << 2, 8),
-            };
-            bits |= code << n_bits;
-            n_bits += n_code;
-            before = class;
-        }
-        writer.put(bits, n_bits)?;
-    }
-    Some(writer.end())
-}
-
-/// Decoding table for classes, by their first three bits. An entry holds whether the class is
-/// relative to the previous one, the step to add, and the number of bits.
-const STEPS: [(bool, u8, u32); 8] = {
-    let [same, other] = [(true, 0, 1), (false, 0, 8)];
-    let [up, down] = [(true, 1, 3), (true, u8::MAX, 3)];
-    [same, up, same, other, same, down, same, other]
-};
-
-/// Inverse of [`put_classes`]. Returns where the classes end; `None` if one is above `most`.
-pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize) -> Option<usize> {
-    let (mut bit, mut before, mut largest) = (8 * at, 1_u8, 0);
-    for some in classes.chunks_mut(7) {
-        let mut bits = bits_at(src, bit)?;
-        for class in some {
-            let (is_relative, step, n_bits) = STEPS[(bits & 7) as usize];
-            // A step down from 0 wraps to a class above all limits.
-            let next = if is_relative { before } else { (bits >> 2 & 63) as u8 };
-            before = next.wrapping_add(step);
-            largest = largest.max(before);
-            *class = before;
-            bits >>= n_bits;
-            bit += n_bits as usize;
-        }
-    }
-    if u32::from(largest) > most || largest > MAX_CLASS {
-        return None;
-    }
-    (bit % 8 == 0 || bits_at(src, bit)? & ((1 << (8 - bit % 8)) - 1) == 0)
-        .then_some(bit.div_ceil(8))
+    PAIRED + shift.min(MAX_SHIFT) as u8
 }
 
 /// Shifts a number right by `shift` bits and keeps its sign.
@@ -166,40 +80,56 @@ pub(super) fn above<B: Word>(number: B, shift: u32) -> B {
     ((number ^ sign) >> shift).minus(sign >> shift)
 }
 
-/// Returns runs of adjacent blocks of one class: the class, the first block, and the end.
-fn runs(classes: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
+/// Returns runs of adjacent blocks of one k: k, and the places of their first and last number plus
+/// one. Blocks of class 0 and 1 belong to runs of k = 0.
+fn runs(classes: &[u8]) -> impl Iterator<Item = (u32, Range<usize>)> {
     let mut end = 0;
-    classes.chunk_by(|a, b| a == b).map(move |run| {
-        end += run.len();
-        (run[0], end - run.len(), end)
+    let shift = |class: &u8| u32::from(class.saturating_sub(PAIRED));
+    classes.chunk_by(move |a, b| shift(a) == shift(b)).map(move |run| {
+        let first = end;
+        end += run.len() * BLOCK;
+        (shift(&run[0]), first..end)
     })
 }
 
-/// Writes the numbers, which must be whole blocks, and returns the number of bytes. Counts their
-/// pairs in `counts`, if given. `None` if there is no space; the numbers would then take more bytes
-/// than uncompressed.
+/// Indices of some blocks of a chunk.
+struct BlockList {
+    indices: [u8; BLOCKS],
+    n: usize,
+}
+
+impl BlockList {
+    /// Lists the blocks whose class is such. It takes no branches, which would be unpredictable.
+    #[inline(always)]
+    fn of(classes: &[u8], is_such: impl Fn(u8) -> bool) -> Self {
+        let (mut indices, mut n) = ([0; BLOCKS], 0);
+        for (i, class) in classes.iter().enumerate().take(BLOCKS) {
+            indices[n % BLOCKS] = i as u8;
+            n += usize::from(is_such(*class));
+        }
+        Self { indices, n }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.indices[..self.n].iter().map(|i| usize::from(*i))
+    }
+}
+
+/// Writes the numbers, which must be whole blocks, and returns the number of bytes. `None` if there
+/// is no space; the numbers would then take more bytes than uncompressed.
 #[inline(always)]
-pub(super) fn write<B: Word>(
-    numbers: &[B],
-    encoder: &Encoder,
-    counts: Option<&mut PairCounts>,
-    dst: &mut [u8],
-) -> Option<usize> {
+pub(super) fn write<B: Word>(numbers: &[B], dst: &mut [u8]) -> Option<usize> {
     let mut classes = [0; BLOCKS];
     let classes = &mut classes[..numbers.len() / BLOCK];
     for (class, block) in classes.iter_mut().zip(numbers.chunks_exact(BLOCK)) {
         *class = class_of(block);
     }
-    let mut at = put_classes(classes, dst, LENGTHS)?;
     let mut nibbles = [0; CHUNK];
     let mut has_escapes = false;
-    for (class, first, end) in runs(classes).filter(|(class, ..)| *class > 0) {
-        let shift = u32::from(class - 1);
+    for (shift, run) in runs(classes) {
         let half = B::from_u64(1 << shift >> 1);
-        let numbers = &numbers[first * BLOCK..end * BLOCK];
-        let nibbles = &mut nibbles[first * BLOCK..end * BLOCK];
         let mut largest = B::ZERO;
-        for (nibble, number) in nibbles.iter_mut().zip(numbers) {
+        for (nibble, number) in nibbles[run.clone()].iter_mut().zip(&numbers[run]) {
             let high = above(number.plus(half), shift);
             let magnitude = magnitude(high);
             largest = largest.max(magnitude);
@@ -207,22 +137,24 @@ pub(super) fn write<B: Word>(
             *nibble = magnitude.min(B::from_u64(ESCAPE.into())).to_u64() as u8 | sign;
         }
         has_escapes |= largest >= B::from_u64(ESCAPE.into());
-        if shift > 0 {
-            at = put_low(numbers, half, shift, dst, at)?;
-        }
     }
+    let mut pairs = [0; CHUNK / 2];
+    for (pair, nibbles) in pairs.iter_mut().zip(nibbles.as_chunks::<2>().0) {
+        *pair = nibbles[0] | nibbles[1] << 4;
+    }
+    let pairs = pairs.as_chunks::<BLOCK_PAIRS>().0;
+    let paired = BlockList::of(classes, |class| class >= PAIRED);
+    let code = best_code(&paired, pairs);
+    let encoder = &ENCODERS[code];
     let mut streams = [[0; STREAM_BYTES]; STREAMS];
     let [a, b, c, d] = &mut streams;
     let mut writers = [a, b, c, d].map(|stream| LowBitWriter::new(stream, 0));
-    let nibbles_of = |nibbles: &[u8; CHUNK], block: usize| -> [u8; BLOCK] {
-        core::array::from_fn(|i| nibbles[block * BLOCK + i])
-    };
-    for block in (0..classes.len()).filter(|block| classes[*block] > 0) {
-        let block = nibbles_of(&nibbles, block);
-        for (writer, share) in writers.iter_mut().zip(block.as_chunks::<SHARE>().0) {
+    for i in paired.iter() {
+        let block: [u8; BLOCK_PAIRS] = pairs[i];
+        for (writer, share) in writers.iter_mut().zip(block.as_chunks::<SHARE_PAIRS>().0) {
             let (mut bits, mut n_bits) = (0, 0);
-            for pair in share.as_chunks::<2>().0 {
-                let (code, n_code) = encoder.code(pair[0], pair[1]);
+            for &pair in share {
+                let (code, n_code) = encoder.code(pair);
                 bits |= code << n_bits;
                 n_bits += n_code;
             }
@@ -230,43 +162,81 @@ pub(super) fn write<B: Word>(
         }
     }
     let lens = writers.map(|writer| writer.end());
-    for (i, (stream, len)) in streams.iter().zip(lens).enumerate() {
-        dst[2 * i..2 * i + 2].copy_from_slice(&(len as u16).to_le_bytes());
+    let mut writer = LowBitWriter::new(dst, 0);
+    put_head(code, lens, &mut writer)?;
+    put_classes(classes, &mut writer)?;
+    for i in BlockList::of(classes, |class| class == SPARSE).iter() {
+        put_sparse(&pairs[i], &mut writer)?;
+    }
+    let mut at = writer.end();
+    for (shift, run) in runs(classes).filter(|(shift, _)| *shift > 0) {
+        at = put_low(&numbers[run], shift, dst, at)?;
+    }
+    for (stream, len) in streams.iter().zip(lens) {
         dst.get_mut(at..at + len)?.copy_from_slice(&stream[..len]);
         at += len;
     }
     if has_escapes {
-        for (i, nibbles) in nibbles.as_chunks::<BLOCK>().0[..classes.len()].iter().enumerate() {
-            if has_escape(nibbles) {
+        let blocks = nibbles.as_chunks::<BLOCK>().0;
+        let mut writer = LowBitWriter::new(dst, at);
+        for i in paired.iter() {
+            if has_escape(&blocks[i]) {
                 let block = &numbers[i * BLOCK..(i + 1) * BLOCK];
-                at = put_escapes(block, u32::from(classes[i] - 1), dst, at)?;
+                put_escapes(block, u32::from(classes[i] - PAIRED), &mut writer)?;
             }
         }
-    }
-    if let Some(counts) = counts {
-        for block in (0..classes.len()).filter(|block| classes[*block] > 0) {
-            count(nibbles_of(&nibbles, block), counts);
-        }
+        at = writer.end();
     }
     Some(at)
 }
 
-/// Counts a block's pairs.
-fn count(nibbles: [u8; BLOCK], counts: &mut PairCounts) {
-    for pair in nibbles.as_chunks::<2>().0 {
-        counts[usize::from((pair[0] % SIGN) | ((pair[1] % SIGN) << 3))] += 1;
+/// Returns the code that is shortest for a sample of these blocks.
+#[inline(always)]
+fn best_code(blocks: &BlockList, pairs: &[[u8; BLOCK_PAIRS]]) -> usize {
+    let mut sums = [0_u32; CODES];
+    for i in blocks.iter().step_by(blocks.n.div_ceil(SAMPLES).max(1)) {
+        for (sum, length) in sums.iter_mut().zip(lengths(&pairs[i])) {
+            *sum += u32::from(length);
+        }
     }
+    (0..CODES).min_by_key(|code| sums[*code]).unwrap_or_default()
+}
+
+/// Writes the number of the code, and the lengths of streams that a reader cannot know.
+fn put_head(code: usize, lens: [usize; STREAMS], writer: &mut LowBitWriter<'_>) -> Option<()> {
+    let lens = &lens[..STREAMS - 1];
+    let any = lens.iter().fold(0, |any, len| any | *len as u64);
+    let width = u64::BITS - any.leading_zeros();
+    let (mut bits, mut n_bits) = (code as u64 | u64::from(width) << 3, 7);
+    for len in lens {
+        bits |= (*len as u64) << n_bits;
+        n_bits += width;
+    }
+    writer.put(bits, n_bits)
+}
+
+/// Writes the places and signs of a sparse block's numbers.
+#[inline(always)]
+fn put_sparse(pairs: &[u8; BLOCK_PAIRS], writer: &mut LowBitWriter<'_>) -> Option<()> {
+    // Number i of the block has bits 4·i (it is not 0) and 4·i + 3 (it is negative).
+    let block = u128::from_le_bytes(*pairs);
+    let mut rest = block & (u128::MAX / 15);
+    let n_bits = 2 + 6 * rest.count_ones();
+    let mut bits = 0;
+    // Always as many rounds, because a branch would be unpredictable.
+    for i in 0..MOST_SPARSE as u32 {
+        let at = rest.trailing_zeros() % u128::BITS;
+        let negative = (block >> at) as u64 >> 3 & 1;
+        bits |= (u64::from(at / 4) | negative << 5) << (2 + 6 * i);
+        rest &= rest.wrapping_sub(1);
+    }
+    writer.put(bits & ((1 << n_bits) - 1) | u64::from(n_bits / 6 - 1), n_bits)
 }
 
 /// Writes the low bits of blocks of one class. Returns where they end.
 #[inline(always)]
-fn put_low<B: Word>(
-    numbers: &[B],
-    half: B,
-    shift: u32,
-    dst: &mut [u8],
-    at: usize,
-) -> Option<usize> {
+fn put_low<B: Word>(numbers: &[B], shift: u32, dst: &mut [u8], at: usize) -> Option<usize> {
+    let half = B::from_u64(1 << shift >> 1);
     let mask = (1 << shift) - 1;
     let low = |number: B| number.plus(half).to_u64() & mask;
     let mut writer = LowBitWriter::new(dst, at);
@@ -293,54 +263,49 @@ fn has_escape(nibbles: &[u8; BLOCK]) -> bool {
     nibbles.iter().fold(false, |any, nibble| any | (nibble % SIGN == ESCAPE))
 }
 
-/// Writes the excess over 7 of each magnitude of at least 7 in a block. Returns where they end.
+/// Writes the excess over 7 of each magnitude of at least 7 in a block.
 #[inline(always)]
-fn put_escapes<B: Word>(block: &[B], shift: u32, dst: &mut [u8], mut at: usize) -> Option<usize> {
+fn put_escapes<B: Word>(block: &[B], shift: u32, writer: &mut LowBitWriter<'_>) -> Option<()> {
     let half = B::from_u64(1 << shift >> 1);
     for &number in block {
         let magnitude = magnitude(above(number.plus(half), shift)).to_u64();
         let Some(mut more) = magnitude.checked_sub(ESCAPE.into()) else { continue };
-        while more > 127 {
-            *dst.get_mut(at)? = more as u8 | 128;
-            (more, at) = (more >> 7, at + 1);
+        while more > 7 {
+            writer.put(more & 7 | 8, 4)?;
+            more >>= 3;
         }
-        *dst.get_mut(at)? = more as u8;
-        at += 1;
+        writer.put(more, 4)?;
     }
-    Some(at)
+    Some(())
 }
 
 /// Inverse of [`write`]: reads from `src[..len]` and returns the number of bytes read. `src` has at
 /// least eight bytes after `len`. `None` if no writer writes such bytes.
 #[inline(always)]
-pub(super) fn read<B: Word>(
-    src: &[u8],
-    len: usize,
-    decoder: &Decoder,
-    counts: Option<&mut PairCounts>,
-    numbers: &mut [B],
-) -> Option<usize> {
-    let lengths: &[u8; LENGTHS] = src[..len].first_chunk()?;
+pub(super) fn read<B: Word>(src: &[u8], len: usize, numbers: &mut [B]) -> Option<usize> {
     let mut classes = [0; BLOCKS];
     let classes = &mut classes[..numbers.len() / BLOCK];
-    let most = 1 + MAX_SHIFT.min(B::BITS - 2);
-    let low_at = take_classes(classes, most, src, LENGTHS)?;
-    let n_low: usize = classes.iter().map(|class| 4 * usize::from(class.saturating_sub(1))).sum();
-    let mut ends = [low_at + n_low; STREAMS + 1];
-    for (i, len) in lengths.as_chunks().0.iter().enumerate() {
-        ends[i + 1] = ends[i] + usize::from(u16::from_le_bytes(*len));
+    let most = u32::from(PAIRED) + MAX_SHIFT.min(B::BITS - 2);
+    let (code, lens, bit) = take_head(src)?;
+    let mut bit = take_classes(classes, most, src, bit)?;
+    let mut pairs = [0_u8; CHUNK / 2];
+    let pairs = pairs.as_chunks_mut::<BLOCK_PAIRS>().0;
+    for i in BlockList::of(classes, |class| class == SPARSE).iter() {
+        bit = take_sparse(src, bit, &mut pairs[i])?;
     }
-    let mut at = ends[STREAMS];
-    if at > len {
-        return None;
+    let mut low_at = next_byte(src, bit)?;
+    let shifts = classes.iter().map(|class| usize::from(class.saturating_sub(PAIRED)));
+    let mut starts = [low_at + 4 * shifts.sum::<usize>(); STREAMS];
+    for (i, len) in lens.into_iter().enumerate() {
+        starts[i + 1] = starts[i] + len;
     }
-    let mut high = [0_u8; CHUNK];
-    let mut bits: [usize; STREAMS] = core::array::from_fn(|i| 8 * ends[i]);
-    let (blocks, _) = high.as_chunks_mut::<BLOCK>();
-    for (_, block) in classes.iter().zip(blocks).filter(|(class, _)| **class > 0) {
-        for (bit, share) in bits.iter_mut().zip(block.as_chunks_mut::<SHARE>().0) {
+    let decoder = &DECODERS[code];
+    let paired = BlockList::of(classes, |class| class >= PAIRED);
+    let mut bits = starts.map(|start| 8 * start);
+    for i in paired.iter() {
+        for (bit, share) in bits.iter_mut().zip(pairs[i].as_chunks_mut::<SHARE_PAIRS>().0) {
             let mut word = bits_at(src, *bit)?;
-            for to in share.as_chunks_mut::<2>().0 {
+            for to in share {
                 let (pair, n_bits) = decoder.pair(word);
                 *to = pair;
                 word >>= n_bits;
@@ -348,28 +313,26 @@ pub(super) fn read<B: Word>(
             }
         }
     }
-    if (1..=STREAMS).any(|i| bits[i - 1].div_ceil(8) != ends[i]) {
+    if (1..STREAMS).any(|i| bits[i - 1].div_ceil(8) != starts[i]) {
         return None;
     }
-    let mut low_at = low_at;
-    for (class, first, end) in runs(classes) {
-        let (from, to) = (first * BLOCK, end * BLOCK);
-        let numbers = &mut numbers[from..to];
-        let high = &high[from..to];
-        let Some(shift) = class.checked_sub(1).map(u32::from) else {
-            numbers.fill(B::ZERO);
-            continue;
-        };
+    let mut high = [0_i8; CHUNK];
+    for (to, &pair) in high.as_chunks_mut::<2>().0.iter_mut().zip(pairs.as_flattened()) {
+        *to = [(pair << 4) as i8 >> 4, pair as i8 >> 4];
+    }
+    let mut bit = bits[STREAMS - 1].next_multiple_of(8);
+    for (shift, run) in runs(classes) {
+        let (numbers, high) = (&mut numbers[run.clone()], &high[run]);
         let mut has_escapes = false;
         for (number, &high) in numbers.iter_mut().zip(high) {
-            has_escapes |= (high as i8).unsigned_abs() == ESCAPE;
-            *number = B::from_u64(i64::from(high as i8) as u64) << shift;
+            has_escapes |= high.unsigned_abs() == ESCAPE;
+            *number = B::from_u64(i64::from(high) as u64) << shift;
         }
         if has_escapes {
             let blocks = high.as_chunks::<BLOCK>().0.iter().zip(numbers.chunks_mut(BLOCK));
             for (high, numbers) in blocks {
-                if has_escape(&high.map(|byte| (byte as i8).unsigned_abs())) {
-                    at = take_escapes(high, shift, &src[..len], at, numbers)?;
+                if has_escape(&high.map(i8::unsigned_abs)) {
+                    bit = take_escapes(high, shift, src, bit, numbers)?;
                 }
             }
         }
@@ -378,13 +341,37 @@ pub(super) fn read<B: Word>(
             low_at += numbers.len() / 8 * shift as usize;
         }
     }
-    if let Some(counts) = counts {
-        for (block, _) in high.as_chunks::<BLOCK>().0.iter().zip(&*classes).filter(|(_, c)| **c > 0)
-        {
-            count(block.map(|byte| (byte as i8).unsigned_abs()), counts);
+    let n_bytes = bit.div_ceil(8);
+    (n_bytes <= len).then_some(n_bytes)
+}
+
+/// Inverse of [`put_head`]. Also returns the number of bits.
+fn take_head(src: &[u8]) -> Option<(usize, [usize; STREAMS - 1], usize)> {
+    let bits = bits_at(src, 0)?;
+    let width = (bits >> 3 & 15) as usize;
+    let mask = (1 << width) - 1;
+    let len = |i: usize| (bits >> (7 + i * width) & mask) as usize;
+    Some(((bits & 7) as usize, core::array::from_fn(len), 7 + (STREAMS - 1) * width))
+}
+
+/// Inverse of [`put_sparse`]. Returns where the block ends; `None` if its places do not ascend.
+#[inline(always)]
+fn take_sparse(src: &[u8], bit: usize, pairs: &mut [u8; BLOCK_PAIRS]) -> Option<usize> {
+    let mut bits = bits_at(src, bit)?;
+    let n = 1 + (bits & 3) as usize;
+    bits >>= 2;
+    let mut next = 0;
+    for _ in 0..n {
+        let place = (bits & 31) as usize;
+        if place < next {
+            return None;
         }
+        next = place + 1;
+        let number = if bits >> 5 & 1 == 1 { 15 } else { 1 };
+        pairs[place / 2] |= number << (4 * (place % 2));
+        bits >>= 6;
     }
-    (at <= len).then_some(at)
+    Some(bit + 2 + 6 * n)
 }
 
 /// Adds the low bits of blocks of one class to their numbers and subtracts 2^(k−1).
@@ -405,33 +392,31 @@ fn take_low<B: Word>(numbers: &mut [B], shift: u32, src: &[u8], at: usize) -> Op
     Some(())
 }
 
-/// Reads the excesses of a block's escapes and adds them to the numbers. Returns where they end.
+/// Reads the excesses of a block's escapes from bit `bit` on and adds them to the numbers. Returns
+/// where they end.
 #[inline(always)]
 fn take_escapes<B: Word>(
-    high: &[u8; BLOCK],
+    high: &[i8; BLOCK],
     shift: u32,
     src: &[u8],
-    mut at: usize,
+    mut bit: usize,
     numbers: &mut [B],
 ) -> Option<usize> {
     for (number, &high) in numbers.iter_mut().zip(high) {
-        if (high as i8).unsigned_abs() != ESCAPE {
+        if high.unsigned_abs() != ESCAPE {
             continue;
         }
         let mut more = 0;
-        for place in (0..).step_by(7) {
-            let byte = *src.get(at)?;
-            at += 1;
-            if place >= u64::BITS {
-                return None;
-            }
-            more |= u64::from(byte & 127) << place;
-            if byte < 128 {
+        for place in (0..u64::BITS).step_by(3) {
+            let bits = bits_at(src, bit)?;
+            bit += 4;
+            more |= (bits & 7) << place;
+            if bits & 8 == 0 {
                 break;
             }
         }
         let more = B::from_u64(more) << shift;
-        *number = if (high as i8) < 0 { number.minus(more) } else { number.plus(more) };
+        *number = if high < 0 { number.minus(more) } else { number.plus(more) };
     }
-    Some(at)
+    Some(bit)
 }

@@ -1,10 +1,18 @@
 //! Codes of a chunk's values, and the exceptions among them.
 
+use super::classes::{LowBitWriter, bits_at, next_byte, put_classes, take_classes};
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
 use crate::kernel::at_level::Task;
 use crate::kernel::{BLOCK, BLOCKS, CHUNK, Code, Lattice, Scale};
 use crate::op::{self, LatticeOp};
+
+/// Kinds of blocks. Most blocks are of the kind that `classes` assume before the first.
+const ALL: u8 = 0;
+const SOME: u8 = 1;
+const NONE: u8 = 2;
+const SOME_FRESH: u8 = 3;
+const ALL_FRESH: u8 = 4;
 
 /// Values of a chunk that are not on the lattice.
 #[derive(Debug)]
@@ -110,94 +118,74 @@ impl<T: Float> Exceptions<T> {
     /// Writes the exceptions among the first `n_values` values to the front of `dst` and returns
     /// the number of bytes. `None` if there is no space.
     ///
-    /// Three bitmaps mark the blocks with exceptions, the blocks of nothing but exceptions, and the
-    /// blocks with *fresh* exceptions, which differ from the exception before them. The exception
-    /// masks of blocks with both exceptions and codes follow. Then each block with fresh exceptions
-    /// has a mask of them, and their values.
+    /// Each block has a kind, written as `classes` are. It says whether values, or all of them, are
+    /// exceptions, and whether some are *fresh*: they differ from the exception before them. A
+    /// mask follows of each block with exceptions and codes, then one of each block with fresh
+    /// exceptions, and then the fresh values.
     pub(super) fn write(&self, n_values: usize, dst: &mut [u8]) -> Option<usize> {
         let masks = &self.masks[..n_values.div_ceil(BLOCK)];
-        let n_bitmap = masks.len().div_ceil(8);
-        let mut at = 3 * n_bitmap;
-        dst.get_mut(..at)?.fill(0);
-        let mut put = |bytes: &[u8]| {
-            dst.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
-            at += bytes.len();
-            Some(())
-        };
-        let mut bitmaps = [[0; BLOCKS / 8]; 3];
-        for (i, &mask) in masks.iter().enumerate() {
-            let is_full = mask == full_mask(n_values - i * BLOCK);
-            bitmaps[0][i / 8] |= u8::from(mask > 0) << (i % 8);
-            bitmaps[1][i / 8] |= u8::from(is_full) << (i % 8);
-            if mask > 0 && !is_full {
-                put(&mask.to_le_bytes())?;
-            }
-        }
+        let (mut kinds, mut fresh) = ([NONE; BLOCKS], [0; BLOCKS]);
+        let (kinds, fresh) = (&mut kinds[..masks.len()], &mut fresh[..masks.len()]);
         let mut last = T::QUIET_NAN.bits();
-        for (i, &mask) in masks.iter().enumerate() {
-            let mut fresh = 0_u32;
-            for at in places(&[mask]) {
-                let bits = self.values[i * BLOCK + at].bits();
-                fresh |= u32::from(bits != last) << at;
-                last = bits;
-            }
-            bitmaps[2][i / 8] |= u8::from(fresh > 0) << (i % 8);
-            if fresh > 0 {
-                put(&fresh.to_le_bytes())?;
-                for at in places(&[fresh]) {
-                    put(bytemuck::bytes_of(&self.values[i * BLOCK + at].bits()))?;
-                }
-            }
+        for at in places(masks) {
+            let bits = self.values[at].bits();
+            fresh[at / BLOCK] |= u32::from(bits != last) << (at % BLOCK);
+            last = bits;
         }
-        for (to, bitmap) in dst.chunks_exact_mut(n_bitmap).zip(bitmaps) {
-            to.copy_from_slice(&bitmap[..n_bitmap]);
+        for (i, kind) in kinds.iter_mut().enumerate().filter(|(i, _)| masks[*i] > 0) {
+            *kind = match (masks[i] == full_mask(n_values - i * BLOCK), fresh[i] > 0) {
+                (true, false) => ALL,
+                (false, false) => SOME,
+                (false, true) => SOME_FRESH,
+                (true, true) => ALL_FRESH,
+            };
+        }
+        let mut writer = LowBitWriter::new(dst, 0);
+        put_classes(kinds, &mut writer)?;
+        for (mask, _) in masks.iter().zip(&*kinds).filter(|(_, kind)| is_mixed(**kind)) {
+            put_mask(*mask, &mut writer)?;
+        }
+        fresh.iter().filter(|mask| **mask > 0).try_for_each(|mask| put_mask(*mask, &mut writer))?;
+        let mut at = writer.end();
+        for place in places(fresh) {
+            let bits = self.values[place].bits();
+            dst.get_mut(at..at + T::BYTES)?.copy_from_slice(bytemuck::bytes_of(&bits));
+            at += T::BYTES;
         }
         Some(at)
     }
 
-    /// Inverse of [`write`](Self::write) for all of `src`; `None` if no writer writes such bytes.
-    pub(super) fn read(&mut self, n_values: usize, src: &[u8]) -> Option<()> {
+    /// Inverse of [`write`](Self::write) for all of `src[..len]`; `None` if no writer writes such
+    /// bytes. `src` has at least eight bytes after `len`.
+    pub(super) fn read(&mut self, n_values: usize, src: &[u8], len: usize) -> Option<()> {
         let n_blocks = n_values.div_ceil(BLOCK);
-        let n_bitmap = n_blocks.div_ceil(8);
-        let (bitmaps, mut src) = src.split_at_checked(3 * n_bitmap)?;
-        let bit = |bitmap: usize, i: usize| bitmaps[bitmap * n_bitmap + i / 8] >> (i % 8) & 1 == 1;
-        if (n_blocks..8 * n_bitmap).any(|i| bit(0, i) || bit(1, i) || bit(2, i)) {
-            return None;
-        }
-        let mut take = |n_bytes: usize| {
-            let (bytes, rest) = src.split_at_checked(n_bytes)?;
-            src = rest;
-            Some(bytes)
-        };
+        let (mut kinds, mut fresh) = ([NONE; BLOCKS], [0; BLOCKS]);
+        let (kinds, fresh) = (&mut kinds[..n_blocks], &mut fresh[..n_blocks]);
+        let mut bit = take_classes(kinds, ALL_FRESH.into(), src, 0)?;
         self.n_blocks = n_blocks;
-        let mut word = || Some(u32::from_le_bytes(take(4)?.try_into().ok()?));
-        for i in 0..n_blocks {
+        for (i, kind) in kinds.iter().enumerate() {
             let every = full_mask(n_values - i * BLOCK);
-            self.masks[i] = match (bit(0, i), bit(1, i)) {
-                (false, false) => 0,
-                (true, true) => every,
-                (true, false) => word().filter(|&mask| mask > 0 && mask & !every == 0)?,
-                (false, true) => return None,
+            self.masks[i] = match *kind {
+                NONE => 0,
+                ALL | ALL_FRESH => every,
+                _ => take_mask(every, src, &mut bit)?,
             };
+        }
+        for (i, _) in kinds.iter().enumerate().filter(|(_, kind)| **kind > NONE) {
+            fresh[i] = take_mask(self.masks[i], src, &mut bit)?;
         }
         if self.counts().0 == 0 {
             return None;
         }
+        let mut values = src.get(next_byte(src, bit)?..len)?.chunks_exact(T::BYTES);
         let mut last = T::QUIET_NAN;
-        for i in 0..n_blocks {
-            let mask = self.masks[i];
-            let fresh = if bit(2, i) { u32::from_le_bytes(take(4)?.try_into().ok()?) } else { 0 };
-            if fresh & !mask != 0 || bit(2, i) != (fresh > 0) {
-                return None;
+        for at in places(&self.masks[..n_blocks]) {
+            if fresh[at / BLOCK] >> (at % BLOCK) & 1 == 1 {
+                last = T::from_bits(bytemuck::pod_read_unaligned(values.next()?));
             }
-            for at in places(&[mask]) {
-                if fresh >> at & 1 == 1 {
-                    last = T::from_bits(bytemuck::pod_read_unaligned(take(T::BYTES)?));
-                }
-                self.values[i * BLOCK + at] = last;
-            }
+            self.values[at] = last;
         }
-        src.is_empty().then_some(())
+        (values.next().is_none() && values.remainder().is_empty()).then_some(())
     }
 
     /// Writes the bits of all values: codes, or exceptions in their places. A bitmap of the
@@ -239,6 +227,31 @@ impl<T: Float> Exceptions<T> {
         }
         (!self.is_empty()).then_some(())
     }
+}
+
+/// Returns whether a block of this kind has both exceptions and codes.
+const fn is_mixed(kind: u8) -> bool {
+    matches!(kind, SOME | SOME_FRESH)
+}
+
+/// Writes a mask that is not 0. One run of ones takes 11 bits, and any other mask 33.
+fn put_mask(mask: u32, writer: &mut LowBitWriter<'_>) -> Option<()> {
+    let first = mask.trailing_zeros();
+    let ones = mask >> first;
+    match ones & ones.wrapping_add(1) {
+        0 => writer.put(u64::from(1 | first << 1 | (ones.count_ones() - 1) << 6), 11),
+        _ => writer.put(u64::from(mask) << 1, 33),
+    }
+}
+
+/// Inverse of [`put_mask`]; `None` if the mask is 0 or not part of `every`. Moves `bit` past it.
+fn take_mask(every: u32, src: &[u8], bit: &mut usize) -> Option<u32> {
+    let bits = bits_at(src, *bit)?;
+    let is_run = bits & 1 == 1;
+    *bit += if is_run { 11 } else { 33 };
+    let run = || u64::from(full_mask(1 + (bits >> 6 & 31) as usize)) << (bits >> 1 & 31);
+    let mask = u32::try_from(if is_run { run() } else { bits >> 1 & u64::from(u32::MAX) }).ok()?;
+    (mask > 0 && mask & !every == 0).then_some(mask)
 }
 
 /// Returns the mask of the first `n` values of a block, or of all values if `n` is larger.

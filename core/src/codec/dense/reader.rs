@@ -3,9 +3,8 @@
 use super::chain::Chain;
 use super::chunk;
 use super::codes::Exceptions;
-use super::huffman::{Decoder, PAIRS, PairCounts};
 use super::space::{MAX_RUN, Space};
-use super::stream::{EXCEPTIONS, FIXED, PLAIN, ZEROS, counts_pairs, head_len, n_lessons};
+use super::stream::{EXCEPTIONS, FIXED, PLAIN, ZEROS, head_len};
 use super::widths;
 use super::window::{CodeWindow, Predictor, Strides};
 use crate::codec::DecodeError;
@@ -64,10 +63,6 @@ pub(super) struct Reader<'a, T: Float> {
     stream: CheckedPayload<'a, T>,
     window: CodeWindow<'a, T::Bits>,
     exceptions: &'a mut [Exceptions<T>],
-    /// `None` for the initial pair code.
-    decoder: Option<Decoder>,
-    /// Number of lessons that `decoder` includes.
-    n_learnt: usize,
     /// `None` if this reader reads all chunks, in order.
     chain: Option<&'a dyn Chain<T::Bits>>,
 }
@@ -92,8 +87,7 @@ impl<'a, T: Float> Reader<'a, T> {
     ) -> Self {
         let mut window = CodeWindow::new(strides, codes);
         window.begin(before);
-        let (decoder, n_learnt) = (None, 0);
-        Self { kernel, level, stream, window, exceptions, decoder, n_learnt, chain }
+        Self { kernel, level, stream, window, exceptions, chain }
     }
 
     /// Returns the codes of the run's chunk `nth`, and its exceptions.
@@ -143,7 +137,6 @@ impl<'a, T: Float> Reader<'a, T> {
             }
             let codes = self.window.chunk_mut();
             self.exceptions[nth].read_plain(has_exceptions, codes, &src[..len])?;
-            self.teach(index, None);
             return Some(Form::Plain);
         }
         let predictor = Predictor::of_bits(tag & Predictor::BITS, self.window.strides())?;
@@ -161,45 +154,22 @@ impl<'a, T: Float> Reader<'a, T> {
             false => self.window.across_before(predictor),
         });
         let numbers = self.window.blocks_mut();
-        let (n_coded, counts) = if tag & FIXED > 0 {
-            (widths::read(self.kernel, src, len, before, numbers)?, None)
+        let n_coded = if tag & FIXED > 0 {
+            widths::read(self.kernel, src, len, before, numbers)?
         } else {
-            if let Some(chain) = self.chain {
-                for nth in self.n_learnt..n_lessons(index) {
-                    let counts = chain.lesson(index, nth)?;
-                    counts.iter().for_each(|counts| Decoder::learn(&mut self.decoder, counts));
-                }
-                self.n_learnt = n_lessons(index);
-            }
-            let mut counts = counts_pairs(index, self.stream.n_values).then_some([0; PAIRS]);
-            let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
-            let decode =
-                DecodeTask { src, len, decoder, counts: &mut counts, numbers: &mut *numbers };
-            let n_coded = run(self.level, decode)?;
+            let n_coded = run(self.level, DecodeTask { src, len, numbers: &mut *numbers })?;
             if let Some(before) = before {
                 widths::add_up(self.kernel, numbers, before)?;
             }
-            (n_coded, counts)
+            n_coded
         };
-        self.teach(index, counts);
-        let rest = &src[n_coded..len];
+        let (rest, n_rest) = (src.get(n_coded..)?, len - n_coded);
         if has_exceptions {
-            self.exceptions[nth].read(n_values, rest)?;
-        } else if !rest.is_empty() {
+            self.exceptions[nth].read(n_values, rest, n_rest)?;
+        } else if n_rest > 0 {
             return None;
         }
         Some(Form::Residuals { predictor, is_relative, zeros })
-    }
-
-    /// Derives the pair code of the chunks after chunk `index` from its pairs, if they are counted.
-    fn teach(&mut self, index: usize, counts: Option<PairCounts>) {
-        match (self.chain, counts) {
-            (None, Some(counts)) => Decoder::learn(&mut self.decoder, &counts),
-            (Some(chain), counts) if counts_pairs(index, self.stream.n_values) => {
-                chain.teach(n_lessons(index), counts);
-            }
-            _ => {}
-        }
     }
 
     /// Turns the numbers of a run into codes, with the codes before it.
@@ -263,8 +233,6 @@ impl<B: Word> Task for UndoRowsTask<'_, '_, B> {
 struct DecodeTask<'a, B> {
     src: &'a [u8],
     len: usize,
-    decoder: &'a Decoder,
-    counts: &'a mut Option<PairCounts>,
     numbers: &'a mut [B],
 }
 
@@ -273,6 +241,6 @@ impl<B: Word> Task for DecodeTask<'_, B> {
 
     #[inline(always)]
     fn run(self) -> Option<usize> {
-        chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), self.numbers)
+        chunk::read(self.src, self.len, self.numbers)
     }
 }

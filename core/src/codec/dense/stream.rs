@@ -1,7 +1,6 @@
 //! Writer of a payload's chunks; `reader.rs` is its inverse. They predict the codes of a chunk from
 //! earlier codes, which may lie in earlier chunks. `dense` packs the residuals with a Huffman code
-//! for pairs of numbers (the *pair code*, `huffman.rs`), which writer and reader derive from
-//! earlier chunks.
+//! for pairs of numbers (`chunk.rs`).
 //!
 //! A single thread takes chunk after chunk. Each of several threads takes runs of chunks, and a
 //! chain connects the runs (`chain.rs`).
@@ -9,7 +8,6 @@
 use super::chain::Chain;
 use super::chunk;
 use super::codes::Exceptions;
-use super::huffman::{CodeLengths, Encoder, PAIRS, PairCounts};
 use super::prediction::Prediction;
 use super::space::Space;
 use super::widths;
@@ -65,19 +63,6 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
     n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
 }
 
-/// Returns whether the pair code of the following chunks is derived from the pairs of chunk
-/// `index`. This is so for the first, fourth, sixteenth chunk and so on, but not for the last one.
-pub(super) const fn counts_pairs(index: usize, n_values: usize) -> bool {
-    let n_chunks = n_values.div_ceil(CHUNK);
-    let n_read = index + 1;
-    n_read.is_power_of_two() && n_read.trailing_zeros().is_multiple_of(2) && n_read < n_chunks
-}
-
-/// Returns the number of chunks before chunk `index` from which pair codes are derived.
-pub(super) const fn n_lessons(index: usize) -> usize {
-    if index == 0 { 0 } else { 1 + index.ilog2() as usize / 2 }
-}
-
 /// Writes chunks.
 pub(super) struct Writer<'a, T: Float> {
     packing: Packing,
@@ -85,13 +70,8 @@ pub(super) struct Writer<'a, T: Float> {
     predictor: Option<Predictor>,
     kernel: Kernel<T>,
     level: Level,
-    n_values: usize,
     window: CodeWindow<'a, T::Bits>,
     exceptions: &'a mut [Exceptions<T>],
-    /// `None` for the initial pair code.
-    encoder: Option<Encoder>,
-    /// Number of lessons that `encoder` includes.
-    n_learnt: usize,
     /// Scratch space for the residuals of a chunk.
     residuals: [T::Bits; CHUNK],
     /// `None` if this writer writes all chunks, in order.
@@ -104,7 +84,6 @@ impl<'a, T: Float> Writer<'a, T> {
         (packing, prediction): (Packing, Prediction),
         strides: Strides,
         (kernel, level): (Kernel<T>, Level),
-        n_values: usize,
         space: Space<'a, T>,
         chain: Option<&'a dyn Chain<T::Bits>>,
     ) -> Self {
@@ -113,11 +92,8 @@ impl<'a, T: Float> Writer<'a, T> {
             predictor: prediction.predictor(strides),
             kernel,
             level,
-            n_values,
             window: CodeWindow::new(strides, space.codes),
             exceptions: space.exceptions,
-            encoder: None,
-            n_learnt: 0,
             residuals: [T::Bits::ZERO; CHUNK],
             chain,
         }
@@ -175,10 +151,9 @@ impl<'a, T: Float> Writer<'a, T> {
         }
     }
 
-    /// Writes the run's chunk `nth`, which has this index. `None` if the chain has failed.
-    pub(super) fn write(&mut self, index: usize, nth: usize, dst: &mut [u8]) -> Option<Written> {
+    /// Writes the run's chunk `nth`, which has this index.
+    pub(super) fn write(&mut self, index: usize, nth: usize, dst: &mut [u8]) -> Written {
         self.window.select(nth);
-        self.learn(index)?;
         let n_values = self.window.chunk().len();
         let mut tag = 0;
         let at = head_len::<T>(index);
@@ -193,61 +168,36 @@ impl<'a, T: Float> Writer<'a, T> {
         }
         let n_plain = plain_len::<T>(n_values, tag & EXCEPTIONS > 0);
         let (head, body) = dst.split_at_mut(at);
-        let coded = self.code(index, body);
+        let coded = self.code(body);
         let exceptions = &self.exceptions[nth];
-        let coded = coded.and_then(|(form, n_coded, counts)| {
+        let coded = coded.and_then(|(form, n_coded)| {
             let n_exceptions = match exceptions.is_empty() {
                 true => 0,
                 false => exceptions.write(n_values, body.get_mut(n_coded..)?)?,
             };
-            Some((form, n_coded + n_exceptions, counts))
+            Some((form, n_coded + n_exceptions))
         });
-        let (n_bytes, counts) = match coded {
-            Some((form, n_coded, counts)) if n_coded < n_plain => {
+        let n_bytes = match coded {
+            Some((form, n_coded)) if n_coded < n_plain => {
                 tag |= form;
-                (n_coded, counts)
+                n_coded
             }
             _ => {
                 tag |= PLAIN;
-                (exceptions.write_plain(self.window.chunk(), body), None)
+                exceptions.write_plain(self.window.chunk(), body)
             }
         };
         head[0] = tag;
         let (verbatim, n_exceptions) = exceptions.counts();
-        match self.chain {
-            None => self.take_in(counts),
-            Some(chain) if counts_pairs(index, self.n_values) => {
-                chain.teach(n_lessons(index), counts);
-            }
-            Some(_) => {}
-        }
         let mut written = Written { n_bytes: at + n_bytes, ..Written::default() };
         written.blocks.verbatim = verbatim.into();
         written.blocks.exceptions = n_exceptions.into();
-        Some(written)
+        written
     }
 
-    /// Derives the pair code of chunk `index`.
-    fn learn(&mut self, index: usize) -> Option<()> {
-        let Some(chain) = self.chain.filter(|_| self.packing == Packing::Entropy) else {
-            return Some(());
-        };
-        for nth in self.n_learnt..n_lessons(index) {
-            self.take_in(chain.lesson(index, nth)?);
-        }
-        self.n_learnt = n_lessons(index);
-        Some(())
-    }
-
-    fn take_in(&mut self, counts: Option<PairCounts>) {
-        if let Some(counts) = counts {
-            self.encoder = Some(Encoder::new(&CodeLengths::of(&counts)));
-        }
-    }
-
-    /// Writes the residuals of the chunk. Returns tag bits that describe their form, the number of
-    /// bytes, and the pair counts if the next pair code is derived from them.
-    fn code(&mut self, index: usize, body: &mut [u8]) -> Option<(u8, usize, Option<PairCounts>)> {
+    /// Writes the residuals of the chunk. Returns tag bits that describe their form, and the number
+    /// of bytes.
+    fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize)> {
         let (predictor, window, residuals) = (self.predictor, &self.window, &mut self.residuals);
         if self.packing == Packing::Fixed {
             let Residuals { predictor, before, zeros } =
@@ -255,14 +205,9 @@ impl<'a, T: Float> Writer<'a, T> {
             let residuals = &residuals[..window.chunk().len().next_multiple_of(BLOCK)];
             let (form, at) = put_zeros(zeros, body);
             let n_coded = at + widths::write(self.kernel, residuals, before, &mut body[at..])?;
-            return Some((FIXED | form | predictor.bits(), n_coded, None));
+            return Some((FIXED | form | predictor.bits(), n_coded));
         }
-        let mut counts = counts_pairs(index, self.n_values).then_some([0; PAIRS]);
-        let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
-        let encode =
-            EncodeTask { predictor, window, residuals, encoder, counts: &mut counts, body };
-        let (form, n_coded) = run(self.level, encode)?;
-        Some((form, n_coded, counts))
+        run(self.level, EncodeTask { predictor, window, residuals, body })
     }
 }
 
@@ -307,7 +252,11 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
     #[inline(always)]
     fn run(self) -> Residuals<B> {
         let n_values = self.window.chunk().len();
-        let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::width));
+        // Not a closure, which might be compiled without the level's instructions.
+        let predictor = match self.predictor {
+            Some(predictor) => predictor,
+            None => self.window.best(window::width),
+        };
         let (residuals, padding) =
             self.residuals[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
         self.window.across(predictor, 0, residuals);
@@ -324,13 +273,11 @@ impl<B: Word> Task for RowResidualsTask<'_, B> {
     }
 }
 
-/// Computes all residuals of a chunk and packs them with the pair code.
+/// Computes all residuals of a chunk and packs them.
 struct EncodeTask<'a, B> {
     predictor: Option<Predictor>,
     window: &'a CodeWindow<'a, B>,
     residuals: &'a mut [B; CHUNK],
-    encoder: &'a Encoder,
-    counts: &'a mut Option<PairCounts>,
     body: &'a mut [u8],
 }
 
@@ -340,7 +287,11 @@ impl<B: Word> Task for EncodeTask<'_, B> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let n_values = self.window.chunk().len();
-        let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::entropy));
+        // Not a closure, which might be compiled without the level's instructions.
+        let predictor = match self.predictor {
+            Some(predictor) => predictor,
+            None => self.window.best(window::entropy),
+        };
         let (residuals, padding) =
             self.residuals[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
         self.window.differences(predictor, residuals);
@@ -352,7 +303,7 @@ impl<B: Word> Task for EncodeTask<'_, B> {
         let residuals = &self.residuals[..n_values.next_multiple_of(BLOCK)];
         let (form, at) = put_zeros(zeros, self.body);
         let body = &mut self.body[at..];
-        let n_coded = at + chunk::write(residuals, self.encoder, self.counts.as_mut(), body)?;
+        let n_coded = at + chunk::write(residuals, body)?;
         Some((form | predictor.bits(), n_coded))
     }
 }

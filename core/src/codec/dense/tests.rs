@@ -12,7 +12,6 @@ use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
 use crate::codec::{AnyCodec, BlockStats, CodecExt};
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, PAD};
-use huffman::{CodeLengths, Decoder, Encoder};
 use std::string::String;
 use std::vec::Vec;
 use std::{format, vec};
@@ -119,9 +118,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
     );
     put("constant", &[9000], &mut (0..9000).map(|_| 0.75));
     put("spikes", &[100, 90], &mut (0..9000).map(|i| if i % 701 == 3 { 1e3 } else { 0.0 }));
-    // The pair code (`huffman.rs`) is derived anew from the pairs of the first, fourth and
-    // sixteenth chunk. Here the fourth has only exceptions and so no pairs, and chunks follow the
-    // sixteenth.
+    // More than a window of chunks, one of them with exceptions alone.
     let shape = [8, 93, 97];
     let long = smooth(shape, phase);
     let long = long.iter().enumerate().map(|(i, &x)| match i / CHUNK {
@@ -513,20 +510,20 @@ fn sums_of_the_largest_codes_are_exact() {
     }
 }
 
-/// Checks that numbers of all bit lengths decode. Each round's pair code is derived from the
-/// numbers of the round before.
+/// Checks that numbers of all bit lengths decode, with few and with many zeros among them.
 fn numbers_come_back<B: Word>() {
     let mut random = Random(3);
-    let mut lengths = CodeLengths::INITIAL;
     for round in 0..400_u32 {
         let n = BLOCK * (1 + random.below(CHUNK / BLOCK));
         let most = 1 + random.below(B::BITS as usize);
         let numbers: Vec<B> = (0..n)
             .map(|i| {
-                let n_bits = match round % 4 {
+                let n_bits = match round % 5 {
                     0 => random.below(most + 1),
                     1 => most,
                     2 => (i / BLOCK * 7 + round as usize) % (B::BITS as usize + 1),
+                    // Blocks of zeros, sparse ones, and some with a few more or larger numbers.
+                    3 => usize::from(random.below(1 + i / BLOCK % 24 * 4) == 1) * (1 + n % 2),
                     _ => {
                         if random.below(200) == 0 {
                             B::BITS as usize
@@ -540,21 +537,20 @@ fn numbers_come_back<B: Word>() {
                 if random.below(2) == 0 { number } else { B::ZERO.minus(number) }
             })
             .collect();
-        let encoder = Encoder::new(&lengths);
-        let decoder = Decoder::new(&encoder);
         let mut dst = vec![0xa5; 2 * size_of_val(&numbers[..]) + 1000];
-        let (mut ours, mut theirs) = ([0; huffman::PAIRS], [0; huffman::PAIRS]);
-        let n_bytes = chunk::write(&numbers, &encoder, Some(&mut ours), &mut dst).unwrap();
+        let n_bytes = chunk::write(&numbers, &mut dst).unwrap();
         let mut found = vec![B::ONES; n];
-        let read = chunk::read(&dst, n_bytes, &decoder, Some(&mut theirs), &mut found);
-        assert_eq!(read, Some(n_bytes), "round {round}");
+        assert_eq!(chunk::read(&dst, n_bytes, &mut found), Some(n_bytes), "round {round}");
         assert!(found == numbers, "round {round}");
-        assert_eq!(ours, theirs);
-        // A destination that is too short is reported.
+        // Exactly as much space suffices, and less is reported.
+        let mut exact = vec![0; n_bytes];
+        assert_eq!(chunk::write(&numbers, &mut exact), Some(n_bytes));
+        assert!(exact == dst[..n_bytes], "round {round}");
         for room in [0, 8, n_bytes / 2, n_bytes.saturating_sub(1)] {
-            assert_eq!(chunk::write(&numbers, &encoder, None, &mut dst[..room]), None);
+            if room < n_bytes {
+                assert_eq!(chunk::write(&numbers, &mut dst[..room]), None);
+            }
         }
-        lengths = CodeLengths::of(&ours);
     }
 }
 

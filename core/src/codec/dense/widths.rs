@@ -2,11 +2,11 @@
 //! largest number.
 //!
 //! ```text
-//! widths   1, 3 or 8 bits each  one for each block of 32, written like the classes of `chunk`
+//! widths   `classes`            one for each block of 32
 //! blocks   4·width bytes each   zig-zag numbers, packed like those of fz-light
 //! ```
 
-use super::chunk::{MAX_CLASS_BYTES, put_classes, take_classes};
+use super::classes::{LowBitWriter, MAX_CLASS_BYTES, next_byte, put_classes, take_classes};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, BLOCKS, Code, Kernel, packed_room};
@@ -57,7 +57,9 @@ pub(super) fn write<T: Float>(
     let widths = &mut [0; BLOCKS][..blocks.len()];
     let n_packed =
         kernel.pack(blocks, before.map(code::<T>), widths, dst.get_mut(MAX_CLASS_BYTES..)?);
-    let n_widths = put_classes(widths, dst, 0)?;
+    let mut writer = LowBitWriter::new(dst, 0);
+    put_classes(widths, &mut writer)?;
+    let n_widths = writer.end();
     dst.copy_within(MAX_CLASS_BYTES..MAX_CLASS_BYTES + n_packed, n_widths);
     Some(n_widths + n_packed)
 }
@@ -73,7 +75,7 @@ pub(super) fn read<T: Float>(
 ) -> Option<usize> {
     let blocks = blocks_mut::<T>(numbers)?;
     let widths = &mut [0; BLOCKS][..blocks.len()];
-    let at = take_classes(widths, T::Code::BITS, src, 0)?;
+    let at = next_byte(src, take_classes(widths, T::Code::BITS, src, 0)?)?;
     let n_bytes = at + kernel.unpack(src.get(at..)?, widths, before.map(code::<T>), blocks)?;
     (n_bytes <= len).then_some(n_bytes)
 }

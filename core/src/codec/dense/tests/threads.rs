@@ -51,7 +51,7 @@ fn long_arrays<T: Float>(phase: f64) -> Vec<(Vec<usize>, Vec<T>)> {
             let (x, y) = ((i % row) as f64, (i / row) as f64);
             let smooth = (x * 0.05 + phase).sin() + (y * 0.03 + phase).cos();
             match i / CHUNK {
-                // The fourth chunk teaches nothing, and the sixth has noise.
+                // The fourth chunk has exceptions alone, and the sixth has noise.
                 3 => f64::NAN,
                 5 => smooth * (i as f64 * 77.7).sin() * 1e3,
                 8 if i.is_multiple_of(7) => f64::INFINITY,
