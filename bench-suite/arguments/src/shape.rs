@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Source of the shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShapeArg {
-    /// The file's dimensions.
+    /// The file's dimensions, unless others that a search finds are better.
     OfFile,
     /// A search for rows and planes in the values.
     Found,
@@ -40,7 +40,7 @@ impl ShapeArg {
     /// file's dimensions.
     pub fn tell<T: Float>(&self, params: CodecParams, of_file: &Dims, values: &[T]) -> CodecParams {
         match self {
-            Self::OfFile => params.with_shape(of_file.sizes()),
+            Self::OfFile => params.with_shape(of_file.sizes()).with_shape_of(values),
             Self::Found => params.with_shape_of(values),
             Self::Line => params,
             Self::Given(dims) => params.with_shape(dims.sizes()),

@@ -1,6 +1,7 @@
 //! Parameters of codecs, and distances between the rows and planes of an array.
 
-use super::{CodecId, Prediction, dense::find};
+use super::dense::{Strides, find};
+use super::{CodecId, Prediction};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, with_float};
 use crate::kernel::Level;
@@ -76,8 +77,9 @@ impl CodecParams {
         self.with_strides(strides(shape))
     }
 
-    /// Searches these values for rows and planes, and sets the shape accordingly. Integers leave
-    /// the parameters unchanged.
+    /// Searches these values for rows and planes, and sets the shape accordingly. A shape that was
+    /// set before stays unless another, or none, is better for a sample of the values. Integers and
+    /// few values leave the parameters unchanged.
     #[must_use]
     pub fn with_shape_of<T: Element>(self, values: &[T]) -> Self {
         self.with_shape_of_bytes(T::DTYPE, bytemuck::cast_slice(values))
@@ -88,7 +90,9 @@ impl CodecParams {
     fn with_shape_of_bytes(self, dtype: DType, bytes: &[u8]) -> Self {
         with_float!(dtype, T => {
             let step = self.quantum.of_type::<T>().step();
-            let strides = find::<T>(bytemuck::cast_slice(bytes), step, self.level);
+            let [row, plane] = self.strides;
+            let told = Strides::within(row, plane);
+            let strides = find::<T>(bytemuck::cast_slice(bytes), told, step, self.level);
             self.with_strides([strides.row.into(), strides.plane.into()])
         }, else self)
     }

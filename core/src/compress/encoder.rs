@@ -312,7 +312,11 @@ impl Encoder {
         }
         with_type!(coded_as(self.dtype), T => {
             let values: &[T] = bytemuck::cast_slice(values);
-            let codec = codec.is_for(T::DTYPE).then(|| codec.instance::<T>(&self.params))?;
+            let params = match codec.takes_shape() {
+                true => self.params.with_shape_of(values),
+                false => self.params,
+            };
+            let codec = codec.is_for(T::DTYPE).then(|| codec.instance::<T>(&params))?;
             let room = codec.as_dyn().max_encoded_len(values.len())?;
             if self.trial.len() < room {
                 self.trial = alloc::vec![0; room];

@@ -1,5 +1,5 @@
-//! Search for strides: the distances between rows and between planes of an array, when the caller
-//! gives no shape.
+//! Search for strides: the distances between rows and between planes of an array. A shape that the
+//! caller gives is one more candidate.
 //!
 //! If rows are `lag` values apart, the difference between neighbouring values resembles the
 //! difference `lag` places before. The search therefore picks some values (*anchors*), spread over
@@ -35,11 +35,11 @@ const SAVES_MORE: f64 = 0.002;
 /// Values with residuals beyond this limit have no codes.
 const LARGEST: f64 = 1e9;
 
-/// Returns the strides that save the most bits for these values on a lattice of this step. Returns
-/// the default (no strides) if none save enough.
-pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
+/// Returns the strides that save the most bits for these values on a lattice of this step, among
+/// those `told` and those found. Returns the default (no strides) if none save enough.
+pub(crate) fn find<T: Float>(values: &[T], told: Strides, step: f64, level: Level) -> Strides {
     if values.len() < LEAST {
-        return Strides::default();
+        return told;
     }
     let mut differences = [T::Wide::nearest(0.0); MAX_STRIDE + 1];
     let worth = run(level, LagComparison { values, differences: &mut differences });
@@ -50,7 +50,7 @@ pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
             lags.offer(lag as u32, this.to_f64());
         }
     }
-    run(level, StrideSearch { values, inverse: T::Wide::nearest(1.0 / step), lags })
+    run(level, StrideSearch { values, inverse: T::Wide::nearest(1.0 / step), told, lags })
 }
 
 /// Compares, for all lags, the difference between an anchor and its previous value with the same
@@ -126,6 +126,7 @@ struct StrideSearch<'a, T: Float> {
     values: &'a [T],
     /// 1 / step.
     inverse: T::Wide,
+    told: Strides,
     lags: Lags,
 }
 
@@ -187,28 +188,38 @@ impl<T: Float> Task for StrideSearch<'_, T> {
 
     #[inline(always)]
     fn run(self) -> Strides {
-        let mut best = (Strides::default(), self.cost(Strides::default()) * (1.0 - SAVES));
-        let mut try_on = |row: u32, plane: u32| {
-            let strides = Strides::within(row, plane);
-            if (u32::from(strides.row), u32::from(strides.plane)) == (row, plane) {
-                let cost = self.cost(strides);
-                if cost < best.1 {
-                    best = (strides, cost * (1.0 - SAVES_MORE));
-                }
-            }
-        };
         let mut lags = self.lags.lags.map(|(lag, _)| lag);
         let lags = &mut lags[..self.lags.n];
+        let told = (u32::from(self.told.row), u32::from(self.told.plane));
+        let mut pairs = [(0, 0); 1 + 3 + TRIED * (TRIED + 1) / 2];
+        pairs[0] = told;
+        let mut n = 1;
         if let Some(&likeliest) = lags.first() {
-            for lag in [likeliest, likeliest - 1, likeliest + 1] {
-                try_on(lag, 0);
-            }
+            pairs[1..4]
+                .copy_from_slice(&[likeliest, likeliest - 1, likeliest + 1].map(|lag| (lag, 0)));
+            n = 4;
         }
         lags.sort_unstable();
         for (i, &row) in lags.iter().enumerate() {
-            try_on(row, 0);
-            for &plane in &lags[i + 1..] {
-                try_on(row, plane);
+            for plane in [0].iter().chain(&lags[i + 1..]) {
+                pairs[n] = (row, *plane);
+                n += 1;
+            }
+        }
+        // One loop and no closure, so that `cost` has the level's instructions and is there once.
+        let mut best = (Strides::default(), f64::MAX);
+        for (nth, (row, plane)) in [(0, 0)].iter().chain(&pairs[..n]).copied().enumerate() {
+            let strides = Strides::within(row, plane);
+            let is_whole = (u32::from(strides.row), u32::from(strides.plane)) == (row, plane);
+            if !is_whole || (nth > 0 && strides == Strides::default()) {
+                continue;
+            }
+            let cost = self.cost(strides);
+            if cost < best.1 {
+                // What is found has to be better than what was told, or nothing, by more than the
+                // sample's error.
+                let saves = if nth < 2 { SAVES } else { SAVES_MORE };
+                best = (strides, cost * (1.0 - saves));
             }
         }
         best.0
@@ -239,7 +250,7 @@ mod tests {
     }
 
     fn found(values: &[f32]) -> [u32; 2] {
-        let strides = find(values, STEP, LEVEL);
+        let strides = find(values, Strides::default(), STEP, LEVEL);
         [strides.row.into(), strides.plane.into()]
     }
 
@@ -271,10 +282,36 @@ mod tests {
     }
 
     #[test]
+    fn a_shape_that_is_told_is_taken_only_if_it_saves_bytes() {
+        let shape = [9, 96, 128];
+        let values = field(shape);
+        let right = crate::codec::strides(&shape);
+        for told in [right, [0, 0], [97, 0], [96, 96 * 127], [1000, 3000]] {
+            let params = CodecParams::new(Quantum::new::<f32>(STEP / 2.0).unwrap());
+            let taken = params.with_strides(told).with_shape_of(&values).strides;
+            for other in [told, right, [0, 0]] {
+                let ratio = ratio(&values, [taken, other]);
+                assert!(ratio < 1.03, "{told:?}: {taken:?}, {ratio} of the bytes of {other:?}");
+            }
+        }
+        // Too few values for a search.
+        let params = CodecParams::new(Quantum::LOSSLESS).with_strides([7, 0]);
+        assert_eq!(params.with_shape_of(&values[..1000]).strides, [7, 0]);
+    }
+
+    #[test]
+    fn a_plane_is_taken_if_the_window_cannot_hold_the_row_besides() {
+        let strides = Strides::within(3341, 3 * 3341);
+        assert_eq!([strides.row, strides.plane], [3 * 3341, 0]);
+        let strides = Strides::within(128, 128 * 96);
+        assert_eq!([strides.row, strides.plane], [128, 0]);
+    }
+
+    #[test]
     fn every_level_finds_the_same() {
         let values = field([9, 96, 128]);
         for level in Level::available() {
-            let strides = find(&values, STEP, level);
+            let strides = find(&values, Strides::default(), STEP, level);
             assert_eq!([strides.row, strides.plane].map(u32::from), found(&values), "{level}");
         }
     }

@@ -26,9 +26,14 @@ pub(crate) struct Strides {
 
 impl Strides {
     /// Makes strides of these distances. A distance becomes 0 if it exceeds the window, if a row
-    /// has less than two values, or if a plane has no more values than a row.
-    pub(super) fn within(row: u32, plane: u32) -> Self {
+    /// has less than two values, or if a plane has no more values than a row. If the window holds
+    /// the plane but not the row besides, the plane is taken as row: in an array of so few rows per
+    /// plane, a plane resembles the next one more than a row does.
+    pub(crate) fn within(row: u32, plane: u32) -> Self {
         let most = MAX_STRIDE as u32;
+        if row > 1 && row < plane && plane <= most && row + plane > most {
+            return Self { row: plane as u16, plane: 0 };
+        }
         let is_row = (2..=most).contains(&row);
         let row = if is_row { row } else { 0 };
         let plane = if (row.max(1) + 1..=most - row).contains(&plane) { plane } else { 0 };
