@@ -13,6 +13,7 @@ use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program, P
 use super::{is_short, transport_error};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
+use crate::kernel::prefetch;
 use crate::primitive::{Primitive, Slot};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
@@ -203,6 +204,7 @@ impl<F: FrameBuffer> Lane<F> {
             let Poll::Ready((frame, n_bytes)) = polled else { return Ok(Some(LaneTurn::Waiting)) };
             self.put(Slot::In, frame, transport)?;
             let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
+            prefetch::claim(message);
             let is_expected = received.header.numbered(sequence).is_of(message, program.checksum)
                 && match received.n_bytes {
                     Some(expected) => n_bytes == expected,
