@@ -109,16 +109,6 @@ impl Program<'_> {
         Program { layout: self.layout.of_shares(shares), ..*self }
     }
 
-    /// Returns whether the programs differ only in the call's number.
-    #[cfg(feature = "alloc")]
-    pub(crate) fn is_alike(&self, other: &Program<'_>) -> bool {
-        let header = |program: &Program<'_>| program.header.numbered(0);
-        header(self) == header(other)
-            && self.layout == other.layout
-            && self.rules == other.rules
-            && self.n_arrays == other.n_arrays
-    }
-
     /// Returns a step of this rank's program. In a group call, the arrays form a run of parts.
     fn step(&self, index: usize) -> Step {
         let step = self.schedule.step(self.call, self.rank, index);

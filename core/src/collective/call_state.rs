@@ -8,8 +8,8 @@ use super::device_operands::DeviceOperands;
 use super::full_call::FullCall;
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
-use super::resolved::RecentCall;
-use super::resolved::Resolved;
+use super::resolved::{Origin, RecentCall};
+use super::resolved::{Preparation, Resolved};
 use super::state::{OnHeap, on_heap};
 use super::{Communicator, Request};
 #[cfg(feature = "alloc")]
@@ -172,7 +172,11 @@ impl<'s> CallState<'s> {
     /// Starts a call that the communicator keeps. It is replayed if all its steps have been
     /// compiled and it has no deadline. Otherwise the engine runs it and compiles its steps.
     #[cfg(feature = "alloc")]
-    fn start_again<X: Transport>(comm: &mut Communicator<X>, mut recent: Box<RecentCall>) -> Self {
+    #[inline(never)]
+    pub(super) fn start_again<X: Transport>(
+        comm: &mut Communicator<X>,
+        mut recent: Box<RecentCall>,
+    ) -> Self {
         let resolved = &recent.resolved;
         let limits = comm.limits();
         if !recent.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
@@ -187,16 +191,19 @@ impl<'s> CallState<'s> {
         Self { limits, stage: CallStage::Replay(recent) }
     }
 
-    /// Starts a prepared call.
+    /// Starts a prepared call that is not kept.
     #[inline(never)]
     pub(super) fn start_prepared<X: Transport>(
         comm: &mut Communicator<X>,
         request: Request<'s>,
         (resolved, coding): (&Resolved<'s>, &Coding),
+        _preparation: &Preparation,
     ) -> Self {
         #[cfg(feature = "alloc")]
-        if let Some(recent) = comm.take_prepared(&request, resolved, coding) {
-            return Self::start_again(comm, recent);
+        if let Some(recent) =
+            RecentCall::new(&request, Origin::Preparation(_preparation.clone()), resolved, coding)
+        {
+            return Self::start_again(comm, Box::new(recent));
         }
         let mut call = FullCall::new(request, resolved.spec);
         call.start(comm, (resolved, coding));

@@ -3,7 +3,7 @@
 
 use super::call_state::CallState;
 use super::operands::Operands;
-use super::resolved::Resolved;
+use super::resolved::{Preparation, Resolved};
 use super::{Communicator, Request};
 use crate::element::{Element, each_type};
 use crate::engine::{Coding, Work};
@@ -45,8 +45,12 @@ type StartFn<X> = fn(
     &Plan,
 ) -> Result<CallState<'static>, Error>;
 
-type StartPreparedFn<X> =
-    fn(&mut Communicator<X>, Request<'static>, (&Resolved<'static>, &Coding)) -> CallState<'static>;
+type StartPreparedFn<X> = fn(
+    &mut Communicator<X>,
+    Request<'static>,
+    (&Resolved<'static>, &Coding),
+    &Preparation,
+) -> CallState<'static>;
 
 type AdvanceFn<X> =
     fn(&mut CallState<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Progress, Error>;

@@ -8,7 +8,7 @@
 
 use super::call_state::{CallState, RunningCall};
 use super::full_call::FullCall;
-use super::resolved::Resolved;
+use super::resolved::{Preparation, Resolved};
 use super::{Communicator, Operation, Request};
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Work};
@@ -46,6 +46,7 @@ use crate::transport::Transport;
 /// }
 /// ```
 pub struct Prepared<'p, T: Element> {
+    preparation: Preparation,
     request: Request<'p>,
     op: Op<'p, T>,
     coding: Coding,
@@ -76,7 +77,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         // this rank's calls expect numbers without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);
         let capacity = comm.transport.frame_capacity();
-        Ok(Self { request, op: work.op, coding, resolved, capacity, setup_report })
+        let (preparation, op) = (Preparation::default(), work.op);
+        Ok(Self { preparation, request, op, coding, resolved, capacity, setup_report })
     }
 
     /// Returns the cost of the preparation, and the bounds that each start guarantees.
@@ -101,8 +103,15 @@ impl<'p, T: Element> Prepared<'p, T> {
     where
         'p: 'a,
     {
-        let (request, work) = self.parts(comm, buffers.into())?;
-        let call = CallState::start_prepared(comm, request, (&self.resolved, &self.coding));
+        let work = Work::new(self.op, buffers.into());
+        #[cfg(feature = "alloc")]
+        if let Some(recent) = comm.take_prepared(&self.preparation, &work.buffers) {
+            let call = CallState::start_again(comm, recent);
+            return Ok(Handle(RunningCall { comm, work, call }));
+        }
+        let request = self.request(comm, &work.buffers)?;
+        let (resolved, preparation) = ((&self.resolved, &self.coding), &self.preparation);
+        let call = CallState::start_prepared(comm, request, resolved, preparation);
         Ok(Handle(RunningCall { comm, work, call }))
     }
 
@@ -122,23 +131,21 @@ impl<'p, T: Element> Prepared<'p, T> {
         self.start(comm, buffers)?.wait()
     }
 
-    /// Checks the buffers, and returns the request and the work on them.
-    fn parts<'a, X: Transport>(
+    /// Checks the buffers, and returns the request on them.
+    fn request<X: Transport>(
         &self,
         comm: &Communicator<X>,
-        buffers: Buffers<'a, T>,
-    ) -> Result<(Request<'p>, Work<'a, 'p, T>), Error> {
+        buffers: &Buffers<'_, T>,
+    ) -> Result<Request<'p>, Error> {
         if comm.poisoned {
             return Err(Error::Poisoned);
         }
-        let work = Work::new(self.op, buffers);
-        let window = work.buffers.window();
-        let request = Request { lengths: work.buffers.lengths(), ..self.request };
-        if !self.is_of(comm) || window != self.request.window {
+        if !self.is_of(comm) || buffers.window() != self.request.window {
             return Err(Error::NotAsPrepared);
         }
+        let request = Request { lengths: buffers.lengths(), ..self.request };
         request.check(comm.size(), comm.rank())?;
-        Ok((request, work))
+        Ok(request)
     }
 
     /// Returns whether a communicator is the one that prepared the call, or equals it in size,

@@ -12,9 +12,11 @@ use super::call_spec::CallSpec;
 use super::probe::MIN_COUNTED_BYTES;
 #[cfg(feature = "alloc")]
 use super::{Communicator, Request};
+#[cfg(feature = "alloc")]
+use crate::element::Element;
 use crate::engine::Program;
 #[cfg(feature = "alloc")]
-use crate::engine::{Coding, Compiled, Replay};
+use crate::engine::{Buffers, Coding, Compiled, Replay};
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
 #[cfg(feature = "alloc")]
@@ -25,7 +27,7 @@ use crate::select::Choice;
 #[cfg(feature = "alloc")]
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
-use alloc::boxed::Box;
+use alloc::{boxed::Box, sync::Arc};
 
 /// A planned call without its values and its number.
 #[derive(Clone, Copy)]
@@ -41,12 +43,31 @@ pub(crate) struct Resolved<'s> {
 #[cfg(feature = "alloc")]
 const N_RECENT: usize = 8;
 
+/// How a kept call is known again.
+#[cfg(feature = "alloc")]
+pub(super) enum Origin {
+    /// By its plan, and its request.
+    Plan(Plan),
+    /// By its preparation, and the buffers' lengths.
+    Preparation(Preparation),
+}
+
+/// Identity of a prepared call. Only clones are equal.
+#[derive(Clone, Default)]
+pub(super) struct Preparation(#[cfg(feature = "alloc")] Arc<()>);
+
+#[cfg(feature = "alloc")]
+impl PartialEq for Preparation {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// A call that the communicator has run before.
 #[cfg(feature = "alloc")]
 pub(super) struct RecentCall {
     pub(super) request: Request<'static>,
-    /// Plan of the call. `None` for a prepared call.
-    pub(super) plan: Option<Plan>,
+    origin: Origin,
     pub(super) resolved: Resolved<'static>,
     pub(super) coding: Coding,
     pub(super) compiled: Compiled,
@@ -58,9 +79,9 @@ pub(super) struct RecentCall {
 impl RecentCall {
     /// Copies a planned call so that it outlives its arguments. `None` if it borrows the lengths of
     /// shares.
-    fn new(
+    pub(super) fn new(
         request: &Request<'_>,
-        plan: Option<Plan>,
+        origin: Origin,
         resolved: &Resolved<'_>,
         coding: &Coding,
     ) -> Option<Self> {
@@ -76,7 +97,7 @@ impl RecentCall {
         let request = Request { shares, ..*request };
         let (coding, compiled) = (coding.clone(), Compiled::default());
         let replay = Replay::new(*report);
-        Some(Self { request, plan, resolved, coding, compiled, replay })
+        Some(Self { request, origin, resolved, coding, compiled, replay })
     }
 }
 
@@ -115,7 +136,8 @@ impl RecentCalls {
     /// Takes a call out, searching from the most recent one.
     fn take(&mut self, is_it: impl Fn(&RecentCall) -> bool) -> Option<Box<RecentCall>> {
         let at = self.calls.iter().rposition(|recent| is_it(recent))?;
-        Some(self.calls.remove(at))
+        // The last one, as usual, leaves no gap.
+        if at + 1 == self.calls.len() { self.calls.pop() } else { Some(self.calls.remove(at)) }
     }
 
     /// Keeps a call, and returns it. Drops the oldest one if there is no space.
@@ -141,25 +163,24 @@ impl<X: Transport> Communicator<X> {
             return None;
         }
         self.state.recent.check(&self.config);
-        let has_plan = |recent: &RecentCall| recent.plan.as_ref() == Some(plan);
-        self.state.recent.take(|recent| recent.request == *request && has_plan(recent))
+        let has_plan = |origin: &Origin| matches!(origin, Origin::Plan(theirs) if theirs == plan);
+        self.state.recent.take(|recent| recent.request == *request && has_plan(&recent.origin))
     }
 
-    /// Takes a prepared call out of the kept ones, or creates its entry. `None` if such a call
-    /// cannot be kept.
-    pub(super) fn take_prepared(
+    /// Takes a prepared call on such buffers out of the kept ones, if it is among them.
+    pub(super) fn take_prepared<T: Element>(
         &mut self,
-        request: &Request<'_>,
-        resolved: &Resolved<'_>,
-        coding: &Coding,
+        preparation: &Preparation,
+        buffers: &Buffers<'_, T>,
     ) -> Option<Box<RecentCall>> {
-        let is_it = |recent: &RecentCall| {
-            recent.plan.is_none()
-                && recent.request == *request
-                && recent.resolved.program.is_alike(&resolved.program)
+        if self.poisoned {
+            return None;
+        }
+        let is_it = |RecentCall { origin, request, .. }: &RecentCall| {
+            matches!(origin, Origin::Preparation(theirs) if theirs == preparation)
+                && (request.lengths, request.window) == (buffers.lengths(), buffers.window())
         };
-        let recent = self.state.recent.take(is_it);
-        recent.or_else(|| RecentCall::new(request, None, resolved, coding).map(Box::new))
+        self.state.recent.take(is_it)
     }
 
     /// Puts a repeated call back among the kept ones. Returns the report of its last replay.
@@ -193,7 +214,7 @@ impl<X: Transport> Communicator<X> {
         if depends_on_values || spec.choice.as_ref().is_some_and(may_change) {
             return;
         }
-        if let Some(recent) = RecentCall::new(request, Some(*plan), resolved, coding) {
+        if let Some(recent) = RecentCall::new(request, Origin::Plan(*plan), resolved, coding) {
             self.state.recent.check(&self.config);
             self.state.recent.insert(Box::new(recent));
         }

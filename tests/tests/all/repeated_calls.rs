@@ -9,6 +9,8 @@ use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Call, Element, Error, Op, Plan, Rank, Report, Transport, bf16};
 use foldwire_tests::{Backend, Threads, data};
+use foldwire_threads::World;
+use std::thread;
 use std::time::Duration;
 
 const N_TIMES: usize = 3;
@@ -207,6 +209,30 @@ fn prepared_calls_that_are_started_again_stay_what_they_were() {
             }
         });
     }
+}
+
+#[test]
+fn a_prepared_call_stays_itself_on_a_communicator_that_equals_its_own() {
+    let [ones, others] = [World::new(2), World::new(2)].map(|world| world.communicators());
+    thread::scope(|scope| {
+        for (mut one, mut other) in ones.into_iter().zip(others) {
+            scope.spawn(move || {
+                let mut x = [one.rank().index() as f32 + 1.0];
+                let sum = one.prepare(Call::all_reduce(&mut x, Op::Sum), &Plan::raw());
+                let max = other.prepare(Call::all_reduce(&mut x, Op::Max), &Plan::raw());
+                let prepared = [(sum.expect("a sum"), 3.0), (max.expect("a maximum"), 2.0)];
+                for time in 0..N_TIMES {
+                    for comm in [&mut one, &mut other] {
+                        for (prepared, expected) in &prepared {
+                            let mut y = x;
+                            prepared.run(comm, &mut y[..]).expect("a call");
+                            assert_eq!(y, [*expected], "time {time}");
+                        }
+                    }
+                }
+            });
+        }
+    });
 }
 
 #[test]
