@@ -301,6 +301,19 @@ impl Primitive {
         is_written && !matches!(self, Self::Move { .. })
     }
 
+    /// Returns the slot that a primitive uses, and the slot of its other payload, for those that
+    /// short exact calls consist of.
+    #[cfg(feature = "alloc")]
+    pub(crate) const fn raw_slots(self) -> Option<(Slot, Option<Slot>)> {
+        match self {
+            Self::EncodeOwn { to, .. } => Some((to, None)),
+            Self::FoldInPlace | Self::ReduceStore { .. } => Some((Slot::In, None)),
+            Self::CombineInPlace { with } => Some((Slot::In, Some(with))),
+            Self::Store { from, .. } => Some((from, None)),
+            _ => None,
+        }
+    }
+
     /// Returns whether it computes on segments. Otherwise it only moves what the frames of a lane
     /// hold.
     #[cfg(feature = "alloc")]

@@ -36,7 +36,7 @@ pub struct Report {
     /// Number of messages that this rank sent.
     pub n_messages: u64,
     /// Time spent encoding. For messages between two ranks it includes copying raw values into
-    /// frames. In calls, `encode`, `fold` and `decode` omit steps on fewer than 1024 values, where
+    /// frames. In calls, `encode`, `fold` and `decode` omit steps on at most 1024 values, where
     /// reading the clock costs as much as the step.
     pub encode: Duration,
     /// Time spent combining frames with frames or values, and copying a call's raw values into

@@ -61,6 +61,7 @@ impl FrameInbox {
     }
 
     /// Takes the next frame from `from` with `tag`.
+    #[inline]
     pub(crate) fn take(&mut self, fabric: &ThreadFabric, from: Rank, tag: Tag) -> NextFrame {
         if self.arrivals.is_some() {
             return self.take_paced(fabric, from, tag);

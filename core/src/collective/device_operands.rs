@@ -4,7 +4,7 @@ use super::call_spec::CallSpec;
 use super::operands::Operands;
 use super::{Call, Request, value_range};
 use crate::bound::{Quantum, ValueRange};
-use crate::codec::{CodecId, CodecParams, Pace, Written};
+use crate::codec::{BlockStats, CodecId, CodecParams, Pace};
 use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, OnDevice, Region};
 use crate::element::{Element, Float, with_float};
 use crate::engine::{Coding, Compute, Payloads};
@@ -239,11 +239,14 @@ impl Compute for DeviceOperands<'_> {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
         (coding, _): (&Coding, &dyn Pace),
-    ) -> Poll<Result<Written, Error>> {
+        blocks: &mut BlockStats,
+    ) -> Poll<Result<usize, Error>> {
         let op = self.op(primitive, payloads, segment, coding.divisor())?;
         let done = self.device.compute(lane, op, segment.len, &self.call);
         self.is_computing |= done.is_pending();
-        done
+        let written = core::task::ready!(done)?;
+        *blocks += written.blocks;
+        Poll::Ready(Ok(written.n_bytes))
     }
 }
 

@@ -11,7 +11,7 @@
 
 use super::slots::Payloads;
 use super::work::Coding;
-use crate::codec::{Pace, Written};
+use crate::codec::{BlockStats, Pace};
 use crate::error::Error;
 use crate::layout::Segment;
 use crate::primitive::Primitive;
@@ -23,7 +23,8 @@ pub(crate) trait Compute {
     ///
     /// `Pending` means that it is not done yet; the lane calls again with the same arguments. After
     /// an error the target slot may contain anything. While the primitive runs, it reports progress
-    /// to the [`Pace`]. `lane` is the lane's number.
+    /// to the [`Pace`]. `lane` is the lane's number. Adds the statistics of blocks to `blocks`, and
+    /// returns the number of bytes that are in the target slot.
     fn compute(
         &mut self,
         lane: usize,
@@ -31,7 +32,25 @@ pub(crate) trait Compute {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
         how: (&Coding, &dyn Pace),
-    ) -> Poll<Result<Written, Error>>;
+        blocks: &mut BlockStats,
+    ) -> Poll<Result<usize, Error>>;
+
+    /// Carries out a primitive of a short exact call as the raw codec does, in a third of the
+    /// instructions. `payload` is the buffer of the slot that the primitive uses, with the number
+    /// of bytes in it, and `other` its other payload. Returns the number of bytes in the slot
+    /// afterwards. `None` if it has done nothing that counts, because the primitive is another one
+    /// or fails.
+    #[cfg(feature = "alloc")]
+    fn compute_raw(
+        &mut self,
+        primitive: Primitive,
+        payload: (&mut [u8], usize),
+        other: &[u8],
+        segment: &Segment,
+    ) -> Option<usize> {
+        let _ = (primitive, payload, other, segment);
+        None
+    }
 }
 
 /// A call's values and its codec, with which lanes compute.

@@ -10,7 +10,8 @@
 use super::compute::Computing;
 use super::progress_hook::ProgressHook;
 use super::slots::{FrameBuffer, Slots};
-use super::{Compiled, Notices, Program, check_fields, check_source, transport_error};
+use super::{Compiled, Notices, Program, SHORT_CALL_VALUES};
+use super::{check_fields, check_source, transport_error};
 use crate::bundle;
 use crate::codec::{CodecId, DecodeError};
 use crate::error::{AbortReason, Error, Field, Value};
@@ -25,10 +26,6 @@ use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind
 use core::ops::RangeInclusive;
 use core::task::Poll;
 use core::time::Duration;
-
-/// Steps on at least this many values are timed. On fewer values, reading the clock costs as much
-/// as the step.
-const TIMED_FROM: usize = 1024;
 
 const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
 
@@ -483,9 +480,10 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Creates the stopwatch of a step on this many values.
+    /// Creates the stopwatch of a step on this many values. On few values, reading the clock costs
+    /// as much as the step.
     pub(super) const fn of(n_values: usize) -> Self {
-        Self { is_on: n_values >= TIMED_FROM, ended: None }
+        Self { is_on: n_values > SHORT_CALL_VALUES, ended: None }
     }
 
     /// Carries out a primitive, and adds the time that it took to the report.

@@ -10,7 +10,7 @@ use super::compiled::CompiledStep;
 use super::lane::{Lane, LaneTurn, Stopwatch, misuse};
 use super::watchdog::{Watchdog, ask_after};
 use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program, ProgressHook};
-use super::{is_short, transport_error};
+use super::{SHORT_CALL_VALUES, is_short, transport_error};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::prefetch;
@@ -232,13 +232,19 @@ impl<F: FrameBuffer> Lane<F> {
                 return Ok(Some(LaneTurn::Waiting));
             }
         }
-        let progress_hook = ProgressHook::on(transport, program.rules.values_per_poll());
-        let mut watch = Stopwatch::of(step.segment.len);
-        let left = self.slots.again(&step.to_do, |primitive, payloads| {
-            watch.time(primitive, report, &progress_hook, |report| {
-                payloads.compute(primitive, compute, &step.segment, report, &progress_hook)
-            })
-        })?;
+        let mut left = &step.to_do[..];
+        if step.segment.len <= SHORT_CALL_VALUES && compute.coding.is_raw() {
+            left = self.slots.again_raw(left, compute, &step.segment);
+        }
+        if !left.is_empty() {
+            let progress_hook = ProgressHook::on(transport, program.rules.values_per_poll());
+            let mut watch = Stopwatch::of(step.segment.len);
+            left = self.slots.again(left, |primitive, payloads| {
+                watch.time(primitive, report, &progress_hook, |report| {
+                    payloads.compute(primitive, compute, &step.segment, report, &progress_hook)
+                })
+            })?;
+        }
         if !left.is_empty() {
             self.interrupt(step, left.len())?;
             return Ok(None);

@@ -213,6 +213,54 @@ impl<F: FrameBuffer> Slots<F> {
         Poll::Ready(Ok(()))
     }
 
+    /// Replays the primitives of a short exact step. Returns those that are left, from the first
+    /// one on that [`Compute::compute_raw`](super::Compute::compute_raw) does not carry out.
+    #[cfg(feature = "alloc")]
+    #[inline(always)]
+    pub(super) fn again_raw<'p>(
+        &mut self,
+        to_do: &'p [Primitive],
+        compute: &mut Computing<'_>,
+        segment: &Segment,
+    ) -> &'p [Primitive] {
+        let mut left = to_do;
+        while let Some((&first, rest)) = left.split_first() {
+            match first {
+                Primitive::Move { from, to } => self.swap(from, to),
+                Primitive::Copy { from, to } if self.copy_whole(from, to).is_ok() => {}
+                _ if self.compute_raw(first, compute, segment).is_some() => {}
+                _ => break,
+            }
+            left = rest;
+        }
+        left
+    }
+
+    #[cfg(feature = "alloc")]
+    #[inline(always)]
+    fn compute_raw(
+        &mut self,
+        primitive: Primitive,
+        compute: &mut Computing<'_>,
+        segment: &Segment,
+    ) -> Option<()> {
+        fn buffer<F: FrameBuffer>(frame: &mut Option<F>) -> Option<&mut [u8]> {
+            frame.as_mut()?.as_mut().get_mut(HEADER_BYTES..)
+        }
+        let (slot, with) = primitive.raw_slots()?;
+        let (buffer, other): (_, &[u8]) = match with {
+            None => (buffer(&mut self.frames[slot.index()])?, &[]),
+            Some(with) => {
+                let frames = self.frames.get_disjoint_mut([slot.index(), with.index()]);
+                let [frame, other] = frames.ok()?;
+                (buffer(frame)?, buffer(other)?.get(..self.n_bytes[with.index()])?)
+            }
+        };
+        let n_bytes = &mut self.n_bytes[slot.index()];
+        *n_bytes = compute.work.compute_raw(primitive, (buffer, *n_bytes), other, segment)?;
+        Some(())
+    }
+
     /// Replays primitives on frames of one segment, without a record of the contents. `compute`
     /// carries out those that compute. Returns those that are left because one is pending.
     #[cfg(feature = "alloc")]
@@ -426,11 +474,11 @@ impl<'f> Payloads<'f> {
         pace: &dyn Pace,
     ) -> Poll<Result<(), Error>> {
         let Computing { work, coding, lane } = compute;
-        let done = work.compute(*lane, primitive, self, segment, (*coding, pace));
-        let written = core::task::ready!(done)?;
-        report.blocks += written.blocks;
+        let (how, blocks) = ((*coding, pace), &mut report.blocks);
+        let done = work.compute(*lane, primitive, self, segment, how, blocks);
+        let n_bytes = core::task::ready!(done)?;
         if let Some(to) = primitive.target() {
-            self.n_bytes[to.index()] = written.n_bytes;
+            self.n_bytes[to.index()] = n_bytes;
         }
         Poll::Ready(Ok(()))
     }

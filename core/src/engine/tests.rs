@@ -5,7 +5,7 @@ mod replay;
 
 use super::notices::MemoryTransport;
 use super::*;
-use crate::codec::{CodecId, Pace, Written};
+use crate::codec::{BlockStats, CodecId, Pace};
 use crate::element::DType;
 use crate::frame::StepQuantity;
 use crate::layout::{Cut, Division, Segment, Shares, Window};
@@ -39,7 +39,8 @@ impl Compute for SlowCompute {
         _: &mut Payloads<'_>,
         segment: &Segment,
         _: (&Coding, &dyn Pace),
-    ) -> Poll<Result<Written, Error>> {
+        _: &mut BlockStats,
+    ) -> Poll<Result<usize, Error>> {
         self.n_asked += 1;
         let is_slow = !self.is_quick && self.done.len() >= self.n_quick;
         if is_slow && !(self.n_asked - self.n_quick).is_multiple_of(3) {
@@ -48,8 +49,7 @@ impl Compute for SlowCompute {
         self.done.push(primitive);
         self.places.push(segment.input);
         // Frames are small here.
-        let n_bytes = segment.len / 100;
-        Poll::Ready(Ok(Written { n_bytes, ..Written::default() }))
+        Poll::Ready(Ok(segment.len / 100))
     }
 }
 

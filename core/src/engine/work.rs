@@ -4,12 +4,13 @@
 //! receives final results only; partial results live in frames. So in-place calls need no copy, and
 //! ranks without a receive buffer can still take part in a reduction.
 
-use super::SHORT_CALL_VALUES;
 use super::compute::Compute;
 use super::lane::misuse;
 use super::slots::Payloads;
-use crate::codec::{CodecExt, CodecId, DecodeError, ErasedCodec, Pace, Raw, Source};
-use crate::codec::{Stores, Values, Written, operate};
+#[cfg(feature = "alloc")]
+use crate::codec::operate;
+use crate::codec::{BlockStats, CodecExt, CodecId, DecodeError, ErasedCodec, Pace, Raw, Source};
+use crate::codec::{Stores, Values, Written};
 use crate::element::{DType, Element};
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence};
@@ -239,6 +240,13 @@ impl Coding {
         self.divisor
     }
 
+    /// Returns whether values are neither encoded, nor divided, nor rounded before.
+    #[cfg(feature = "alloc")]
+    pub(super) fn is_raw(&self) -> bool {
+        // Without a divisor, operands have no weight.
+        self.codec.id() == CodecId::Raw && self.divisor == 1 && !self.is_in_place
+    }
+
     pub(super) const fn bytes_per_value(&self) -> usize {
         self.codec.dtype().n_bytes()
     }
@@ -269,55 +277,7 @@ impl<'b, 's, T: Element> Work<'b, 's, T> {
     }
 }
 
-impl<T: Element> Work<'_, '_, T> {
-    /// Carries out the primitives of a short exact call, as the raw codec does. (The way through
-    /// the codec's trait takes three times as many instructions.) `None` if it has done nothing
-    /// that counts, because the primitive is another one or fails.
-    #[inline]
-    fn compute_raw(
-        &mut self,
-        primitive: Primitive,
-        payloads: &mut Payloads<'_>,
-        segment: &Segment,
-        coding: &Coding,
-    ) -> Option<Written> {
-        // Without a divisor, operands have no weight.
-        if coding.codec.id() != CodecId::Raw || coding.divisor != 1 || coding.is_in_place {
-            return None;
-        }
-        let mut n_bytes = 0;
-        match primitive {
-            Primitive::EncodeOwn { to, .. } => {
-                let own = bytemuck::cast_slice(self.buffers.own(segment).ok()?);
-                payloads.buffer(to).get_mut(..own.len())?.copy_from_slice(own);
-                n_bytes = own.len();
-            }
-            Primitive::FoldInPlace => {
-                let frame = payloads.of_mut(Slot::In).ok()?;
-                n_bytes = frame.len();
-                let frame = bytemuck::try_cast_slice_mut(frame).ok()?;
-                let own = self.buffers.own(segment).ok()?;
-                if frame.len() != own.len() {
-                    return None;
-                }
-                operate(&self.op, frame, own);
-            }
-            Primitive::ReduceStore { .. } => {
-                let received = floats(payloads.of(Slot::In).ok()?).ok()?;
-                if received.len() != segment.len {
-                    return None;
-                }
-                let output = self.buffers.copy_own(segment, Stores::Cached).ok()?;
-                operate(&self.op, output, received);
-            }
-            _ => return None,
-        }
-        Some(Written { n_bytes, ..Written::default() })
-    }
-}
-
 impl<T: Element> Compute for Work<'_, '_, T> {
-    #[inline(never)]
     fn compute(
         &mut self,
         _lane: usize,
@@ -325,13 +285,50 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
         (coding, pace): (&Coding, &dyn Pace),
-    ) -> Poll<Result<Written, Error>> {
-        if segment.len <= SHORT_CALL_VALUES
-            && let Some(written) = self.compute_raw(primitive, payloads, segment, coding)
-        {
-            return Poll::Ready(Ok(written));
+        blocks: &mut BlockStats,
+    ) -> Poll<Result<usize, Error>> {
+        let written = self.compute_coded(primitive, payloads, segment, (coding, pace))?;
+        *blocks += written.blocks;
+        Poll::Ready(Ok(written.n_bytes))
+    }
+
+    #[cfg(feature = "alloc")]
+    fn compute_raw(
+        &mut self,
+        primitive: Primitive,
+        (buffer, n_bytes): (&mut [u8], usize),
+        other: &[u8],
+        segment: &Segment,
+    ) -> Option<usize> {
+        if let Primitive::EncodeOwn { .. } = primitive {
+            let own = bytemuck::cast_slice(self.buffers.own(segment).ok()?);
+            buffer.get_mut(..own.len())?.copy_from_slice(own);
+            return Some(own.len());
         }
-        Poll::Ready(self.compute_coded(primitive, payloads, segment, (coding, pace)))
+        let payload: &mut [T] = bytemuck::try_cast_slice_mut(buffer.get_mut(..n_bytes)?).ok()?;
+        if payload.len() != segment.len {
+            return None;
+        }
+        match primitive {
+            Primitive::FoldInPlace => {
+                let own = self.buffers.own(segment).ok()?;
+                (own.len() == payload.len()).then(|| operate(&self.op, payload, own))?;
+            }
+            Primitive::CombineInPlace { .. } => {
+                let other = floats(other).ok()?;
+                (other.len() == payload.len()).then(|| operate(&self.op, payload, other))?;
+            }
+            Primitive::Store { .. } => {
+                let output = self.buffers.output(segment).ok()?;
+                (output.len() == payload.len()).then(|| output.copy_from_slice(payload))?;
+            }
+            Primitive::ReduceStore { .. } => {
+                let output = self.buffers.copy_own(segment, Stores::Cached).ok()?;
+                operate(&self.op, output, payload);
+            }
+            _ => return None,
+        }
+        Some(n_bytes)
     }
 }
 
