@@ -219,7 +219,7 @@ impl<N: Net> Endpoint<N> {
     fn handle(&mut self, event: Event<N::Buffer>) {
         match event {
             Event::Released { to, tag, buffer, matched } => {
-                self.peers.link(to, tag).released(matched);
+                self.peers.released(to, tag, matched);
                 self.pool.push(buffer);
             }
             Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
@@ -278,18 +278,24 @@ impl<N: Net> Endpoint<N> {
                 self.outbox.push_back(outgoing);
                 continue;
             }
-            let QueuedSend { to, tag, buffer, n_bytes, matched } = outgoing;
-            match self.net.send(to, tag, buffer, n_bytes, matched) {
-                Ok(()) => {}
-                Err(Refused::Busy(buffer)) => {
-                    busy.push(to);
-                    self.outbox.push_back(QueuedSend { to, tag, buffer, n_bytes, matched });
-                }
-                Err(Refused::Failed(buffer, error)) => {
-                    self.peers.link(to, tag).released(matched);
-                    self.pool.push(buffer);
-                    self.record_failure(error);
-                }
+            if let Some(outgoing) = self.try_queued(outgoing) {
+                busy.push(outgoing.to);
+                self.outbox.push_back(outgoing);
+            }
+        }
+    }
+
+    /// Passes a frame to the network. Returns the frame if the network is busy.
+    fn try_queued(&mut self, send: QueuedSend<N::Buffer>) -> Option<QueuedSend<N::Buffer>> {
+        let QueuedSend { to, tag, buffer, n_bytes, matched } = send;
+        match self.net.send(to, tag, buffer, n_bytes, matched) {
+            Ok(()) => None,
+            Err(Refused::Busy(buffer)) => Some(QueuedSend { to, tag, buffer, n_bytes, matched }),
+            Err(Refused::Failed(buffer, error)) => {
+                self.peers.released(to, tag, matched);
+                self.pool.push(buffer);
+                self.record_failure(error);
+                None
             }
         }
     }
@@ -328,6 +334,9 @@ impl<N: Net> Endpoint<N> {
     /// Returns a rank that has not received all messages of this rank: on one channel, or on any
     /// channel if `channel` is `None`.
     fn undelivered_on(&self, channel: Option<usize>) -> Option<Rank> {
+        if !self.peers.any_in_flight() {
+            return None;
+        }
         let own = self.net.rank();
         let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
         // Control messages count only after an abort, since abort notices must arrive. Without an
@@ -404,18 +413,22 @@ impl<N: Net> Transport for Endpoint<N> {
         self.has_sent_control |= tag.is_control();
         self.has_aborted |= tag.is_control() && reports_failure(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
-        let link = self.peers.link(to, tag);
         if is_own {
             // A frame to this rank itself arrives at once, and never needs `matched`.
-            link.sent(false);
+            let link = self.peers.sent(to, tag, false);
             link.n_unmatched = 0;
             link.arrived.push_back((frame, n_bytes));
             return Ok(());
         }
-        let matched = !tag.is_control() && link.is_match_due(depth);
-        link.sent(matched);
-        self.outbox.push_back(QueuedSend { to, tag, buffer: frame, n_bytes, matched });
-        self.flush_outbox();
+        let matched = !tag.is_control() && self.peers.link(to, tag).is_match_due(depth);
+        self.peers.sent(to, tag, matched);
+        let send = QueuedSend { to, tag, buffer: frame, n_bytes, matched };
+        if !self.outbox.is_empty() {
+            self.outbox.push_back(send);
+            self.flush_outbox();
+        } else if let Some(send) = self.try_queued(send) {
+            self.outbox.push_back(send);
+        }
         Ok(())
     }
 
@@ -425,7 +438,7 @@ impl<N: Net> Transport for Endpoint<N> {
         let link = self.peers.link(from, tag);
         if let Some(arrived) = link.arrived.pop_front() {
             if is_own {
-                link.released(false);
+                self.peers.released(from, tag, false);
             }
             return Poll::Ready(Ok(arrived));
         }

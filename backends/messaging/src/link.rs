@@ -48,14 +48,14 @@ impl<B> LinkState<B> {
     }
 
     /// Counts a frame as in flight.
-    pub(crate) const fn sent(&mut self, matched: bool) {
+    const fn sent(&mut self, matched: bool) {
         self.in_flight += 1;
         self.awaits_match |= matched;
         self.n_unmatched = if matched { 0 } else { self.n_unmatched + 1 };
     }
 
     /// Counts a frame as released.
-    pub(crate) const fn released(&mut self, matched: bool) {
+    const fn released(&mut self, matched: bool) {
         self.in_flight -= 1;
         self.awaits_match &= !matched;
     }
@@ -79,11 +79,32 @@ impl<B> PeerState<B> {
 /// State of all ranks, including this one.
 pub(crate) struct PeerStates<B> {
     peers: Vec<PeerState<B>>,
+    /// Number of frames in flight to any rank.
+    n_in_flight: usize,
 }
 
 impl<B> PeerStates<B> {
     pub(crate) fn new(size: usize) -> Self {
-        Self { peers: (0..size).map(|_| PeerState::new()).collect() }
+        Self { peers: (0..size).map(|_| PeerState::new()).collect(), n_in_flight: 0 }
+    }
+
+    /// Counts a frame as in flight. Returns its link.
+    pub(crate) fn sent(&mut self, to: Rank, tag: Tag, matched: bool) -> &mut LinkState<B> {
+        self.n_in_flight += 1;
+        let link = self.link(to, tag);
+        link.sent(matched);
+        link
+    }
+
+    /// Counts a frame as released.
+    pub(crate) fn released(&mut self, to: Rank, tag: Tag, matched: bool) {
+        self.n_in_flight -= 1;
+        self.link(to, tag).released(matched);
+    }
+
+    /// Returns whether frames are in flight to any rank.
+    pub(crate) const fn any_in_flight(&self) -> bool {
+        self.n_in_flight > 0
     }
 
     /// Returns the state of a link.

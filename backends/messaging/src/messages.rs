@@ -98,8 +98,10 @@ impl<R: Requests> Messages<R> {
 
     /// Queues an event for the next poll.
     fn queue(&mut self, event: Option<Event<MessageFrame>>) {
-        self.has_queued |= event.is_some();
-        self.events.extend(event);
+        if let Some(event) = event {
+            self.has_queued = true;
+            self.events.push_back(event);
+        }
     }
 
     /// Returns whether this poll must test the library. Most polls skip the test while the only

@@ -165,6 +165,7 @@ impl AsMut<[u8]> for SharedFrame {
 /// File of one rank, mapped into this process.
 pub(crate) struct Region {
     layout: RegionLayout,
+    n_slots: usize,
     owner: u32,
     memory: Arc<Mapping>,
     /// Slots that the owner has allocated.
@@ -226,7 +227,7 @@ impl Region {
 
     fn of(file: &File, layout: RegionLayout, owner: u32) -> io::Result<Self> {
         let memory = Arc::new(Mapping::new(file, layout.n_bytes())?);
-        Ok(Self { layout, owner, memory, n_allocated: 0 })
+        Ok(Self { n_slots: layout.n_slots(), layout, owner, memory, n_allocated: 0 })
     }
 
     /// Allocates an unused slot of this rank's own file.
@@ -238,13 +239,13 @@ impl Region {
 
     /// Number of unused slots.
     pub(crate) const fn n_left(&self) -> usize {
-        self.layout.n_slots() - self.n_allocated as usize
+        self.n_slots - self.n_allocated as usize
     }
 
     /// Returns the frame of a slot that now belongs to this process, if the slot exists.
     pub(crate) fn frame(&self, index: u32) -> Option<SharedFrame> {
         let Self { layout, memory, owner, .. } = self;
-        let exists = (index as usize) < layout.n_slots();
+        let exists = (index as usize) < self.n_slots;
         let slot = exists.then_some(index as usize)?;
         let at = layout.slots_at() + slot * layout.slot_bytes() + layout.frame_offset(slot);
         let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
