@@ -5,9 +5,9 @@
 //! values fit before carries must move (*lazy carry*). Since nothing is rounded, the order of the
 //! values does not matter. [`ExactSum::to_f64`] rounds once, to nearest even.
 //!
-//! Long arrays take a shorter way ([`slices`]): floats split into multiples of a power of two, whose
-//! sums are exact in floats, so that the compiler vectorizes them. What the slices do not hold is
-//! added digit by digit.
+//! Long arrays take a shorter way ([`slices`]): floats split into multiples of a power of two,
+//! whose sums are exact in floats, so that the compiler vectorizes them. What the slices do not
+//! hold is added digit by digit.
 //!
 //! Cost: about 3 ns a value digit by digit, and 0.6 ns in slices.
 //!
@@ -186,8 +186,8 @@ impl ExactSum {
         self.carry();
     }
 
-    /// Returns the sum, rounded once, to the nearest `f64`; a tie goes to the even one. A sum beyond
-    /// the largest finite value becomes infinite as in IEEE 754, here at the end only.
+    /// Returns the sum, rounded once, to the nearest `f64`; a tie goes to the even one. A sum
+    /// beyond the largest finite value becomes infinite as in IEEE 754, here at the end only.
     #[must_use]
     pub fn to_f64(&self) -> f64 {
         let mut sum = self.clone();

@@ -7,18 +7,18 @@
 //!
 //! The all-reduce combines words of 64 bits with [`combine`]. The lowest bit of a word says how. In
 //! words of *digits*, which are even, the other bits are added. For P ranks, digits have w = 63 −
-//! ⌈log₂ P⌉ bits, so P of them fit. Words of *facts*, which are odd, take the union of flags and the
-//! maximum of each field. There are two forms:
+//! ⌈log₂ P⌉ bits, so P of them fit. Words of *facts*, which are odd, take the union of flags and
+//! the maximum of each field. There are two forms:
 //!
 //! - *Long:* all 2176 bits of an [`ExactSum`], in ⌈2176 / w⌉ words, and facts with the flags. Up to
 //!   [`MAX_LONG`] sums travel like this.
 //! - *Short:* three words a sum. A sum of a rank with bits from 2ᵇ to 2ᵉ is an integer m · 2ᵇ. The
 //!   facts contain b and e. The two other words hold the digits of m · 2ᵇ mod M, with M = 2²ʷ − 1.
 //!   Since 2²ʷ mod M = 1, that is m rotated by b mod 2w bits, wherever the sum lies. After the
-//!   all-reduce, b and e of all ranks are known. If P sums of e − b bits are below M / 2, the sum of
-//!   all ranks is the only number in that range with this remainder. For 64 ranks that holds for e −
-//!   b ≤ 107 bits; sums of a million doubles of similar size have about 95. The other sums travel
-//!   again, in long form, in a second all-reduce. All ranks know which ones.
+//!   all-reduce, b and e of all ranks are known. If P sums of e − b bits are below M / 2, the sum
+//!   of all ranks is the only number in that range with this remainder. For 64 ranks that holds
+//!   for e − b ≤ 107 bits; sums of a million doubles of similar size have about 95. The other sums
+//!   travel again, in long form, in a second all-reduce. All ranks know which ones.
 //!
 //! Cost: the local sums, and one all-reduce of 24 bytes for each sum. A second all-reduce of about
 //! 300 bytes for each sum whose bits lie too far apart.
@@ -154,7 +154,8 @@ pub enum Summands<'a, T> {
     /// Arrays of equal length, one after the other: the rows of a matrix in C's order, or the
     /// columns of one in Fortran's order.
     Rows(&'a [T]),
-    /// The values of a sum lie as far apart as there are sums: the columns of a matrix in C's order.
+    /// The values of a sum lie as far apart as there are sums: the columns of a matrix in C's
+    /// order.
     Columns(&'a [T]),
 }
 

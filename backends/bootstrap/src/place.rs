@@ -40,8 +40,9 @@
 //! `FOLDWIRE_JOB` names the job if the launcher does not.
 //!
 //! **PMI.** Hydra, Flux, Slurm (`srun --mpi=pmi2`) and others with PMI keep a store for their ranks
-//! (module `pmi`). If address, job or token is missing, rank 0 publishes them there, so that nothing
-//! needs to be set. In a process with `PMI_PORT` alone, the server also tells rank and size.
+//! (module `pmi`). If address, job or token is missing, rank 0 publishes them there, so that
+//! nothing needs to be set. In a process with `PMI_PORT` alone, the server also tells rank and
+//! size.
 
 mod error;
 mod launchers;

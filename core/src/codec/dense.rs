@@ -8,9 +8,9 @@
 //!    uses the previous code, the previous row, the previous plane, or several of them
 //!    (`window.rs`).
 //! 2. `dense` splits the residuals of a block of 32 into low bits, stored unchanged, and high
-//!    parts, which it codes in pairs with one of eight fixed Huffman codes (`chunk.rs`, `huffman.rs`).
-//!    Each chunk says which one, so that its length does not depend on the chunks before it. `fz-nd`
-//!    instead packs each block as wide as its largest residual (`widths.rs`).
+//!    parts, which it codes in pairs with one of eight fixed Huffman codes (`chunk.rs`,
+//!    `huffman.rs`). Each chunk says which one, so that its length does not depend on the chunks
+//!    before it. `fz-nd` instead packs each block as wide as its largest residual (`widths.rs`).
 //!
 //! The payload records every choice, so ranks need not agree on predictors, nor on the array's
 //! shape. Each chunk depends on earlier chunks, which contain the previous row and plane. A reader

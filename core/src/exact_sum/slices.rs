@@ -1,14 +1,14 @@
 //! Sums of long arrays in slices of 42 bits, as plain loops of floats.
 //!
 //! Let all |x| of a chunk be below 2^e, and c = 1.5 · 2⁵² · u with u = 2^(e − 42). Then q = (x + c)
-//! − c is x rounded to a multiple of u, without an error, and so is the rest x − q. The q of a chunk
-//! of 1024 values, each at most 2⁴² · u, add up to less than 2⁵³ · u, so their sum is exact, too. The
-//! rest is split in the same way by the next u, until it is 0.
+//! − c is x rounded to a multiple of u, without an error, and so is the rest x − q. The q of a
+//! chunk of 1024 values, each at most 2⁴² · u, add up to less than 2⁵³ · u, so their sum is exact,
+//! too. The rest is split in the same way by the next u, until it is 0.
 //!
 //! Two slices, of one pass, hold all values of a chunk whose bits lie within 84 bits. Where they
 //! need more than two passes, or reach the ends of the range, the rest is added digit by digit. The
-//! way does not change the sum, so it may depend on the data, and neither the level nor the rounding
-//! mode of the processor matters.
+//! way does not change the sum, so it may depend on the data, and neither the level nor the
+//! rounding mode of the processor matters.
 
 use super::ExactSum;
 use crate::element::Float;

@@ -214,7 +214,7 @@ fn significant(value: f64) -> String {
 }
 
 /// Adds the first columns of tables: field, type, bound and codec.
-fn named<'r>(table: Columns<&'r CodecRow>) -> Columns<&'r CodecRow> {
+fn named(table: Columns<&CodecRow>) -> Columns<&CodecRow> {
     table
         .text("field", "", |row| stem(&row.field))
         .text("type", "", |row| row.dtype)

@@ -1,10 +1,10 @@
 //! A filter of HDF5: compresses and decompresses chunks of a data set. h5py registers it by the
 //! address of [`FILTER`].
 //!
-//! The parameters of a data set (`cd_values`, numbers of 32 bits) are written by the Python package:
-//! version 1, code of the type, 1 if there is a fill value, its bits (low, high), number of
-//! dimensions of a chunk, the dimensions, number of bytes of the plan's text, its bytes, four in a
-//! number. Compressed chunks describe themselves, so reading needs none of them.
+//! The parameters of a data set (`cd_values`, numbers of 32 bits) are written by the Python
+//! package: version 1, code of the type, 1 if there is a fill value, its bits (low, high), number
+//! of dimensions of a chunk, the dimensions, number of bytes of the plan's text, its bytes, four in
+//! a number. Compressed chunks describe themselves, so reading needs none of them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,8 +2,8 @@
 //!
 //! The codes of a chunk are predicted from the codes before them. Most of the work does not need
 //! these: quantising, and packing and unpacking residuals. So threads process runs of chunks side
-//! by side. When a thread has done what it can, it waits for its run's turn. It takes over the codes
-//! before the run, finds the run's codes, and hands over the codes before the next run.
+//! by side. When a thread has done what it can, it waits for its run's turn. It takes over the
+//! codes before the run, finds the run's codes, and hands over the codes before the next run.
 //!
 //! Cost: a reader adds up the residuals of one run after the other. The codes that are handed over
 //! cross from core to core, so a run has several chunks.

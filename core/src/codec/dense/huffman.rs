@@ -128,8 +128,8 @@ impl Encoder {
 }
 
 /// Table of the pair at the start of every sequence of [`MAX_BITS`] bits. An entry holds the number
-/// of bits taken in its low byte, and in its high byte the pair, each number in four bits as a two's
-/// complement.
+/// of bits taken in its low byte, and in its high byte the pair, each number in four bits as a
+/// two's complement.
 pub(super) struct Decoder([u16; 1 << MAX_BITS]);
 
 /// Decoders by code.
