@@ -64,7 +64,7 @@ impl Root {
     ///
     /// # Errors
     /// That of the last attempt.
-    pub(crate) fn resolve_by(&self, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    pub fn resolve_by(&self, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.host.parse() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);
         }

@@ -6,7 +6,7 @@
 
 use std::net::TcpListener;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldwire::store::{self, StoreError};
 use foldwire_bootstrap::{FileStore, MemoryStore, Root, TcpStore, Token};
@@ -51,14 +51,21 @@ fn token(text: Option<&str>) -> Result<Option<Token>, ApiError> {
     text.map(Token::new).transpose().map_err(wrong)
 }
 
-/// Returns the first address of HOST:PORT.
-fn address(text: &str) -> Result<std::net::SocketAddr, ApiError> {
+/// Longest wait for a host's name.
+const LONGEST_NAME_WAIT: Duration = Duration::from_secs(60);
+
+/// Returns the first address of HOST:PORT. The host's name may come late, within the limit.
+fn address(text: &str, limit: Duration) -> Result<std::net::SocketAddr, ApiError> {
     let root: Root = text.parse().map_err(|error: foldwire_bootstrap::RootParseError| {
         ApiError::new(FW_INVALID_ARGUMENT, error.to_string())
     })?;
-    let addresses = root.resolve().map_err(|error| {
-        ApiError::new(FW_TRANSPORT_ERROR, format!("cannot find the address of {text} ({error})"))
-    })?;
+    let addresses =
+        root.resolve_by(Instant::now() + limit.min(LONGEST_NAME_WAIT)).map_err(|error| {
+            ApiError::new(
+                FW_TRANSPORT_ERROR,
+                format!("cannot find the address of {text} ({error})"),
+            )
+        })?;
     Ok(addresses[0])
 }
 
@@ -90,9 +97,10 @@ impl PyStore {
         limit: f64,
     ) -> PyResult<Self> {
         let made = py.detach(|| {
-            let (address, token) = (address(at)?, token(secret)?);
+            let limit = seconds(limit, "limit")?;
+            let (address, token) = (address(at, limit)?, token(secret)?);
             if !hosts {
-                return Ok(Self::new(TcpStore::connect(address, token, seconds(limit, "limit")?)));
+                return Ok(Self::new(TcpStore::connect(address, token, limit)));
             }
             let hosted = TcpListener::bind(address).and_then(|it| TcpStore::host(it, token));
             hosted.map(Self::new).map_err(|error| {

@@ -213,7 +213,7 @@ fn prepared_calls_that_are_started_again_stay_what_they_were() {
 
 #[test]
 fn a_prepared_call_stays_itself_on_a_communicator_that_equals_its_own() {
-    let [ones, others] = [World::new(2), World::new(2)].map(|world| world.communicators());
+    let [ones, others] = [World::new(2), World::new(2)].map(World::communicators);
     thread::scope(|scope| {
         for (mut one, mut other) in ones.into_iter().zip(others) {
             scope.spawn(move || {

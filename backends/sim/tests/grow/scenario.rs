@@ -13,7 +13,6 @@ use foldwire_sim::{Clock, End, Endpoint, Fault, Harm, NetSettings, Random, World
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -86,7 +85,7 @@ impl Scenario {
                 }
             })
             .collect();
-        let stranger = (n_newcomers > 0 && random.one_in(8)).then(|| size);
+        let stranger = (n_newcomers > 0 && random.one_in(8)).then_some(size);
         let junk = match random.below(8) {
             0 => vec![("join/0".into(), vec![0xff; 40]), ("join/1".into(), Vec::new())],
             1 => vec![("join/0".into(), [&[9; 24][..], &[4, 0, 1, 2, 3, 4]].concat())],
@@ -390,6 +389,6 @@ async fn ends_after(future: impl Future<Output = ()>, n_polls: Option<usize>) ->
         future.as_mut().poll(context).map(|()| false)
     })
     .await;
-    drop(pin!(future));
+    drop(future);
     left
 }
