@@ -7,11 +7,13 @@
 //! 1. Every step is well-formed. Sends and receives match in order, in part, and in the length of
 //!    the run. Each run fits a message.
 //! 2. There is no deadlock, even if a link holds only one frame, and no frame is left in a link.
-//! 3. Every step that uses its rank's holding (see [`Step`](crate::schedule::Step)) finds the step's parts there, at the
-//!    places that the step names. No holding is left at the end. All parts of a message combine the
-//!    same number of ranks' values. So do all parts of a holding except the first.
+//! 3. Every step that uses its rank's holding (see [`Step`](crate::schedule::Step)) finds the
+//!    step's parts there, at the places that the step names. No holding is left at the end. All
+//!    parts of a message combine the same number of ranks' values. So do all parts of a holding
+//!    except the first.
 //! 4. No reduction counts a contribution twice. Every output combines exactly the contributions in
-//!    the table at [`Collective`](crate::schedule::Collective). Each output is stored once, and nothing else is stored.
+//!    the table at [`Collective`](crate::schedule::Collective). Each output is stored once, and
+//!    nothing else is stored.
 //! 5. A rank does not read a local part after it stored output over that part, so input and output
 //!    may be the same memory. An all-to-all stores a part over the part that goes the other way.
 //! 6. *Same bits*: ranks that store the same part store the same bits.
