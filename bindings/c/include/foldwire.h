@@ -873,8 +873,8 @@ fwResult fwReproSum(const void *values,
                     fwComm_t comm);
 
 // Makes n_sums sums like fwReproSum at once, of count values each on this rank, into sums[n_sums].
-// layout is FW_ADJACENT or FW_STRIDED: where the values of a sum lie in values[n_sums * count]. All
-// ranks pass the same n_sums; counts and layouts may differ.
+// layout is FW_ADJACENT or FW_STRIDED: where the values of a sum lie in values[n_sums * count].
+// All ranks pass the same n_sums; counts and layouts may differ.
 //
 // This is one all-reduce of 24 bytes for each sum. If bits of one sum lie far apart (more than
 // about 110 binary digits, or 33 decimal ones), a second all-reduce follows for such sums. Up to 8

@@ -109,7 +109,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<(Primitive, usize)> {
 }
 
 /// The engine does not time steps with fewer values.
-const TIMED_FROM: usize = 1024;
+const TIMED_FROM: usize = 1025;
 
 /// Counts the timed primitives, by clock: encoding, folding, decoding.
 fn timed(primitives: &[(Primitive, usize)]) -> [u64; 3] {
