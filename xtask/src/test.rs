@@ -55,8 +55,11 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
             let _ = first_test.recv();
             rest(concurrent, here)
         });
-        let main_result =
-            steps.run_into("workspace", &mut tests, &mut FirstWriteNotifier { begun: Some(begun) });
+        let mut output = FirstWriteNotifier { begun: Some(begun) };
+        let main_result = steps.run_into("workspace", &mut tests, &mut output).and_then(|_| {
+            let mut examples = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --doc");
+            steps.run("examples in documentation", &mut examples)
+        });
         (main_result, rest.join())
     });
     steps.append(aside);
@@ -74,13 +77,11 @@ fn short_tests(steps: &Steps, here: MachineParts, targets: &str) -> Command {
     tests
 }
 
-/// Runs the suites of processes, the largest test program, and the examples. They take about as
-/// long as the other tests.
+/// Runs the suites of processes, the largest test program, and the programs in examples/. They take
+/// about as long as the other tests.
 fn rest(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
     fabrics::run_suites(steps, here)?;
     steps.run("all, examples", &mut short_tests(steps, here, "--test all --examples"))?;
-    let mut examples = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --doc");
-    steps.run("examples in documentation", &mut examples)?;
     Ok(())
 }
 
