@@ -61,6 +61,9 @@ const REST: Duration = Duration::from_millis(1);
 /// Members may take this many times the patience to connect: one that missed the plan may first
 /// wait the patience for others.
 const CONNECT_PATIENCES: u32 = 3;
+/// In the vote, members wait this many times the patience for one that has connected. If a planned
+/// member is dead, it may still wait for that one, for as long as it began to connect later.
+const VOTE_PATIENCES: u32 = CONNECT_PATIENCES + 1;
 /// Calls of survivors that may fail before `admit` does, beyond one for each survivor.
 const SPARE_ATTEMPTS: usize = 4;
 
@@ -296,7 +299,7 @@ pub async fn vote<X: Transport>(
     comm: Communicator<X>,
     roster: &Roster,
 ) -> Result<Communicator<X>, Error> {
-    let comm = shrink(comm, roster.patience).await?;
+    let comm = shrink(comm, roster.patience.saturating_mul(VOTE_PATIENCES)).await?;
     let members = (0..comm.size()).filter_map(|rank| comm.transport_rank(Rank::new(rank)));
     roster.check_survivors(members)?;
     Ok(comm)

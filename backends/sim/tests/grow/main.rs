@@ -44,6 +44,15 @@ fn whoever_leaves_or_joins_at_whatever_moment_groups_do_not_mix_and_nobody_hangs
     }
 }
 
+/// A member that misses the plan connects late. While it waits for a dead member, others must not
+/// vote it out.
+#[test]
+fn who_connects_late_beside_a_dead_member_is_not_left_out() {
+    for seed in [3616, 12601, 121_420, 151_946, 201_138] {
+        check(seed..seed + 1);
+    }
+}
+
 #[test]
 fn a_seed_replays_exactly() {
     for seed in 0..20 {
