@@ -45,10 +45,16 @@ impl Fences {
         &self.received
     }
 
-    /// Returns whether nothing more about this view will arrive from `rank`.
+    /// Returns whether this rank should leave what arrives from `rank` to the communicator that is
+    /// about to exist: nothing more about this view comes from there.
+    ///
+    /// If all fences have come, only this rank's own have not left. Then a member may have gone on
+    /// to another epoch, and read fences of this one no longer. Only its views tell so.
     pub(super) fn has_all_of(&self, rank: Rank, agreement: &Agreement) -> bool {
         let is_last_tag = self.tag + 1 >= agreement.view().n_tags;
-        agreement.is_decided() && is_last_tag && self.received.contains(rank)
+        let others = agreement.others().and(&agreement.view().members);
+        let only_sends = self.received == others;
+        agreement.is_decided() && is_last_tag && self.received.contains(rank) && !only_sends
     }
 
     /// Sends and receives fences of the decided view without waiting. Removes a lost member from
@@ -193,6 +199,16 @@ mod tests {
             assert_eq!(fences.has_all_of(Rank(1), &agreement), is_last, "{tag} of {n_tags}");
             assert!(!fences.has_all_of(Rank(2), &agreement), "its fence has not come");
         }
+    }
+
+    #[test]
+    fn who_cannot_send_its_fences_still_hears_of_another_epoch() {
+        let agreement = decided();
+        let mut fences = Fences::with(0);
+        fences.received.insert(Rank(1));
+        assert!(fences.has_all_of(Rank(1), &agreement));
+        fences.received.insert(Rank(2));
+        assert!(!fences.has_all_of(Rank(1), &agreement) && !fences.has_all_of(Rank(2), &agreement));
     }
 
     /// Two members that decided for different groups in one epoch never both finish.
