@@ -4,6 +4,7 @@ use super::automatic::{CANDIDATES, N_CANDIDATES};
 use super::model::MESSAGE_COST;
 use crate::codec::CodecId;
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 /// Speeds of a rank with each codec that an [automatic plan](crate::Plan::auto) may choose, while
@@ -40,6 +41,12 @@ pub struct Speeds {
     /// of the message costs). So if ranks differ, the smallest of each number counts.
     rates: [f32; 2 * N_CANDIDATES],
 }
+
+/// Bytes per second of a codec. In this range, and the next, neither a number nor its reciprocal is
+/// infinite or 0 as an `f32`.
+const SPEED_RANGE: RangeInclusive<f64> = 1e-3..=1e24;
+/// Seconds of a message.
+const SECONDS_RANGE: RangeInclusive<f64> = 1e-24..=1e12;
 
 impl Default for Speeds {
     /// Speeds of ranks that each have one core of a server.
@@ -79,11 +86,11 @@ impl Speeds {
     /// The same speeds with another speed of a codec, in bytes per second. The codec's message cost
     /// changes too: what it adds to the default cost of an exact message is assumed to be inversely
     /// proportional to the speed. Returns the speeds unchanged if no automatic plan chooses the
-    /// codec, or if the speed is not above 0.
+    /// codec, or if the speed is not from 1e-3 to 1e24.
     #[must_use]
     pub fn with(mut self, codec: CodecId, bytes_per_s: f64) -> Self {
         if let Some(at) = Self::position(codec)
-            && bytes_per_s > 0.0
+            && SPEED_RANGE.contains(&bytes_per_s)
         {
             let usual = CANDIDATES[at].pace;
             let added = (usual.message - MESSAGE_COST) * usual.step_rate / bytes_per_s;
@@ -94,11 +101,11 @@ impl Speeds {
     }
 
     /// The same speeds with another message cost of a codec, in seconds. Returns the speeds
-    /// unchanged if no automatic plan chooses the codec, or if the cost is not above 0.
+    /// unchanged if no automatic plan chooses the codec, or if the cost is not from 1e-24 to 1e12.
     #[must_use]
     pub fn with_message(mut self, codec: CodecId, seconds: f64) -> Self {
         if let Some(at) = Self::position(codec)
-            && seconds > 0.0
+            && SECONDS_RANGE.contains(&seconds)
         {
             self.rates[N_CANDIDATES + at] = seconds.recip() as f32;
         }
@@ -144,14 +151,14 @@ pub enum ParseSpeedsError {
         /// Number of the line.
         line: usize,
     },
-    /// The speed is not a number above 0, in bytes per second.
-    #[error("line {line}: the speed is not a number of bytes per second above 0")]
+    /// The speed is not a number of bytes per second, or none that a machine can have.
+    #[error("line {line}: the speed is not a number of bytes per second from 1e-3 to 1e24")]
     Speed {
         /// Number of the line.
         line: usize,
     },
-    /// The message cost is not a number above 0, in seconds.
-    #[error("line {line}: the message cost is not a number of seconds above 0")]
+    /// The message cost is not a number of seconds, or none that a machine can have.
+    #[error("line {line}: the message cost is not a number of seconds from 1e-24 to 1e12")]
     Message {
         /// Number of the line.
         line: usize,
@@ -172,11 +179,15 @@ impl FromStr for Speeds {
             let codec = Self::codecs().find(|codec| codec.name() == name.trim());
             let codec = codec.ok_or(ParseSpeedsError::Codec { line })?;
             let mut numbers = speed.split_whitespace();
-            let number = |text: &str| text.parse().ok().filter(|&x: &f64| x > 0.0 && x.is_finite());
-            let speed = numbers.next().and_then(number).ok_or(ParseSpeedsError::Speed { line })?;
+            let number = |text: &str, range: RangeInclusive<f64>| {
+                text.parse().ok().filter(|x: &f64| range.contains(x))
+            };
+            let speed = numbers.next().and_then(|text| number(text, SPEED_RANGE));
+            let speed = speed.ok_or(ParseSpeedsError::Speed { line })?;
             speeds = speeds.with(codec, speed);
             if let Some(message) = numbers.next() {
-                let seconds = number(message).ok_or(ParseSpeedsError::Message { line })?;
+                let seconds = number(message, SECONDS_RANGE);
+                let seconds = seconds.ok_or(ParseSpeedsError::Message { line })?;
                 speeds = speeds.with_message(codec, seconds);
             }
             if numbers.next().is_some() {
@@ -215,6 +226,25 @@ mod tests {
         assert_eq!("".parse(), Ok(Speeds::default()));
         let as_it_was = speeds.with(CodecId::Raw, -1.0).with_message(CodecId::Raw, 0.0);
         assert_eq!(as_it_was.with(CodecId::Szx, 1.0).with_message(CodecId::Szx, 1.0), speeds);
+    }
+
+    #[test]
+    fn a_number_that_is_infinite_or_zero_as_a_rate_is_refused() {
+        for text in ["raw = 3e69", "raw = 1e-60", "raw = inf", "raw = NaN", "raw = 0"] {
+            assert_eq!(text.parse::<Speeds>(), Err(ParseSpeedsError::Speed { line: 1 }), "{text}");
+        }
+        for text in ["raw = 1e9 1e-60", "raw = 1e9 1e60", "raw = 1e9 0"] {
+            let refused = Err(ParseSpeedsError::Message { line: 1 });
+            assert_eq!(text.parse::<Speeds>(), refused, "{text}");
+        }
+        let usual = Speeds::default();
+        for number in [f64::INFINITY, 3e69, 1e-60, f64::NAN] {
+            assert_eq!(usual.with(CodecId::Dense, number), usual);
+            assert_eq!(usual.with_message(CodecId::Dense, number), usual);
+        }
+        let ends = usual.with(CodecId::Dense, 1e-3).with(CodecId::FzNd, 1e24);
+        let ends = ends.with_message(CodecId::Raw, 1e-24);
+        assert!(ends.to_string().parse::<Speeds>().is_ok(), "{ends}");
     }
 
     #[test]
