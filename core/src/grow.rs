@@ -249,7 +249,7 @@ pub async fn admit<P: Transport, C: Connector>(
     };
     // Tells others, which may have missed the plan, that this rank has gone on.
     drop(comm);
-    connect(store, connector, roster, own.unique).await
+    connect(store, connector, roster, own.unique, own.offer).await
 }
 
 /// Newcomer's side: waits until a group admits this process. Returns the transport between the
@@ -265,7 +265,7 @@ pub async fn rejoin<C: Connector>(
 ) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
     let unique = connector.unique().map_err(GrowError::Connect)?;
     let offer = connector.offer().map_err(GrowError::Connect)?;
-    let mut registration = Registration::new(unique, offer);
+    let mut registration = Registration::new(unique, offer.clone());
     let start = connector.now();
     let mut last_beat = None;
     loop {
@@ -278,7 +278,7 @@ pub async fn rejoin<C: Connector>(
             && let Some(roster) = find_plan(store, &[attempt], unique)?
         {
             registration.withdraw(store)?;
-            return connect(store, connector, roster, unique).await;
+            return connect(store, connector, roster, unique, &offer).await;
         }
         if now.saturating_sub(start) > limit {
             registration.withdraw(store)?;
@@ -443,9 +443,14 @@ async fn connect<C: Connector>(
     connector: &mut C,
     mut roster: Roster,
     unique: u128,
+    own_offer: &[u8],
 ) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
     let rank = roster.rank_of(unique).ok_or(StoreError::Damaged)?;
     roster.rank = rank;
+    // Someone else may have written the plan.
+    if roster.members[rank].offer != own_offer {
+        return Err(StoreError::Damaged.into());
+    }
     let offers: Vec<&[u8]> = roster.members.iter().map(|member| &member.offer[..]).collect();
     if let Some(stranger) = offers.iter().position(|offer| !connector.accepts(offer)) {
         return Err(GrowError::PeerFailed { rank: Rank::new(stranger) });

@@ -19,6 +19,8 @@ use core::time::Duration;
 
 /// Number of slots, so that all newcomers that a group can have find one.
 const N_SLOTS: usize = MAX_RANKS;
+/// Most newcomers that the leader remembers.
+const MAX_SEEN: usize = 2 * N_SLOTS;
 /// The leader looks at this many slots behind the last that was ever used.
 const N_EMPTY_SLOTS: usize = 4;
 /// A slot whose count has not changed for this many beats is free.
@@ -171,7 +173,7 @@ impl Watch {
                 break;
             }
             if let Some((unique, count, offer)) = value.as_deref().and_then(decode) {
-                self.see(unique, count, offer, connector);
+                self.see(unique, count, offer, || connector.accepts(offer));
             }
         }
         let live = self.seen.iter().filter(|(.., lives)| *lives);
@@ -184,16 +186,48 @@ impl Watch {
         Ok((n_live >= room || is_over).then(found))
     }
 
-    fn see<C: Connector>(&mut self, unique: u128, count: u64, offer: &[u8], connector: &C) {
+    fn see(&mut self, unique: u128, count: u64, offer: &[u8], accepts: impl FnOnce() -> bool) {
         match self.seen.iter_mut().find(|(newcomer, ..)| newcomer.unique == unique) {
             Some((newcomer, first, lives)) => {
                 *lives |= count != *first && newcomer.offer == offer;
             }
-            // The offer proves that the newcomer knows the group's secret.
-            None if connector.accepts(offer) => {
+            // The offer proves that the newcomer knows the group's secret. But anyone can copy it
+            // to other slots, without end.
+            None if accepts() => {
+                if self.seen.len() >= MAX_SEEN {
+                    let Some(at) = self.seen.iter().position(|(.., lives)| !lives) else { return };
+                    self.seen.remove(at);
+                }
                 self.seen.push((Newcomer { unique, offer: offer.to_vec() }, count, false));
             }
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_an_offer_neither_fill_the_memory_nor_displace_who_lives() {
+        let wanted = Admission { size: 4, limit: BEAT, patience: BEAT, generation: 0, facts: &[] };
+        let mut watch = Watch::new(&wanted, Duration::ZERO);
+        let offer = b"an offer";
+        for count in [1, 2] {
+            watch.see(7, count, offer, || true);
+        }
+        for copy in 0..3 * MAX_SEEN as u128 {
+            watch.see(1000 + copy, 1, offer, || true);
+        }
+        assert_eq!(watch.seen.len(), MAX_SEEN);
+        let living: Vec<u128> = watch
+            .seen
+            .iter()
+            .filter_map(|(newcomer, _, lives)| lives.then_some(newcomer.unique))
+            .collect();
+        assert_eq!(living, [7]);
+        watch.see(9, 1, offer, || false);
+        assert!(watch.seen.iter().all(|(newcomer, ..)| newcomer.unique != 9));
     }
 }
