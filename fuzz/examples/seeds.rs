@@ -130,6 +130,67 @@ const JOINS: [(&str, &[u8]); 9] = [
     ("honest", &[4, 0, 0]),
 ];
 
+/// Scripts for the store through which a group grows. `foldwire_fuzz::grow` documents the bytes.
+const GROWS: [(&str, &[u8]); 7] = [
+    ("alone", &[0]),
+    ("newcomers", &[6, 0, 0, 1, 3, 1, 0, 1, 1, 5, 1, 9, 0, 1, 3, 2, 9, 1, 1, 5, 2]),
+    ("strangers", &[4, 0, 0, 2, 3, 99, 0, 1, 0, 4, 255, 255, 255, 255, 0, 2, 2, 4, 250]),
+    ("fails", &[4, 4, 0, 5]),
+    ("admitted", &[1, 0, 200, 3, 0, 5, 16, 4]),
+    ("another-plan", &[1, 0, 200, 3, 2, 30, 0, 9, 60, 0, 1, 5, 16, 4]),
+    ("no-plan", &[1, 0, 0, 1, 1, 1, 0, 200, 0, 8, 102, 119, 112, 108, 97, 110, 0, 1, 0, 16, 4]),
+];
+
+/// Scripts for a store over TCP. `foldwire_fuzz::store` documents the bytes.
+const STORES: [(&str, &[u8]); 7] = [
+    ("sets", &[0, 1, 2, 1, 1, 7, 7, 7, 3, 1, 3, 2, 4, 20]),
+    ("stranger", &[0, 5, 2, 1, 1, 7, 7, 7]),
+    ("bytes", &[0, 1, 0, 3, 5, 0, 0, 0, 1, 0, 0, 0, 9]),
+    ("answer", &[1, 6, 0, 0, 0, 1, 0, 0, 0, 1, 7, 5, 0, 0, 0, 2, 0, 0, 0, 0]),
+    ("request", &[2, 1, 0, 0, 0, 0, 1, 107, 7]),
+    ("gathered", &[3, 1, 1, 1, 0, 0, 0, 7, 2, 0, 0, 0, 8, 8]),
+    ("missing", &[3, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0]),
+];
+
+/// What PMI servers say. `foldwire_fuzz::pmi` documents the first byte.
+const SERVERS: [(&str, &[u8]); 4] = [
+    (
+        "port",
+        b"\x08cmd=initack rc=0\ncmd=set size=4\ncmd=set rank=1\ncmd=set debug=0\n\
+          cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n\
+          cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n\
+          cmd=my_kvsname rc=0 kvsname=kvs_7_0\ncmd=barrier_out rc=0\n\
+          cmd=get_result rc=0 value=foldwire1,127.0.0.1:777,000102030405060708090a0b0c0d0e0f,\
+          101112131415161718191a1b1c1d1e1f\ncmd=finalize_ack\n",
+    ),
+    (
+        "root",
+        b"\x04cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n\
+          cmd=maxes keylen_max=64 vallen_max=1024\ncmd=my_kvsname kvsname=k\n\
+          cmd=put_result rc=0\ncmd=barrier_out\n\
+          cmd=get_result rc=0 value=foldwire1,[::1]:777,000102030405060708090a0b0c0d0e0f,\
+          101112131415161718191a1b1c1d1e1f\ncmd=finalize_ack\n",
+    ),
+    (
+        "failed",
+        b"\x05cmd=response_to_init rc=0 pmi_version=1\ncmd=maxes keylen_max=64 vallen_max=1024\n\
+          cmd=my_kvsname kvsname=k\ncmd=barrier_out\ncmd=get_result rc=-1 value=unknown_to_me_now\n",
+    ),
+    ("version-2", b"\x05cmd=response_to_init rc=0 pmi_version=2\n"),
+];
+
+/// Plans, bounds, speeds and rules. `foldwire_fuzz::plan` documents the first byte.
+const TEXTS: [(&str, &str); 8] = [
+    ("plan", "\0rel:1e-3,codec:dense,shape:10x10x3,scope:result,below:16,unbiased:17"),
+    ("auto", "\0auto, psnr:60, schedule:ring"),
+    ("truncate", "\0codec:truncate:20,compress"),
+    ("lossless", "\0lossless,codec:shuffle"),
+    ("bound", "\x01abs:0.5"),
+    ("speeds", "\x02fz-light = 3e9 4e-6 # a comment\nraw = 1e10"),
+    ("rules", "\x03all-reduce::1M-:link=-10gbit:pairwise,all-reduce:::node=2-:two-levels"),
+    ("rule", "\x03all-reduce:2-16:-64K:recursive-doubling"),
+];
+
 /// Environments that launchers set.
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
@@ -178,6 +239,18 @@ fn main() -> io::Result<()> {
     }
     for (name, script) in JOINS {
         put(&folder, "join", name, script)?;
+    }
+    for (name, script) in GROWS {
+        put(&folder, "grow", name, script)?;
+    }
+    for (name, script) in STORES {
+        put(&folder, "store", name, script)?;
+    }
+    for (name, said) in SERVERS {
+        put(&folder, "pmi", name, said)?;
+    }
+    for (name, text) in TEXTS {
+        put(&folder, "plan", name, text.as_bytes())?;
     }
     for (name, script) in RECORDS {
         put(&folder, "seal", name, script)?;

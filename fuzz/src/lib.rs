@@ -23,6 +23,10 @@
 //! | [`tcp`] | any bytes on a connection of the TCP backend: no panic, no trust without a proof, and the sent messages in order, or a typed loss |
 //! | [`join`] | any input while ranks of the TCP backend connect: no panic, one encoding of each offer, the same decision on all ranks, only expected connections, no stranger trusted |
 //! | [`seal`] | any records on an encrypted connection: no panic, the sealed bytes up to the first change, then a typed error, and memory only for received bytes |
+//! | [`grow`] | any values in the store through which a group grows: no panic, an end in time, and only members that know the secret |
+//! | [`store`] | any bytes at both ends of a store over TCP: no panic, nothing served without a proof, memory within the limit, one encoding of each message |
+//! | [`pmi`] | any bytes from a launcher's PMI server: no panic, a rank that can be, and no message with a secret |
+//! | [`plan`] | any text as a plan, a bound, speeds or rules: refused, or the same in any order of its words, and kept by an array |
 //! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
 //! Codecs come from `CodecId::ALL`, so a new codec is fuzzed as soon as it is listed there. Codecs
@@ -36,14 +40,18 @@ pub mod decompress;
 pub mod field;
 pub mod fold;
 pub mod frame;
+pub mod grow;
 pub mod handshake;
 pub mod join;
 pub mod place;
+pub mod plan;
+pub mod pmi;
 pub mod reduce;
 pub mod roundtrip;
 pub mod seal;
 pub mod sequence;
 pub mod setting;
+pub mod store;
 pub mod survivors;
 pub mod tcp;
 pub mod values;
@@ -52,7 +60,7 @@ pub mod values;
 pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [FuzzTarget; 17] = [
+pub const TARGETS: [FuzzTarget; 21] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -70,4 +78,8 @@ pub const TARGETS: [FuzzTarget; 17] = [
     ("tcp", tcp::check),
     ("seal", seal::check),
     ("join", join::check),
+    ("grow", grow::check),
+    ("store", store::check),
+    ("pmi", pmi::check),
+    ("plan", plan::check),
 ];

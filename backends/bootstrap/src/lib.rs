@@ -45,6 +45,8 @@ mod connection;
 mod coordinator;
 mod error;
 mod exchange;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod in_process;
 mod job;

@@ -67,9 +67,22 @@ impl PmiClient {
             PmiServer::Descriptor(number) => inherited(*number)?,
             PmiServer::Port { address, .. } => Socket::from(dialled(address, limit)?),
         };
+        let id = match server {
+            PmiServer::Descriptor(_) => None,
+            PmiServer::Port { id, .. } => Some(*id),
+        };
+        Self::greet(socket, id, limit)
+    }
+
+    /// Agrees on the version. A server at `PMI_PORT` is told this process's number there.
+    pub(crate) fn greet(
+        socket: Socket,
+        id: Option<u64>,
+        limit: Duration,
+    ) -> Result<Self, PmiError> {
         let deadline = Instant::now() + limit;
         let mut client = Self { socket, received: Vec::new(), deadline, limit, place: None };
-        if let PmiServer::Port { id, .. } = server {
+        if let Some(id) = id {
             let reply = client.ask("initack", &format!(" pmiid={id}"), "initack")?;
             reply.check("initack")?;
             let (size, rank) = (client.told("size")?, client.told("rank")?);
@@ -285,7 +298,7 @@ impl PmiReply {
     /// The beginning of the line, for messages, without a value: that may be a secret.
     fn short(&self) -> String {
         let shown = self.0.split_once("value=").map_or(&*self.0, |(before, _)| before);
-        shown.chars().take(80).collect()
+        shown.replace('\t', " ").chars().take(80).collect()
     }
 }
 

@@ -10,10 +10,10 @@
 //!
 //! No store has a thread of its own.
 
-mod exchange;
+pub(crate) mod exchange;
 mod file;
 mod memory;
-mod tcp;
+pub(crate) mod tcp;
 
 pub use exchange::{StoreExchange, StorePlace};
 pub use file::FileStore;

@@ -82,7 +82,14 @@ pub(crate) fn meet(
     request: &PmiRequest,
     limit: Duration,
 ) -> Result<(Meeting, Option<TcpListener>), PmiError> {
-    let mut client = PmiClient::connect(&request.server, limit)?;
+    meet_at(PmiClient::connect(&request.server, limit)?, request)
+}
+
+/// Meets the other ranks at a server that has greeted this one.
+pub(crate) fn meet_at(
+    mut client: PmiClient,
+    request: &PmiRequest,
+) -> Result<(Meeting, Option<TcpListener>), PmiError> {
     let told = client.place();
     let (rank, size) = request.place.or(told).unwrap_or_default();
     if rank >= size || size > MAX_RANKS as u64 || told.is_some_and(|told| told != (rank, size)) {

@@ -178,7 +178,7 @@ fn read_part(value: &[u8]) -> Option<(usize, &[u8])> {
 
 /// The value that rank 0 publishes.
 #[derive(Debug, PartialEq, Eq)]
-enum Gathered {
+pub(crate) enum Gathered {
     /// The inputs of all ranks.
     Parts(Vec<Vec<u8>>),
     /// The ranks that did not come.
@@ -198,7 +198,7 @@ impl Gathered {
 
     /// Number of ranks; a byte for the kind; then each input with its length before it, or each
     /// missing rank.
-    fn encode(&self, size: usize) -> Vec<u8> {
+    pub(crate) fn encode(&self, size: usize) -> Vec<u8> {
         let number = |n: usize| (n as u32).to_le_bytes();
         let mut bytes = number(size).to_vec();
         match self {
@@ -218,7 +218,7 @@ impl Gathered {
     }
 
     /// Decodes the value after the number of ranks; `None` if rank 0 did not write it.
-    fn decode(value: &[u8], size: usize) -> Option<Self> {
+    pub(crate) fn decode(value: &[u8], size: usize) -> Option<Self> {
         let (kind, mut rest) = value.split_first()?;
         let mut numbers = Vec::new();
         let mut parts = Vec::new();

@@ -7,7 +7,8 @@
 //! Both ends of a connection prove that they know the token (`protocol`).
 
 mod client;
-mod protocol;
+pub(crate) mod conversation;
+pub(crate) mod protocol;
 mod server;
 
 use std::io;

@@ -16,13 +16,13 @@ use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES, Proof};
 use crate::token::Token;
 
 /// Bytes that the other side sends to prove itself.
-pub(super) const ANSWER_BYTES: usize = NONCE_BYTES + PROOF_BYTES;
+pub(crate) const ANSWER_BYTES: usize = NONCE_BYTES + PROOF_BYTES;
 /// Most bytes of a message, without its length.
-pub(super) const MAX_BYTES: usize = 8 + MAX_KEY_BYTES + MAX_VALUE_BYTES;
+pub(crate) const MAX_BYTES: usize = 8 + MAX_KEY_BYTES + MAX_VALUE_BYTES;
 
 /// Side of a proof.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Host,
     Other,
 }
@@ -39,12 +39,12 @@ fn mac(token: Option<&Token>, role: Role, nonces: [&Nonce; 2]) -> Hmac<Sha256> {
 }
 
 /// Makes the proof of one side. `nonces` are the host's and the other side's.
-pub(super) fn proof(token: Option<&Token>, role: Role, nonces: [&Nonce; 2]) -> Proof {
+pub(crate) fn proof(token: Option<&Token>, role: Role, nonces: [&Nonce; 2]) -> Proof {
     mac(token, role, nonces).finalize().into_bytes().into()
 }
 
 /// Returns whether a proof is valid. Compares in constant time.
-pub(super) fn accepts(
+pub(crate) fn accepts(
     token: Option<&Token>,
     role: Role,
     nonces: [&Nonce; 2],
@@ -55,14 +55,14 @@ pub(super) fn accepts(
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request<'a> {
+pub(crate) enum Request<'a> {
     Set { key: &'a str, value: &'a [u8] },
     Wait { key: &'a str, milliseconds: u32 },
 }
 
 impl<'a> Request<'a> {
     /// Encodes the request with its number and its length.
-    pub(super) fn encode(&self, number: u32) -> Vec<u8> {
+    pub(crate) fn encode(&self, number: u32) -> Vec<u8> {
         let (kind, key, rest) = match *self {
             Self::Set { key, value } => (0, key, value.to_vec()),
             Self::Wait { key, milliseconds } => (1, key, milliseconds.to_le_bytes().to_vec()),
@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
         framed(&[&number.to_le_bytes(), &head, key.as_bytes(), &rest])
     }
 
-    pub(super) fn decode(message: &'a [u8]) -> Option<(u32, Self)> {
+    pub(crate) fn decode(message: &'a [u8]) -> Option<(u32, Self)> {
         let (number, rest) = message.split_first_chunk()?;
         let ([kind, n_key_bytes], rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_at_checked(usize::from(*n_key_bytes))?;
@@ -86,10 +86,10 @@ impl<'a> Request<'a> {
 }
 
 /// An answer of the host.
-pub(super) type Answer = Result<Option<Vec<u8>>, StoreError>;
+pub(crate) type Answer = Result<Option<Vec<u8>>, StoreError>;
 
 /// Encodes the answer to a request with its length.
-pub(super) fn encode_answer(number: u32, answer: &Answer) -> Vec<u8> {
+pub(crate) fn encode_answer(number: u32, answer: &Answer) -> Vec<u8> {
     let (status, value) = match answer {
         Ok(None) => (0, &[][..]),
         Ok(Some(value)) => (1, &value[..]),
@@ -100,7 +100,7 @@ pub(super) fn encode_answer(number: u32, answer: &Answer) -> Vec<u8> {
 }
 
 /// Decodes an answer, and the number of its request.
-pub(super) fn decode_answer(message: &[u8]) -> Option<(u32, Answer)> {
+pub(crate) fn decode_answer(message: &[u8]) -> Option<(u32, Answer)> {
     let (number, rest) = message.split_first_chunk()?;
     let (status, value) = rest.split_first()?;
     let answer = match status {
@@ -121,7 +121,7 @@ fn framed(parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Takes the first whole message from received bytes. `Err` if its length is impossible.
-pub(super) fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, TooLong> {
+pub(crate) fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, TooLong> {
     let Some((length, rest)) = received.split_first_chunk() else { return Ok(None) };
     let n_bytes = u32::from_le_bytes(*length) as usize;
     if n_bytes > MAX_BYTES {
@@ -134,7 +134,7 @@ pub(super) fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, To
 
 /// A message that is longer than any that this protocol has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TooLong;
+pub(crate) struct TooLong;
 
 #[cfg(test)]
 mod tests {
