@@ -7,7 +7,7 @@ use crate::bound::{Bound, BoundError, Quantum, Scope, ValueRange, rounding, unde
 use crate::call_spec::CallSpec;
 use crate::codec::Loss;
 use crate::element::{DType, Float, bf16, f16, sealed::Wide};
-use crate::error::Error;
+use crate::error::{Error, FillError};
 use crate::frame::StepQuantity;
 use crate::op::{OpCode, weight};
 use crate::plan::Plan;
@@ -206,8 +206,9 @@ pub(crate) fn required_bound(spec: &CallSpec<'_>, sampled: bool) -> (StepQuantit
     }
 }
 
-/// Checks the codec and the bound of a plan, whatever the data.
+/// Checks the codec, the bound and the fill value of a plan, whatever the data.
 pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Error> {
+    check_fill(plan, op, dtype)?;
     let Plan { codec, setting, .. } = plan.for_values(dtype);
     if codec.is_for_arrays_only() {
         return Err(Error::ArraysOnly { codec });
@@ -228,6 +229,24 @@ pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Er
         return Err(BoundError::Unbounded.into());
     }
     Ok(())
+}
+
+/// Checks the fill value of a plan.
+fn check_fill(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), FillError> {
+    let Some(fill) = plan.fill else { return Ok(()) };
+    let codec = plan.for_values(dtype).codec;
+    let is_marked = plan.marks(op != OpCode::None).is_some();
+    if fill.value.is_nan() {
+        Err(FillError::Nan)
+    } else if !dtype.is_float() {
+        Err(FillError::Type { dtype })
+    } else if is_marked && codec.loss() == Loss::Setting {
+        Err(FillError::Codec { codec })
+    } else if is_marked && op == OpCode::User {
+        Err(FillError::Operation)
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

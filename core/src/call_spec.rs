@@ -3,6 +3,7 @@
 use crate::bound::Quantum;
 use crate::codec::{CodecParams, ErasedCodec};
 use crate::element::{DType, Element};
+use crate::fill::Marks;
 use crate::frame::{CallHeader, StepQuantity};
 use crate::layout::{Shares, Window};
 use crate::op::OpCode;
@@ -58,6 +59,11 @@ impl CallSpec<'_> {
     /// Returns the call's codec with these parameters.
     pub(crate) fn codec(&self, params: &CodecParams) -> ErasedCodec {
         ErasedCodec::new(self.dtype, self.plan.codec, params)
+    }
+
+    /// Returns how the call treats fill values that it replaces by marks.
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        self.plan.marks(self.call.collective.reduces())
     }
 
     /// Returns the divisor of an average, or 1.

@@ -10,11 +10,13 @@ use core::fmt;
 
 mod device;
 mod disagreement;
+mod fill;
 mod frame;
 mod reason;
 
 pub use device::DeviceErrorKind;
 pub use disagreement::{Field, Value};
+pub use fill::FillError;
 pub use frame::FrameError;
 pub use reason::AbortReason;
 
@@ -156,6 +158,9 @@ pub enum Error {
          reduce-scatter in place or to the front have one, prepared calls and messages do not"
     )]
     NoRoomToRound,
+    /// The call cannot have the plan's fill value.
+    #[error(transparent)]
+    Fill(#[from] FillError),
     /// The device cannot compute this call.
     #[error(
         "the device has no {} of {dtype} values with codec {}; choose another codec, or copy the \
@@ -355,6 +360,7 @@ impl Error {
                 | Self::NoIntegerAverage { .. }
                 | Self::NoLattice { .. }
                 | Self::NoRoomToRound
+                | Self::Fill(_)
                 | Self::NotOnDevice { .. }
                 | Self::FeedbackOnResult
                 | Self::FrameTooSmall { .. }

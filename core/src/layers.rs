@@ -11,7 +11,7 @@ use std::vec::Vec;
 const LAYERS: [&[&str]; 17] = [
     &["values", "wait", "variables", "threads", "transport", "store"],
     &INTERDEPENDENT,
-    &["bound", "exact_sum"],
+    &["bound", "exact_sum", "fill"],
     &["codec"],
     &["pipeline", "bundle"],
     &["schedule"],

@@ -85,6 +85,7 @@ pub mod element;
 mod engine;
 pub mod error;
 mod exact_sum;
+mod fill;
 pub mod frame;
 mod group;
 #[cfg(feature = "alloc")]
@@ -136,6 +137,7 @@ pub use element::{DType, Element, Float, bf16, f16};
 pub use engine::Buffers;
 pub use error::Error;
 pub use exact_sum::ExactSum;
+pub use fill::Fill;
 pub use handle::Handle;
 #[cfg(feature = "alloc")]
 pub use heap_frame::HeapFrame;

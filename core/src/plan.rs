@@ -9,6 +9,7 @@ pub use rounding::Rounding;
 use crate::bound::{Bound, Quantum, Scope, Spacing};
 use crate::codec::{self, CodecId, CodecParams, Loss, Prediction, Sizes};
 use crate::element::DType;
+use crate::fill::{Fill, Marks};
 use crate::pipeline::{self, Pipeline};
 #[cfg(doc)]
 use crate::preset::Preset;
@@ -79,6 +80,8 @@ pub struct Plan {
     /// Most bytes of values, before compression, that a message of a collective carries of one
     /// part ([`with_pieces`](Plan::with_pieces)); 0: as many as fit a frame.
     pub piece_bytes: usize,
+    /// Value that stands for missing data ([`with_fill`](Plan::with_fill)).
+    pub fill: Option<Fill>,
     /// True if codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
     pub is_auto: bool,
 }
@@ -121,6 +124,7 @@ impl PartialEq for Plan {
             same_bits,
             overlap,
             piece_bytes,
+            fill,
             is_auto,
         } = self;
         let theirs = &other.pipeline;
@@ -142,7 +146,7 @@ impl PartialEq for Plan {
             && (*division, *sampling) == (other.division, other.sampling)
             && (*exact_below, *same_bits) == (other.exact_below, other.same_bits)
             && (*overlap, *is_auto) == (other.overlap, other.is_auto)
-            && *piece_bytes == other.piece_bytes
+            && (piece_bytes, fill) == (&other.piece_bytes, &other.fill)
     }
 }
 
@@ -167,6 +171,7 @@ impl Plan {
             same_bits: true,
             overlap: Overlap::Segments,
             piece_bytes: 0,
+            fill: None,
             is_auto: false,
         }
     }
@@ -178,10 +183,11 @@ impl Plan {
     }
 
     /// The plan as it applies to values of this type: exact if its codec [does not
-    /// support](CodecId::is_for) the type, as for integers.
+    /// support](CodecId::is_for) the type, as for integers. Integers have no fill value.
     #[must_use]
     pub const fn for_values(self, dtype: DType) -> Self {
-        if self.codec.is_for(dtype) { self } else { self.exactly() }
+        let plan = if self.codec.is_for(dtype) { self } else { self.exactly() };
+        if dtype.is_float() { plan } else { Self { fill: None, ..plan } }
     }
 
     /// Foldwire's own plan: fZ-light, reduced in one pass, with parts of equal weight.
@@ -400,6 +406,49 @@ impl Plan {
         self
     }
 
+    /// The same plan for arrays of floats in which this value stands for missing data, such as
+    /// 1e20 or −9999.
+    ///
+    /// It does not count in the value range of the bound, and moves with all its bits: as an
+    /// exception, at the price of a mask. A reduction with a missing value is missing: the result
+    /// is the fill value where an operand is the fill value or NaN, or where infinities cancel. So
+    /// it is with exact plans. On the way a NaN stands for the fill value: the quiet NaN with 0x3a
+    /// in its low bits. If data has that NaN, it arrives as the canonical one.
+    ///
+    /// All ranks pass a fill value. Each may have its own. Where a rank has none, missing values
+    /// come out as NaN.
+    ///
+    /// Calls that cannot have one fail with [`Error::Fill`](crate::Error::Fill): with integers,
+    /// user operations, codecs [by a setting](Loss::Setting), rounding without bias, error feedback,
+    /// on devices, and messages between two ranks.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Plan};
+    ///
+    /// let plan = Plan::foldwire(Bound::Relative(1e-3)).with_fill(-9999.0);
+    /// assert_eq!(plan.fill.map(|fill| fill.value), Some(-9999.0));
+    /// ```
+    #[must_use]
+    pub const fn with_fill(mut self, value: f64) -> Self {
+        self.fill = Some(Fill { value, is_number: false });
+        self
+    }
+
+    /// The same plan with a fill value that reductions take as a number. As in
+    /// [`with_fill`](Plan::with_fill), it does not count in the value range. The bound holds where
+    /// no operand is the fill value. Collectives that do not reduce keep its bits.
+    #[must_use]
+    pub const fn with_fill_as_number(mut self, value: f64) -> Self {
+        self.fill = Some(Fill { value, is_number: true });
+        self
+    }
+
+    /// Returns how a call treats fill values that it replaces by marks.
+    pub(crate) fn marks(&self, reduces: bool) -> Option<Marks> {
+        self.fill.and_then(|fill| fill.marks(reduces))
+    }
+
     /// Returns the most values of a part in a message, if frames hold `max_segment` values.
     #[must_use]
     pub const fn max_piece(&self, dtype: DType, max_segment: usize) -> usize {
@@ -493,8 +542,8 @@ impl Plan {
     #[must_use]
     pub fn samples(&self, count: usize) -> bool {
         // A bound on the result must allow for rounding errors, whose limit depends on the largest
-        // magnitude. A sample may miss that.
-        let may = self.scope == Scope::PerOperand;
+        // magnitude. A sample may miss that. Nor do samples leave out fill values.
+        let may = self.scope == Scope::PerOperand && self.fill.is_none();
         match self.sampling {
             Sampling::Auto => may && count >= LONG,
             Sampling::Always => may,
@@ -534,6 +583,9 @@ impl fmt::Debug for Plan {
         })?;
         if self.piece_bytes != 0 {
             write!(f, ", pieces of {} bytes", self.piece_bytes)?;
+        }
+        if let Some(Fill { value, is_number }) = self.fill {
+            write!(f, ", fill value {value:?}{}", if is_number { " as number" } else { "" })?;
         }
         f.write_str(if self.same_bits { "" } else { ", as published" })
     }

@@ -183,7 +183,8 @@ impl fmt::Display for SuspectedFill {
         write!(
             f,
             "the value {:?} sets the value range, and a bound relative to it leaves little of the \
-             other values: if it marks missing data, use an absolute bound, or replace it by NaN",
+             other values: if it marks missing data, pass it as the fill value, or use an absolute \
+             bound",
             self.0
         )
     }

@@ -81,6 +81,10 @@ module foldwire
     integer(c_int32_t), parameter :: FW_RELATIVE = 2
     integer(c_int32_t), parameter :: FW_PSNR = 3
 
+    integer(c_int32_t), parameter :: FW_NO_FILL = 0
+    integer(c_int32_t), parameter :: FW_FILL_MISSING = 1
+    integer(c_int32_t), parameter :: FW_FILL_NUMBER = 2
+
     integer(c_int32_t), parameter :: FW_EACH_OPERAND = 0
     integer(c_int32_t), parameter :: FW_RESULT = 1
 
@@ -115,7 +119,7 @@ module foldwire
     end type
 
     type, bind(c) :: fwPlan
-        integer(c_size_t) :: size = 144
+        integer(c_size_t) :: size = 160
         integer(c_int32_t) :: mode = FW_EXACT
         integer(c_int32_t) :: bound_kind = FW_NO_BOUND
         real(c_double) :: bound = 0
@@ -127,6 +131,9 @@ module foldwire
         integer(c_size_t) :: exact_below = 0
         integer(c_int64_t) :: is_unbiased = 0
         integer(c_int64_t) :: seed = 0
+        real(c_double) :: fill = 0
+        integer(c_int32_t) :: fill_kind = FW_NO_FILL
+        integer(c_int32_t) :: reserved = 0
     end type
 
     ! Arrays in the memory of a device are variables with the attribute device of CUDA Fortran, or

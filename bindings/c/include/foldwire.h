@@ -229,6 +229,9 @@ typedef int32_t fwBoundKind;
 // Values that an error bound applies to.
 typedef int32_t fwScope;
 
+// Meaning of a plan's fill value, which stands for missing data.
+typedef int32_t fwFillKind;
+
 // Plan of a call: mode, error bound, codec and schedule. Initialize with FW_PLAN_INIT, which is
 // exact, or with fwPlanParse; 0 selects each member's default. All ranks of a call pass the same
 // plan. A NULL plan is exact.
@@ -258,6 +261,17 @@ typedef struct fwPlan {
   uint64_t is_unbiased;
   // Seed of the random numbers for is_unbiased.
   uint64_t seed;
+  // Value of floats that stands for missing data, such as 1e20 or -9999, if fill_kind is not
+  // FW_NO_FILL. It keeps its bits, and does not count in the range of a bound. With
+  // FW_FILL_MISSING a reduction is the fill value where a rank's value is the fill value or NaN,
+  // or where infinities cancel. All ranks pass a fill value, which may differ.
+  double fill;
+  // FW_NO_FILL, FW_FILL_MISSING or FW_FILL_NUMBER. Calls that cannot have a fill value return
+  // FW_UNSUPPORTED: of integers, by user-defined operations, by codecs that take no bound, with
+  // unbiased rounding, on devices, and messages.
+  fwFillKind fill_kind;
+  // Must be 0.
+  int32_t reserved;
 } fwPlan;
 
 // Handle of a call in progress. A number, not an address, like fwComm_t.
@@ -414,6 +428,15 @@ typedef int32_t fwLayout;
 
 // Peak signal-to-noise ratio of at least this many dB.
 #define FW_PSNR 3
+
+// No fill value.
+#define FW_NO_FILL 0
+
+// A reduction with a missing value is missing.
+#define FW_FILL_MISSING 1
+
+// Reductions take the fill value as a number. It only does not count in the value range.
+#define FW_FILL_NUMBER 2
 
 // Each rank's input. The error of a sum over n ranks is then at most n times the bound, and of an
 // average at most the bound.
@@ -934,6 +957,7 @@ fwResult fwGroupEnd(void);
 //   (dB).
 // - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
 // - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
+// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data.
 //
 // Errors: FW_INVALID_ARGUMENT if a word is unknown, appears twice, or contradicts another one.
 fwResult fwPlanParse(const char *text, struct fwPlan *plan);
@@ -1006,7 +1030,8 @@ fwResult fwDecompress(const void *compressed,
 /* Initializers, for example `fwPlan plan = FW_PLAN_INIT;`. Every member has its default. */
 #define FW_CONFIG_INIT { sizeof(fwConfig), 0, 0, 0, 0, 0, FW_CHECKSUM_AS_NEEDED, 0 }
 #define FW_PLAN_INIT \
-    { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0 }
+    { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0, \
+      0, FW_NO_FILL, 0 }
 #define FW_MEMORY_INIT { sizeof(fwMemory), FW_MEMORY_HOST, 0, 0 }
 #define FW_STORE_INIT { sizeof(fwStore), 0, 0, 0, 0, 0 }
 #define FW_ADMISSION_INIT { sizeof(fwAdmission), 0, 0, 60, 5, 0, 0 }

@@ -73,6 +73,7 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
         | Error::NoIntegerAverage { .. }
         | Error::NoLattice { .. }
         | Error::NoRoomToRound
+        | Error::Fill(_)
         | Error::NotOnDevice { .. }
         | Error::FeedbackOnResult => FW_UNSUPPORTED,
         Error::FrameTooSmall { .. }

@@ -27,6 +27,9 @@ pub(crate) const EXACT: fwPlan = fwPlan {
     exact_below: 0,
     is_unbiased: 0,
     seed: 0,
+    fill: 0.0,
+    fill_kind: FW_NO_FILL,
+    reserved: 0,
 };
 
 /// Copies a name to a C buffer with a terminating 0. Longer names are truncated.
@@ -145,12 +148,26 @@ pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
     if plan.shape != [0; 3] {
         made = made.with_shape(&plan.shape);
     }
+    made = match plan.fill_kind {
+        FW_NO_FILL if plan.fill == 0.0 => made,
+        FW_NO_FILL => return refuse("has a fill value without a kind; set fill_kind"),
+        FW_FILL_MISSING if made.codec.loss() == Loss::Setting => {
+            return refuse("has a fill value, which its codec does not keep; choose another codec");
+        }
+        FW_FILL_MISSING => made.with_fill(plan.fill),
+        FW_FILL_NUMBER => made.with_fill_as_number(plan.fill),
+        kind => return Err(ApiError::argument(format!("{kind} is not a kind of fill value"))),
+    };
+    if plan.reserved != 0 {
+        return Err(ApiError::argument("fwPlan.reserved must be 0"));
+    }
     Ok(made.with_exact_below(plan.exact_below))
 }
 
 /// Parses a comma-separated list of words: a mode (`exact`, `lossless`, `compress`, `auto`), a
 /// bound (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`, `schedule:ring`,
-/// `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`. Without a mode, a plan with a
+/// `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`, `fill:-9999`,
+/// `fill:1e20:number`. Without a mode, a plan with a
 /// bound or codec compresses, and any other plan is exact.
 ///
 /// # Errors
@@ -213,6 +230,7 @@ pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
             "below" => plan.exact_below = number(value)?,
             "shape" => plan.shape = shape(value)?,
             "unbiased" => (plan.is_unbiased, plan.seed) = (1, number(value)?),
+            "fill" => (plan.fill, plan.fill_kind) = fill(value)?,
             _ => {
                 return Err(ApiError::argument(format!(
                     "`{word}` is not a word of a plan; {FORMS}"
@@ -229,11 +247,21 @@ pub(crate) fn parse(text: &str) -> Result<fwPlan, ApiError> {
 
 const FORMS: &str = "write exact, lossless, compress or auto; abs:X, rel:X or psnr:X; \
                      codec:NAME[:SETTING], schedule:NAME, scope:result, below:BYTES, \
-                     shape:110x64x128, unbiased:SEED";
+                     shape:110x64x128, unbiased:SEED, fill:VALUE[:number]";
 
 /// Parses a whole number.
 fn number<N: std::str::FromStr>(text: &str) -> Result<N, ApiError> {
     text.parse().map_err(|_| ApiError::argument(format!("`{text}` is not a whole number in range")))
+}
+
+/// Parses a fill value and its kind, such as `-9999` or `1e20:number`.
+fn fill(text: &str) -> Result<(f64, fwFillKind), ApiError> {
+    let (value, kind) = match text.split_once(':') {
+        Some((value, "number")) => (value, FW_FILL_NUMBER),
+        _ => (text, FW_FILL_MISSING),
+    };
+    let refused = |_| ApiError::argument(format!("`{text}` is not a fill value, such as -9999"));
+    Ok((value.parse().map_err(refused)?, kind))
 }
 
 /// Parses a shape such as `110x64x128`. Returns the last three dimensions, with leading 1s if there

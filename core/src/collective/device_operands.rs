@@ -8,7 +8,8 @@ use crate::codec::{BlockStats, CodecId, CodecParams, Pace};
 use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, OnDevice, Region};
 use crate::element::{Element, Float, with_float};
 use crate::engine::{Coding, Compute, Payloads};
-use crate::error::Error;
+use crate::error::{Error, FillError};
+use crate::fill::Fill;
 use crate::handle::Progress;
 use crate::kernel::{Level, sample};
 use crate::layout::{Segment, Window};
@@ -252,6 +253,9 @@ impl Compute for DeviceOperands<'_> {
 
 impl Operands for DeviceOperands<'_> {
     fn check(&mut self, spec: &CallSpec<'_>) -> Result<(), Error> {
+        if spec.plan.fill.is_some() {
+            return Err(FillError::Device.into());
+        }
         let (codec, dtype, op) = (spec.plan.codec, spec.dtype, spec.op);
         if self.device.supports(codec, dtype, op)? && !spec.rounds_first {
             Ok(())
@@ -273,6 +277,7 @@ impl Operands for DeviceOperands<'_> {
         own: Range<usize>,
         _: Level,
         _: bool,
+        _: Option<Fill>,
     ) -> Result<[f64; value_range::N_VALUES], Error> {
         // A device reads its memory so fast that a sample would save nothing.
         with_float!(

@@ -190,7 +190,7 @@ impl<'s> FullCall<'s> {
         let sizes = comm.sizes(&call.spec, first.quantum);
         let program = comm.program(&call.spec, &sizes, header)?;
         call.run(comm, program);
-        call.coding = coding.ok_or(Error::Internal)?;
+        call.coding = coding.ok_or(Error::Internal)?.with_marks(call.spec.marks());
         work.ends = ends;
         Ok(call)
     }
@@ -217,7 +217,7 @@ impl<'s> FullCall<'s> {
         let (value_ranges, bits) = values.split_at_mut(value_range::N_VALUES);
         let mut value_range = None;
         if needs_value_range {
-            let seen = work.scan_values(own.clone(), comm.config.level, sampled)?;
+            let seen = work.scan_values(own.clone(), comm.config.level, sampled, spec.plan.fill)?;
             value_ranges.copy_from_slice(&seen);
             // This rank's own value range is enough to estimate how short its values become.
             value_range = value_range::read_extremes(seen, false).flatten();
@@ -256,7 +256,8 @@ impl<'s> FullCall<'s> {
         }
         work.learn(&CodecParams { codec: self.spec.plan.codec, ..params });
         let codec = self.spec.codec(&params);
-        let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first);
+        let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first)
+            .with_marks(self.spec.marks());
         self.start(comm, (&resolved, &coding));
         let pass = budget.pass(&self.spec, comm.rank());
         self.rounding_pass = pass.map(|pass| pass.on(comm.threads(&self.spec)));

@@ -8,6 +8,7 @@ use crate::codec::CodecParams;
 use crate::element::Element;
 use crate::engine::{Buffers, Compute, Work};
 use crate::error::Error;
+use crate::fill::Fill;
 use crate::handle::Progress;
 use crate::kernel::Level;
 use crate::rounding::RoundingPass;
@@ -34,12 +35,14 @@ pub(crate) trait Operands: Compute {
     /// Learns the parameters of the call's codec, before the call itself begins.
     fn learn(&mut self, _params: &CodecParams) {}
 
-    /// Scans this rank's input or a sample of it ([`value_range::scan_values`]).
+    /// Scans this rank's input or a sample of it, without fill values
+    /// ([`value_range::scan_values`]).
     fn scan_values(
         &mut self,
         own: Range<usize>,
         level: Level,
         sampled: bool,
+        fill: Option<Fill>,
     ) -> Result<[f64; value_range::N_VALUES], Error>;
 
     /// Estimates the bits that each lossy codec needs for a value of this rank's input
@@ -89,8 +92,9 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         own: Range<usize>,
         level: Level,
         sampled: bool,
+        fill: Option<Fill>,
     ) -> Result<[f64; value_range::N_VALUES], Error> {
-        Ok(value_range::scan_values(at(self.buffers.all_own(), own), level, sampled))
+        Ok(value_range::scan_values(at(self.buffers.all_own(), own), level, sampled, fill))
     }
 
     #[inline(never)]

@@ -10,7 +10,7 @@ use crate::call_spec::{CallSpec, MIN_SEARCHED_VALUES};
 use crate::codec::{CodecParams, Sizes};
 use crate::element::DType;
 use crate::engine::Program;
-use crate::error::Error;
+use crate::error::{Error, FillError};
 use crate::frame::{CallHeader, Template};
 use crate::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use crate::op::OpCode;
@@ -125,6 +125,9 @@ impl<X: Transport> Communicator<X> {
             _ => plan.division = Division::Blocks,
         }
         let rounds_first = request.begins_with_pass(&plan, size, rank)?;
+        if rounds_first && plan.marks(collective.reduces()).is_some() {
+            return Err(FillError::Rounding.into());
+        }
         // The rounding pass stores the rounded input in the result buffer. An all-gather then reads
         // it there.
         let window = if rounds_first { Window::Whole } else { window };

@@ -19,7 +19,8 @@ use crate::bound::{Quantum, ValueRange};
 use crate::budget::resolve;
 use crate::codec::{CodecParams, estimate::estimate};
 use crate::element::{DType, Element, Float, with_float};
-use crate::kernel::{Kernel, Level, sample};
+use crate::fill::{Fill, Marks};
+use crate::kernel::{CHUNK, Kernel, Level, sample};
 use crate::select::automatic::{Bits, N_LOSSY};
 
 /// Number of values that ranks reduce by maximum: [−min, max] of each half of a sample, then −grid
@@ -36,13 +37,24 @@ const MIN_BITS: f64 = 0.05;
 /// does not suffice.
 const AGREEMENT: f64 = 0.75;
 
-/// Scans one rank's values. Integers give [`UNKNOWN`], since they have no bound.
+/// Scans one rank's values, except for fill values. Integers give [`UNKNOWN`], since they have no
+/// bound.
 pub(crate) fn scan_values<T: Element>(
     values: &[T],
     level: Level,
     sampled: bool,
+    fill: Option<Fill>,
 ) -> [f64; N_VALUES] {
-    scan_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled)
+    let scan = |values: &[T]| scan_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled);
+    let Some(Fill { value, .. }) = fill else { return scan(values) };
+    let mut marked = [T::ZERO; CHUNK];
+    values.chunks(CHUNK).fold([UNKNOWN; N_VALUES], |mut all, values| {
+        let marked = &mut marked[..values.len()];
+        marked.copy_from_slice(values);
+        Marks::of(value).mark(T::DTYPE, bytemuck::cast_slice_mut(marked));
+        all.iter_mut().zip(scan(marked)).for_each(|(all, new)| *all = all.max(new));
+        all
+    })
 }
 
 /// Does the same for values as bytes of a type known at run time, so that it is compiled in this
@@ -151,9 +163,10 @@ mod tests {
         // Three quarters of the whole range are enough.
         assert_eq!(read_extremes([0.0, 3.0, 0.0, 4.0, -0.5, -1.0], true), value_range(0.0, 4.0));
         assert_eq!(read_extremes([0.0, 2.999, 0.0, 4.0, -0.5, -1.0], true), None);
-        let nothing = scan_values::<f32>(&[f32::NAN; 600], Level::Scalar, true);
+        let nothing = scan_values::<f32>(&[f32::NAN; 600], Level::Scalar, true, None);
         assert_eq!(read_extremes(nothing, true), None);
-        assert_eq!(read_extremes(scan_values::<f32>(&[], Level::Scalar, false), false), Some(None));
+        let nothing = scan_values::<f32>(&[], Level::Scalar, false, None);
+        assert_eq!(read_extremes(nothing, false), Some(None));
     }
 
     /// A call on a lattice of spacing ⅛, whose binary logarithm is −3.

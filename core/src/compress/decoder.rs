@@ -2,10 +2,11 @@
 
 use super::encoder::{checksum, coded_as, with_narrow};
 use super::head::{self, Info};
-use super::{DecompressError, SEGMENT, SEGMENT_HEAD, fill, interp};
+use super::{DecompressError, SEGMENT, SEGMENT_HEAD, interp};
 use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
 use crate::element::{DType, Element, with_type};
+use crate::fill::Marks;
 use alloc::vec::Vec;
 
 /// Reads a compressed array from bytes that arrive in pieces. [`Encoder`](super::Encoder) has an
@@ -240,7 +241,7 @@ impl Payload<'_> {
         }, else {
             self.decode_floats(values)?;
             if let Some(fill) = self.fill {
-                fill::restore(self.dtype, fill, values);
+                Marks::of(fill).restore(self.dtype, values);
             }
             Ok(())
         })

@@ -161,8 +161,9 @@ impl Encoder {
             .with_strides(strides)
             .with_setting(plan.setting)
             .with_prediction(plan.prediction);
+        let fill = layout.fill_value.or_else(|| plan.fill.map(|fill| fill.value));
         // Integers are exact: no value needs a mark.
-        let fill = layout.fill_value.filter(|_| dtype.is_float());
+        let fill = fill.filter(|_| dtype.is_float());
         if fill.is_some() && codecs.loss() == Loss::Setting {
             return Err(CompressError::Fill { codec: plan.codec });
         }

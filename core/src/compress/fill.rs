@@ -7,17 +7,9 @@
 
 use super::SEGMENT;
 use crate::bound::ValueRange;
-use crate::element::sealed::Word;
 use crate::element::{DType, Float, with_float};
+use crate::fill::{patterns, replace};
 use alloc::vec::Vec;
-
-/// Bits that make the quiet NaN of a type the mark. They fit the fraction of all types.
-const MARK: u64 = 0x3a;
-
-/// Returns the bits of the fill value and of the mark.
-fn patterns<T: Float>(fill: f64) -> [T::Bits; 2] {
-    [T::from_f64(fill).bits(), T::QUIET_NAN.bits() | T::Bits::from_u64(MARK)]
-}
 
 /// Values of a segment, prepared for codecs.
 pub(super) enum Prepared {
@@ -46,23 +38,6 @@ fn prepare_as<T: Float>(fill: f64, values: &[u8]) -> Prepared {
     let mut marked = Vec::from(values);
     replace(bytemuck::cast_slice_mut(&mut marked), fill, mark);
     Prepared::Marked(marked)
-}
-
-/// Replaces marks by the fill value.
-pub(super) fn restore(dtype: DType, fill: f64, values: &mut [u8]) {
-    with_float!(
-        dtype, T => {
-            let [fill, mark] = patterns::<T>(fill);
-            replace(bytemuck::cast_slice_mut(values), mark, fill);
-        },
-        else ()
-    );
-}
-
-fn replace<W: Word>(bits: &mut [W], from: W, to: W) {
-    for bits in bits {
-        *bits = if *bits == from { to } else { *bits };
-    }
 }
 
 /// Returns the range of the values that are not the fill value.

@@ -9,10 +9,11 @@ use super::lane::misuse;
 use super::slots::Payloads;
 #[cfg(feature = "alloc")]
 use crate::codec::operate;
-use crate::codec::{BlockStats, CodecExt, CodecId, DecodeError, ErasedCodec, Pace, Raw, Source};
-use crate::codec::{Stores, Values, Written};
+use crate::codec::{BlockStats, Codec, CodecExt, CodecId, DecodeError, ErasedCodec, Filled, Pace};
+use crate::codec::{Raw, Source, Stores, Values, Written};
 use crate::element::{DType, Element};
 use crate::error::Error;
+use crate::fill::Marks;
 use crate::kernel::stores::{self, Fence};
 use crate::layout::{Segment, Window};
 use crate::op::{Op, weigh};
@@ -196,6 +197,8 @@ pub(crate) struct Coding {
     divisor: u32,
     /// True if the buffer for results already holds the input.
     is_in_place: bool,
+    /// Treatment of fill values, if there is a fill value.
+    marks: Option<Marks>,
 }
 
 impl Coding {
@@ -213,7 +216,13 @@ impl Coding {
             codecs: Vec::new(),
             divisor,
             is_in_place,
+            marks: None,
         }
+    }
+
+    /// Returns the same coding with this treatment of fill values.
+    pub(crate) fn with_marks(self, marks: Option<Marks>) -> Self {
+        Self { marks, ..self }
     }
 
     /// Creates the coding with a codec for each of several arrays. `None` if there is no array.
@@ -240,11 +249,12 @@ impl Coding {
         self.divisor
     }
 
-    /// Returns whether values are neither encoded, nor divided, nor rounded before.
+    /// Returns whether values are neither encoded, nor divided, nor rounded before, nor marked.
     #[cfg(feature = "alloc")]
     pub(super) fn is_raw(&self) -> bool {
         // Without a divisor, operands have no weight.
-        self.codec.id() == CodecId::Raw && self.divisor == 1 && !self.is_in_place
+        let is_plain = self.divisor == 1 && !self.is_in_place && self.marks.is_none();
+        self.codec.id() == CodecId::Raw && is_plain
     }
 
     pub(super) const fn bytes_per_value(&self) -> usize {
@@ -341,16 +351,26 @@ impl<T: Element> Work<'_, '_, T> {
         segment: &Segment,
         (coding, pace): (&Coding, &dyn Pace),
     ) -> Result<Written, Error> {
-        let (op, &Coding { divisor, is_in_place, .. }) = (self.op, coding);
+        let (op, &Coding { divisor, is_in_place, marks, .. }) = (self.op, coding);
         let erased = coding.codec(segment, self.ends);
         let (id, codec) = (erased.id(), erased.of::<T>());
         let is_raw = id == CodecId::Raw;
         // For raw payloads in a call by another codec. Its operands of averages have the same
         // weight.
-        let raw = Raw::with_weight(if is_raw { T::ONE } else { codec.weight() });
-        let by = |other| if other == id { codec } else { &raw };
+        let raw: &dyn Codec<T> = &Raw::with_weight(if is_raw { T::ONE } else { codec.weight() });
+        let filled = marks.map(|marks| [codec, raw].map(|codec| Filled::new(codec, marks)));
+        let [codec, raw] = match &filled {
+            Some([codec, raw]) => [codec as &dyn Codec<T>, raw],
+            None => [codec, raw],
+        };
+        let by = |other| if other == id { codec } else { raw };
         // The call's codec, if it folds and combines in place; else only floats do.
-        let in_place = || if id.is_in_place() { codec } else { &raw };
+        let in_place = || if id.is_in_place() { codec } else { raw };
+        let restore = |output: &mut [T]| {
+            if let Some(marks) = marks {
+                marks.restore(T::DTYPE, bytemuck::cast_slice_mut(output));
+            }
+        };
         let buffers = &mut self.buffers.lent(is_in_place);
         let n = segment.len;
         let mut written = Written::default();
@@ -388,6 +408,7 @@ impl<T: Element> Work<'_, '_, T> {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
                 let values = buffers.values(segment)?;
                 written = codec.fold_paced(&op, src, values, divisor, dst, pace)?;
+                restore(buffers.output(segment)?);
             }
             Primitive::Refold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -413,9 +434,13 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::ReduceStore { codec: from } => {
                 let weight = codec.weight();
                 let output = buffers.copy_own(segment, Stores::Cached)?;
+                if let Some(marks) = marks {
+                    marks.mark(T::DTYPE, bytemuck::cast_slice_mut(output));
+                }
                 weigh(output, weight);
                 by(from).reduce_paced(&op, payloads.of(Slot::In)?, output, pace)?;
                 T::divide(output, divisor, weight);
+                restore(output);
             }
             Primitive::Store { from, codec, over_own }
             | Primitive::StoreWhole { from, codec, over_own } => {
@@ -424,16 +449,32 @@ impl<T: Element> Work<'_, '_, T> {
                 let stores = buffers.stores(over_own);
                 let (src, output) = (payloads.of(from)?, buffers.output(segment)?);
                 by(codec).store(src, divisor, output, stores, pace)?;
+                // The sum of an average is not final: it is divided later.
+                if !is_whole || coding.divisor == 1 {
+                    restore(output);
+                }
             }
             Primitive::EncodeStored { to, codec } => {
-                let stored = Source::Partial(buffers.output(segment)?);
-                written = by(codec).encode_paced(stored, payloads.buffer(to), pace)?;
+                let (stored, dst) = (buffers.output(segment)?, payloads.buffer(to));
+                written = match marks {
+                    Some(marks) => {
+                        let codec = Filled::new(by(codec), marks);
+                        codec.encode_stored(stored, dst, pace)?
+                    }
+                    None => by(codec).encode_paced(Source::Partial(stored), dst, pace)?,
+                };
             }
             Primitive::Divide => {
-                T::divide(buffers.output(segment)?, divisor, codec.weight());
+                let output = buffers.output(segment)?;
+                T::divide(output, divisor, codec.weight());
+                restore(output);
             }
             Primitive::StoreOwn => {
-                buffers.copy_own(segment, buffers.stores(true))?;
+                let output = buffers.copy_own(segment, buffers.stores(true))?;
+                if let Some(marks) = marks {
+                    marks.mark(T::DTYPE, bytemuck::cast_slice_mut(output));
+                    restore(output);
+                }
             }
             // The lane itself carries these out.
             Primitive::Copy { .. }

@@ -98,7 +98,10 @@ impl Rules {
         let rules = Self::new(collective, pipeline, *codec, op);
         // If all ranks must get the same bits, encoding again must not change values.
         let recodes = rules.recodes && (codec.is_stable() || !same_bits);
-        Self { same_bits: *same_bits, recodes, overlap: *overlap, ..rules }
+        // Codecs that add codes cannot fold values in which fill values must be marked first.
+        let marks = rules.keeps_frames && !codec.is_free() && plan.marks(true).is_some();
+        let encodes_own = rules.encodes_own || marks;
+        Self { same_bits: *same_bits, recodes, encodes_own, overlap: *overlap, ..rules }
     }
 
     /// Returns the same rules for a rank without a buffer for the result.

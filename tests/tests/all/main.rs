@@ -18,6 +18,7 @@ mod extremes;
 mod failures;
 mod faulty_transport;
 mod fences;
+mod fill;
 mod frames;
 mod golden;
 mod integers;

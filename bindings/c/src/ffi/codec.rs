@@ -40,6 +40,7 @@ macro_rules! with_type {
 ///   (dB).
 /// - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
 /// - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
+/// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data.
 ///
 /// Errors: FW_INVALID_ARGUMENT if a word is unknown, appears twice, or contradicts another one.
 #[unsafe(no_mangle)]

@@ -242,7 +242,9 @@ pub(crate) unsafe trait Versioned: Copy {
 // SAFETY: the size, then integers and floats.
 unsafe impl Versioned for fwConfig {}
 // SAFETY: the size, then integers, floats, and arrays of integers.
-unsafe impl Versioned for fwPlan {}
+unsafe impl Versioned for fwPlan {
+    const FIRST_BYTES: usize = offset_of!(fwPlan, fill);
+}
 // SAFETY: the size, then integers, and a raw pointer.
 unsafe impl Versioned for fwMemory {}
 // SAFETY: the size, then raw pointers and optional functions.

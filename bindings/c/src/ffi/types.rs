@@ -123,6 +123,15 @@ pub const FW_RELATIVE: fwBoundKind = 2;
 /// Peak signal-to-noise ratio of at least this many dB.
 pub const FW_PSNR: fwBoundKind = 3;
 
+/// Meaning of a plan's fill value, which stands for missing data.
+pub type fwFillKind = i32;
+/// No fill value.
+pub const FW_NO_FILL: fwFillKind = 0;
+/// A reduction with a missing value is missing.
+pub const FW_FILL_MISSING: fwFillKind = 1;
+/// Reductions take the fill value as a number. It only does not count in the value range.
+pub const FW_FILL_NUMBER: fwFillKind = 2;
+
 /// Values that an error bound applies to.
 pub type fwScope = i32;
 /// Each rank's input. The error of a sum over n ranks is then at most n times the bound, and of an
@@ -239,6 +248,17 @@ pub struct fwPlan {
     pub is_unbiased: u64,
     /// Seed of the random numbers for is_unbiased.
     pub seed: u64,
+    /// Value of floats that stands for missing data, such as 1e20 or -9999, if fill_kind is not
+    /// FW_NO_FILL. It keeps its bits, and does not count in the range of a bound. With
+    /// FW_FILL_MISSING a reduction is the fill value where a rank's value is the fill value or NaN,
+    /// or where infinities cancel. All ranks pass a fill value, which may differ.
+    pub fill: f64,
+    /// FW_NO_FILL, FW_FILL_MISSING or FW_FILL_NUMBER. Calls that cannot have a fill value return
+    /// FW_UNSUPPORTED: of integers, by user-defined operations, by codecs that take no bound, with
+    /// unbiased rounding, on devices, and messages.
+    pub fill_kind: fwFillKind,
+    /// Must be 0.
+    pub reserved: i32,
 }
 
 /// Memory that holds the arrays of collectives. Initialize with FW_MEMORY_INIT.

@@ -227,6 +227,29 @@ static void *within_bounds(void *argument) {
     fwReport report = FW_REPORT_INIT;
     OK(fwCommReport(own->comm, &report));
     CHECK(own->rank == 1 ? report.suspected_fill == 1e20f : isnan(report.suspected_fill));
+    /* As the fill value they do not: a sum with one is missing, or takes it as a number. */
+    const char *filled[] = {"rel:1e-3,fill:1e20", "exact,fill:1e20", "rel:1e-3,fill:1e20:number"};
+    for (size_t t = 0; t < 3; t++) {
+        for (size_t i = 0; i < N; i++) {
+            data[i] = own->rank == 1 && i % 7 == 0 ? 1e20f : sinf(1e-3f * (float)i);
+        }
+        OK(fwPlanParse(filled[t], &relative));
+        CHECK(relative.fill == 1e20);
+        CHECK(relative.fill_kind == (t < 2 ? FW_FILL_MISSING : FW_FILL_NUMBER));
+        OK(fwAllReduce(data, data, N, FW_FLOAT32, FW_SUM, &relative, own->comm, NULL));
+        OK(fwCommReport(own->comm, &report));
+        CHECK(report.bound <= 0.0021 && isnan(report.suspected_fill));
+        for (size_t i = 0; i < N; i++) {
+            const float three = 3 * sinf(1e-3f * (float)i);
+            CHECK(i % 7 == 0 ? data[i] == 1e20f : fabsf(data[i] - three) < 0.0065f);
+        }
+    }
+    int32_t whole = 1;
+    FAILS(FW_UNSUPPORTED,
+          fwAllReduce(&whole, &whole, 1, FW_INT32, FW_SUM, &relative, own->comm, NULL));
+    relative.fill_kind = FW_NO_FILL;
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(data, data, 1, FW_FLOAT32, FW_SUM, &relative, own->comm, NULL));
     free(data);
     OK(fwCommDestroy(own->comm));
     return NULL;

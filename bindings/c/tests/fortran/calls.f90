@@ -98,6 +98,21 @@ program calls
     call succeeds(fwWait(requests(1)))
     call ok(done == 1)
 
+    ! A sum with a fill value is the fill value.
+    call succeeds(fwPlanParse("abs:1e-3", plan))
+    plan%fill = -9999
+    plan%fill_kind = FW_FILL_MISSING
+    y = x
+    y(7, 1) = -9999
+    call succeeds(fwGroupStart())
+    do rank = 0, 1
+        call succeeds(fwAllReduce(y(:, rank), y(:, rank), count, FW_FLOAT64, FW_SUM, plan, &
+                                  comms(rank)))
+    end do
+    call succeeds(fwGroupEnd())
+    call ok(all(y(7, :) == -9999))
+    call ok(all(abs(y(:6, 0) - x(:6, 0) - x(:6, 1)) <= 2d-3) .and. all(y(:, 0) == y(:, 1)))
+
     ! Invalid arguments.
     call ok(fwAllReduce(x, y, count, 99, FW_SUM, comm=comms(0)) == FW_INVALID_ARGUMENT)
     call ok(len(fwGetLastError()) > 0 .and. fwGetErrorString(FW_SUCCESS) == "no error")

@@ -10,7 +10,7 @@ use crate::engine::{
     NoticeBody, NoticeMessage, ProgressHook, check_fields, check_source, floats_mut, misuse, tell,
     transport_error,
 };
-use crate::error::{AbortReason, Error, Field, Value};
+use crate::error::{AbortReason, Error, Field, FillError, Value};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MESSAGE, MessageKind};
 use crate::kernel::{CHUNK, Level};
 use crate::layout::{Shares, Window, max_segment};
@@ -69,13 +69,15 @@ impl<T: Element> Sending<T> {
         let count = self.rows.n_values();
         if let Some(run) = self.rows.contiguous(&(0..count)) {
             return value_range::read_extremes(
-                value_range::scan_values(&data[run], level, sampled),
+                value_range::scan_values(&data[run], level, sampled, None),
                 sampled,
             );
         }
-        let rows =
-            self.rows.runs(0..count).map(|run| value_range::scan_values(&data[run], level, false));
-        let nothing = value_range::scan_values::<T>(&[], level, false);
+        let rows = self
+            .rows
+            .runs(0..count)
+            .map(|run| value_range::scan_values(&data[run], level, false, None));
+        let nothing = value_range::scan_values::<T>(&[], level, false, None);
         let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
         value_range::read_extremes(all, false)
     }
@@ -144,6 +146,9 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::Poisoned);
         }
         check_plan(plan, OpCode::None, T::DTYPE)?;
+        if plan.fill.is_some() {
+            return Err(FillError::Message.into());
+        }
         rounding::refuse(&plan.for_values(T::DTYPE))?;
         let size = self.size();
         match peers.into_iter().find(|rank| rank.index() >= size) {

@@ -259,9 +259,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             if requests.is_empty() {
                 break;
             }
-            let scans = requests
-                .iter()
-                .map(|&(at, sampled)| value_range::scan_values(arrays[at].0, level, sampled));
+            let scans = requests.iter().map(|&(at, sampled)| {
+                let fill = spec[at].plan.fill;
+                value_range::scan_values(arrays[at].0, level, sampled, fill)
+            });
             let mut values: Vec<f64> = scans.flatten().collect();
             cost += self.maxima(&mut values, progress).await?;
             for (&(at, sampled), seen) in requests.iter().zip(values.as_chunks().0) {
