@@ -101,6 +101,13 @@ class FillValues(unittest.TestCase):
             x[1, 7] = np.nan
             got = comm.all_gather(x, fill_value=FILL)
             self.assertTrue(np.isnan(got[:, 1, 7]).all())
+            # The NaN that stands for fill values on the way is a NaN like others.
+            x[1, 7:8].view(np.uint32)[:] = 0x7fc0003a
+            got = comm.all_gather(x, fill_value=FILL)
+            self.assertTrue(np.isnan(got[:, 1, 7]).all())
+            # In a plan, it applies to all calls.
+            got = comm.all_gather(own(rank), bound="rel:1e-3", plan="fill:1e20")
+            check(self, got, ALL, MISSING, 2e-3)
 
         foldwire.run(N, program)
 
@@ -117,13 +124,11 @@ class FillValues(unittest.TestCase):
             half[comm.rank] = 0xc61c  # -9984
             got = comm.all_reduce(half, dtype="bfloat16", fill_value=-9984)
             self.assertEqual(got.tolist(), [0xc61c, 0xc61c, 0x4000, 0x4000])
-            mark = np.array([0x7fc0003a], np.uint32).view(np.float32)
             for x, arguments, field in (
                 (np.arange(3), {}, "fill_value"),
                 (np.ones(3), {"fill_value": "none"}, "fill_value"),
                 (np.ones(3), {"fill_value": np.nan}, "fill_value"),
                 (np.ones(3), {"plan": "codec:truncate:16"}, "plan"),
-                (mark, {}, "array"),
                 (np.ma.masked_array(np.ones(3), [0, 1, 0]), {}, "array"),
             ):
                 with self.assertRaises(foldwire.Error) as caught:

@@ -198,33 +198,28 @@ class Out:
     """An array that a call writes, directly or through a copy in C order.
 
     ``array`` is the caller's array, ``memory`` the contiguous array that the call writes. An array
-    on a device is written directly. ``fill`` restores fill values in the result.
+    on a device is written directly.
     """
 
-    __slots__ = ("array", "memory", "_is_due", "_fill")
+    __slots__ = ("array", "memory", "_is_due")
 
-    def __init__(self, array, fill=None):
+    def __init__(self, array):
         self.array = self.memory = array
-        self._fill = fill
         if isinstance(array, DeviceArray):
             self.array, self._is_due = array.owner, False
             return
-        is_copied = array is not None and not array.flags.c_contiguous
-        self._is_due = is_copied or array is not None and fill is not None
-        if is_copied:
+        self._is_due = array is not None and not array.flags.c_contiguous
+        if self._is_due:
             self.memory = np.array(array, order="C", copy=True)
 
     def deliver(self) -> Optional[np.ndarray]:
-        """Returns the array. Restores fill values and copies the result first, if that is due. Call
-        it after the call has finished."""
+        """Returns the array. Copies the result first, if that is due. Call it after the call has
+        finished."""
         if self._is_due:
             # A second thread that waits must not return before the copy is complete.
             with _DELIVERY:
                 if self._is_due:
-                    if self._fill is not None:
-                        self._fill.restore(self.memory)
-                    if self.memory is not self.array:
-                        self.array[...] = self.memory
+                    self.array[...] = self.memory
                     self._is_due = False
         return self.array
 

@@ -21,7 +21,7 @@ from ._arrays import (
 )
 from ._device_arrays import refuse_device
 from ._errors import Error
-from ._fill import check as check_fill
+from ._fill import with_fill
 from ._operations import extended
 from ._plans import parse_plan, reduction
 from ._requests import Call, blocking, starting
@@ -58,9 +58,14 @@ def _both(
 class Collectives:
     """The collectives of :class:`foldwire.Communicator`."""
 
-    def _reduction(self, op, array, dtype, bound, plan):
+    def _reduction(self, op, array, dtype, bound, plan, fill_value):
         """Returns type, operation and plan of a reduction."""
-        return reduction(str(op), array.dtype, dtype, self._text(bound, plan))
+        text = with_fill(self._text(bound, plan), fill_value, array, dtype)
+        return reduction(str(op), array.dtype, dtype, text)
+
+    def _filled(self, bound, plan, fill_value, like, dtype=None):
+        """Returns the plan of a call on arrays like this one."""
+        return parse_plan(with_fill(self._text(bound, plan), fill_value, like, dtype))
 
     def _root(self, root):
         if not 0 <= whole(root, "root", -U32) < self.size:
@@ -106,9 +111,8 @@ class Collectives:
         """
         array = as_operand(array)
         out = operand_out(out, array.shape, array)
-        fill = check_fill(fill_value, array, self._text(bound, plan), dtype, is_reduced=True)
         return Call("all_reduce", array, out, count=array.size,
-                     fill=fill, **self._reduction(op, array, dtype, bound, plan))
+                    **self._reduction(op, array, dtype, bound, plan, fill_value))
 
     def _reduce(self, array: ArrayLike, op: Op = "sum", root: int = 0, bound: Text = None,
                 plan: Text = None, out: Optional[Array] = None,
@@ -119,9 +123,8 @@ class Collectives:
         """
         array = as_operand(array)
         out = operand_out(out, array.shape, array) if self._root(root) else None
-        fill = check_fill(fill_value, array, self._text(bound, plan), dtype, is_reduced=True)
         return Call("reduce", array, out, root=root, count=array.size,
-                     fill=fill, **self._reduction(op, array, dtype, bound, plan))
+                    **self._reduction(op, array, dtype, bound, plan, fill_value))
 
     def _reduce_scatter(self, array: ArrayLike, op: Op = "sum", counts: Counts = None,
                         bound: Text = None, plan: Text = None, out: Optional[Array] = None,
@@ -142,9 +145,8 @@ class Collectives:
         own = array.size // self.size if counts is None else counts[self.rank]
         before = own * self.rank if counts is None else sum(counts[: self.rank])
         out = operand_out(out, (own,), array)
-        fill = check_fill(fill_value, array, self._text(bound, plan), dtype, is_reduced=True)
         return Call("reduce_scatter", array, out, count=own, counts=counts, before=before,
-                     fill=fill, **self._reduction(op, array, dtype, bound, plan))
+                    **self._reduction(op, array, dtype, bound, plan, fill_value))
 
     def _scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
               out: Optional[Array] = None, fill_value: Optional[float] = None) -> Call[Array]:
@@ -154,9 +156,8 @@ class Collectives:
         """
         array = as_operand(array)
         out = operand_out(out, array.shape, array)
-        fill = check_fill(fill_value, array, self._text(bound, plan), None, is_reduced=True)
         return Call("scan", array, out, count=array.size,
-                     fill=fill, **self._reduction(op, array, None, bound, plan))
+                    **self._reduction(op, array, None, bound, plan, fill_value))
 
     def _exclusive_scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None,
                         plan: Text = None, out: Optional[Array] = None,
@@ -170,12 +171,8 @@ class Collectives:
         if out is None and self.rank == 0:
             out = zeros_like(array)
         out = operand_out(out, array.shape, array)
-        fill = check_fill(fill_value, array, self._text(bound, plan), None, is_reduced=True)
-        if fill is not None and self.rank == 0:
-            # This rank has no result in which to restore fill values.
-            array, fill = fill.marked(array), None
         return Call("exclusive_scan", array, out, count=array.size,
-                     fill=fill, **self._reduction(op, array, None, bound, plan))
+                    **self._reduction(op, array, None, bound, plan, fill_value))
 
     # Data movement
 
@@ -188,9 +185,9 @@ class Collectives:
         """
         out = operand_out(array, None, None, "array")
         send = as_operand(out) if self._root(root) else None
-        fill = check_fill(fill_value, out, self._text(bound, plan), dtype)
-        return Call("broadcast", send, out, code_of(out.dtype, dtype), self._plan(bound, plan),
-                     fill=fill, root=root, count=out.size)
+        return Call("broadcast", send, out, code_of(out.dtype, dtype),
+                     self._filled(bound, plan, fill_value, out, dtype), root=root,
+                     count=out.size)
 
     def _rows(self, array, counts):
         """Returns the ranks' blocks along the first axis, and the shape of all of them."""
@@ -221,9 +218,8 @@ class Collectives:
         array = as_operand(array)
         share, shape = self._rows(array, counts)
         out = operand_out(out, shape, array)
-        fill = check_fill(fill_value, array, self._text(bound, plan), dtype)
         return Call("all_gather", array, out, code_of(array.dtype, dtype),
-                     self._plan(bound, plan), fill=fill, **share._asdict())
+                     self._filled(bound, plan, fill_value, array, dtype), **share._asdict())
 
     def _gather(self, array: ArrayLike, root: int = 0, counts: Counts = None, bound: Text = None,
                 plan: Text = None, out: Optional[Array] = None,
@@ -232,9 +228,8 @@ class Collectives:
         array = as_operand(array)
         share, shape = self._rows(array, counts)
         out = operand_out(out, shape, array) if self._root(root) else None
-        fill = check_fill(fill_value, array, self._text(bound, plan))
-        return Call("gather", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     root=root, fill=fill, **share._asdict())
+        return Call("gather", array, out, code_of(array.dtype),
+                     self._filled(bound, plan, fill_value, array), root=root, **share._asdict())
 
     def _scatter(self, array: Optional[ArrayLike], out: Array, root: int = 0,
                  counts: Counts = None, bound: Text = None, plan: Text = None,
@@ -258,9 +253,8 @@ class Collectives:
                 raise Error(message, field="array")
         else:
             array = None
-        fill = check_fill(fill_value, out, self._text(bound, plan))
-        return Call("scatter", array, out, code_of(out.dtype), self._plan(bound, plan),
-                     root=root, fill=fill, **share._asdict())
+        return Call("scatter", array, out, code_of(out.dtype),
+                     self._filled(bound, plan, fill_value, out), root=root, **share._asdict())
 
     def _all_to_all(self, array: ArrayLike, bound: Text = None, plan: Text = None,
                     out: Optional[Array] = None, fill_value: Optional[float] = None) -> Call[Array]:
@@ -274,9 +268,9 @@ class Collectives:
                        f"{self.size}")
             raise Error(message, field="array")
         out = operand_out(out, array.shape, array)
-        fill = check_fill(fill_value, array, self._text(bound, plan))
-        return Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     fill=fill, count=array.size // self.size)
+        return Call("all_to_all", array, out, code_of(array.dtype),
+                     self._filled(bound, plan, fill_value, array),
+                     count=array.size // self.size)
 
     def _all_to_all_v(self, array: ArrayLike, send_counts: Sequence[int],
                       recv_counts: Sequence[int], bound: Text = None, plan: Text = None,
@@ -297,9 +291,9 @@ class Collectives:
             raise Error(message, field="send_counts")
         row = math.prod(array.shape[1:])
         out = operand_out(out, (sum(back), *array.shape[1:]), array)
-        fill = check_fill(fill_value, array, self._text(bound, plan))
-        return Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     fill=fill, counts=[count * row for count in to],
+        return Call("all_to_all", array, out, code_of(array.dtype),
+                     self._filled(bound, plan, fill_value, array),
+                     counts=[count * row for count in to],
                      recv_counts=[count * row for count in back], before=None)
 
     def _barrier(self) -> Call[None]:

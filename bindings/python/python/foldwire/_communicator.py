@@ -50,7 +50,8 @@ class Communicator(Collectives, Messages, Sums):
     in arrays of floats. It does not count in the range of a bound, and moves with all its bits. A
     reduction with a missing value is missing: the result is the fill value where the value of any
     rank is the fill value or NaN, or where infinities cancel. Without ``fill_value``, it is a
-    number like others.
+    number like others. In a plan, ``"fill:1e20"`` says the same, and ``"fill:1e20:number"`` that
+    reductions take it as a number, which does not count in the range either.
 
     *Plans.* ``plan`` sets more: ``"auto"``, ``"codec:dense,shape:64x64x64"``, ``"schedule:ring"``,
     ``"scope:result"``. All ranks pass the same bound and plan.

@@ -38,12 +38,10 @@ class Call(Generic[R]):
     )
 
     def __init__(self, name, send, out, dtype, plan, op=NO_OP, root=0, count=0, counts=None,
-                 recv_counts=None, before=0, fill=None):
+                 recv_counts=None, before=0):
         self.name, self.dtype, self.plan, self.op, self.root = name, dtype, plan, op, root
         self.count, self.counts, self.recv_counts = count, counts, recv_counts
-        self.out = Out(out, fill)
-        if fill is not None and send is not None:
-            send = fill.marked(send)
+        self.out = Out(out)
         self.recv = self.out.memory
         is_on_device = DeviceArray in (type(send), type(out))
         self.memory = memory_of(send, out) if is_on_device else None
