@@ -182,6 +182,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
+    /// Value of the field that stands for missing data, such as 1e20: it keeps its bits, does not
+    /// count in the value range, and a reduction with it is missing
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, requires = "field")]
+    pub fill: Option<f64>,
+
     /// Number of times that all ranks are started and measured anew; reported are the median over
     /// launches of their medians, and the spread
     ///
@@ -285,7 +290,8 @@ impl BenchArgs {
         if let Some(codec) = codec {
             plan = codec.of_plan(plan);
         }
-        plan.with_exact_below(exact_below.unwrap_or(0))
+        let plan = plan.with_exact_below(exact_below.unwrap_or(0));
+        self.fill.map_or(plan, |fill| plan.with_fill(fill))
     }
 
     /// Plan and schedule of each row of `--schedule all`; empty without it.

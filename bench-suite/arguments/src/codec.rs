@@ -45,6 +45,11 @@ pub struct CodecArgs {
     #[arg(long, value_name = "FILE.f32|.f64|.f16|.bf16|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
+    /// Value that stands for missing data, such as 1e20. It becomes NaN, as in calls with a fill
+    /// value
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub fill: Option<f64>,
+
     /// Error bounds to measure speeds and errors with: rel:X times the value range, abs:X, or
     /// psnr:X in dB; may be given several times
     #[arg(long, value_name = "KIND:X", required_unless_present = "plot",

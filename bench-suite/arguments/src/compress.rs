@@ -63,7 +63,7 @@ pub struct CompressArgs {
 
     /// Value that stands for missing data, such as 1e20: it keeps its bits, and does not count in
     /// the value range
-    #[arg(long, value_name = "VALUE")]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub fill: Option<f64>,
 
     /// Dimensions of raw values, slowest first [default: those in the file's name]

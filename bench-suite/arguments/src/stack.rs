@@ -65,6 +65,11 @@ pub struct StackArgs {
     #[arg(long, value_name = "AxBxC", requires = "input")]
     pub dims: Option<Dims>,
 
+    /// Value of the input that stands for missing data, such as 1e20. It becomes NaN, as in calls
+    /// with a fill value, and a sum with it is NaN
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, requires = "input")]
+    pub fill: Option<f64>,
+
     /// Points of a simulated image along y, depth and x, 10 m apart
     #[arg(long, value_name = "AxBxC", default_value = "176x128x176", conflicts_with = "input")]
     pub shape: Dims,

@@ -135,7 +135,13 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         )
         .into());
     }
-    let source = FieldSource::open(args.field.as_deref())?;
+    if args.fill.is_some() && args.backend == BackendArg::Mpi {
+        return Err(UsageError::new(
+            "the MPI library knows no fill value; leave out --fill, or take another backend",
+        )
+        .into());
+    }
+    let source = FieldSource::open_filled(args.field.as_deref(), args.fill)?;
     if let Some(codec) = args.codec {
         codec.check(source.dtype(args.dtype))?;
     }
@@ -235,7 +241,7 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, U
     };
     let row = |plan| PlanImplementation::row(plan).with(pools.of(None), args.as_published);
     let all = args.presets().into_iter().map(preset).chain(args.row().map(row));
-    Ok(all.map(|plan| plan.of_shape(shape)).collect())
+    Ok(all.map(|plan| plan.of_shape(shape).with_fill(args.fill)).collect())
 }
 
 /// Returns the communicator's configuration, from the environment and the arguments.

@@ -103,7 +103,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     for field in &fields {
         with_values!(&field.values, values => check(args, field, values)?);
     }
-    fields.iter().for_each(input::warn_of_fill);
+    fields.iter_mut().for_each(|field| input::forget_missing(field, args.fill));
     let device = open(args.device.as_deref())?;
     let threads = pools(&args.threads)?;
     let variants = CodecVariants { codings: args.codings(), levels, threads, device };

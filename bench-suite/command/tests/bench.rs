@@ -36,6 +36,32 @@ fn check_row(row: &Value) {
     assert_eq!(row["mismatched_nonfinite"], 0, "{row}");
 }
 
+/// Reductions with a fill value are missing; what only moves keeps it. Every result is checked.
+#[test]
+fn a_fill_value_of_the_field_is_kept_by_every_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("depths.f32");
+    let depth = |i: u16| if i % 50 == 7 { -9999.0 } else { (f32::from(i) * 1e-3).sin() };
+    let depths: Vec<u8> = (0..20_000).flat_map(|i| depth(i).to_le_bytes()).collect();
+    std::fs::write(&path, depths).unwrap();
+    let presets = "raw,zccl,hzccl,c-coll,mpc-opt,foldwire,auto";
+    for collective in ["allreduce", "allgather", "reduce-scatter", "alltoall"] {
+        let args = format!(
+            "{collective} --ranks 3 --sizes 64K --repeat 2 --min-time 0 --json --fill -9999 \
+             --field {} --preset {presets}",
+            path.display()
+        );
+        let object = object(&bench(&args));
+        let rows = object["rows"].as_array().unwrap();
+        rows.iter().for_each(check_row);
+        // Twice the range of the sine, in thousandths.
+        let bounds = rows.iter().map(|row| row["bound_abs"].as_f64().unwrap());
+        assert!(rows.len() == 7 && bounds.max_by(f64::total_cmp).unwrap() < 2.01e-3, "{rows:?}");
+    }
+    let refused = format!("allreduce --fill 7 --backend mpi --field {}", path.display());
+    assert_refused(bench, &[(&refused, "--fill")]);
+}
+
 #[test]
 fn every_preset_and_size_has_a_row() {
     let args =

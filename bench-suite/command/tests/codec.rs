@@ -214,6 +214,18 @@ fn a_codec_that_is_not_for_the_type_is_an_error_that_names_others() {
 }
 
 #[test]
+fn a_fill_value_that_is_named_does_not_set_the_range() {
+    let folder = folder();
+    let args = "--field holes.f32 --bound rel:1e-3 --repeat 1 --json --fill 9.96921e36";
+    let output = codec(folder.path(), args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !errors.contains("warning"), "{errors}");
+    let object: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    let bound = object["rows"][0]["bound_abs"].as_f64().unwrap();
+    assert!((bound - 2e-3).abs() < 1e-6, "{bound}");
+}
+
+#[test]
 fn a_fill_value_that_sets_the_range_is_warned_of() {
     let folder = folder();
     let output = codec(folder.path(), "--field holes.f32 wave.f64 --bound rel:1e-3 --repeat 1");

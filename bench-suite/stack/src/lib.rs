@@ -180,7 +180,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
 fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     let n_results = args.presets().len();
     if !args.input.is_empty() {
-        let inputs = input::load(&args.input, args.dims.as_ref(), args.ranks)?;
+        let inputs = input::load(&args.input, args.dims.as_ref(), args.ranks, args.fill)?;
         let volumes = &inputs.volumes;
         check_room(volumes.n_ranks(), n_results, volumes.n_bytes_per_rank(), &inputs.dims)?;
         return Ok(inputs);

@@ -27,6 +27,8 @@ pub struct Data<T> {
     about: String,
     /// Shape of the base array, slowest dimension first.
     shape: Vec<usize>,
+    /// Value that stands for missing data, if there is one.
+    fill: Option<f64>,
 }
 
 impl<T: Float> Data<T> {
@@ -36,10 +38,16 @@ impl<T: Float> Data<T> {
     /// If the base array is empty.
     pub fn new(base: Vec<T>, size: usize, about: String) -> Self {
         assert!(!base.is_empty(), "there is a value to send");
-        let magnitudes = base.iter().map(|x| x.to_f64().abs());
-        let magnitude = magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max);
+        let magnitude = magnitude(base.iter());
         let shape = vec![base.len()];
-        Self { base: base.into(), magnitude, size, about, shape }
+        Self { base: base.into(), magnitude, size, about, shape, fill: None }
+    }
+
+    /// The same data with a value that stands for missing data.
+    pub fn with_fill(self, fill: Option<f64>) -> Self {
+        let value = fill.map(T::from_f64);
+        let magnitude = magnitude(self.base.iter().filter(|&&x| Some(x) != value));
+        Self { fill, magnitude, ..self }
     }
 
     /// The same data with this shape of the base array.
@@ -77,7 +85,20 @@ impl<T: Float> Data<T> {
         }
     }
 
-    /// Largest magnitude of a finite value.
+    /// Does the same as [`fill`](Self::fill), with NaN in place of missing values.
+    pub fn fill_known(&self, rank: usize, first: usize, out: &mut [T]) {
+        self.fill(rank, first, out);
+        self.forget_missing(out);
+    }
+
+    /// Puts NaN in place of missing values.
+    pub fn forget_missing(&self, values: &mut [T]) {
+        if let Some(fill) = self.fill {
+            input::forget(values, fill);
+        }
+    }
+
+    /// Largest magnitude of a finite value that is not missing.
     pub fn magnitude(&self) -> f64 {
         self.magnitude
     }
@@ -86,6 +107,11 @@ impl<T: Float> Data<T> {
     pub fn about(&self) -> &str {
         &self.about
     }
+}
+
+/// Returns the largest magnitude of a finite value; 0 if there is none.
+fn magnitude<'v, T: Float>(values: impl Iterator<Item = &'v T>) -> f64 {
+    values.map(|x| x.to_f64().abs()).filter(|x| x.is_finite()).fold(0.0, f64::max)
 }
 
 /// The user's field, before its conversion to an element type.
@@ -99,11 +125,18 @@ pub enum FieldSource {
 impl FieldSource {
     /// Reads the user's file, or selects the built-in field if there is none.
     pub fn open(field: Option<&Path>) -> Result<Self, UsageError> {
+        Self::open_filled(field, None)
+    }
+
+    /// Does the same for a field in which this value stands for missing data.
+    pub fn open_filled(field: Option<&Path>, fill: Option<f64>) -> Result<Self, UsageError> {
         match field {
             None => Ok(Self::BuiltIn),
             Some(path) => {
                 let field = input::read(path, None)?;
-                input::warn_of_fill(&field);
+                if fill.is_none() {
+                    input::warn_of_fill(&field);
+                }
                 // Two copies of the converted values exist while they are moved into shared memory.
                 room::check(2 * field.values.n_bytes() as u128).map_err(|error| {
                     UsageError::new(format!("to send {}: {error}; {SMALLER}", field.name))

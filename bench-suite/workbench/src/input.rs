@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use foldwire::bound::ValueRange;
-use foldwire::{SuspectedFill, bf16, f16};
+use foldwire::{Float, SuspectedFill, bf16, f16};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Field, FieldValues, SMALLER};
 use foldwire_fields::usage::UsageError;
@@ -108,7 +108,7 @@ pub struct Inputs {
     pub notes: Vec<String>,
 }
 
-/// Reads the user's files. `ranks` and `dims` come from the command line.
+/// Reads the user's files. `ranks`, `dims` and `fill` come from the command line.
 ///
 /// # Errors
 ///
@@ -123,12 +123,13 @@ pub fn load(
     files: &[PathBuf],
     dims: Option<&Dims>,
     ranks: Option<usize>,
+    fill: Option<f64>,
 ) -> Result<Inputs, UsageError> {
     match files {
         [] => panic!("the caller simulates when there are no files"),
         [file] => {
-            let field = read(file, dims)?;
-            warn_of_fill(&field);
+            let mut field = read(file, dims)?;
+            forget_missing(&mut field, fill);
             cut(field, ranks.unwrap_or(DEFAULT_RANKS))
         }
         files => {
@@ -139,9 +140,9 @@ pub fn load(
                     files.len()
                 )));
             }
-            let fields =
+            let mut fields =
                 files.iter().map(|file| read(file, dims)).collect::<Result<Vec<_>, _>>()?;
-            fields.iter().for_each(warn_of_fill);
+            fields.iter_mut().for_each(|field| forget_missing(field, fill));
             one_per_rank(fields)
         }
     }
@@ -158,6 +159,18 @@ pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Field, UsageError> {
 
 /// Relative bound for which [`warn_of_fill`] looks at a field.
 const USUAL_BOUND: f64 = 1e-3;
+
+/// Puts NaN in place of the field's fill value. Without one, warns if a value seems to be one.
+pub fn forget_missing(field: &mut Field, fill: Option<f64>) {
+    let Some(fill) = fill else { return warn_of_fill(field) };
+    with_values!(&mut field.values, values => forget(values, fill));
+}
+
+/// Puts NaN in place of a value.
+pub(crate) fn forget<T: Float>(values: &mut [T], value: f64) {
+    let [value, nan] = [value, f64::NAN].map(T::from_f64);
+    values.iter_mut().filter(|x| **x == value).for_each(|x| *x = nan);
+}
 
 /// Warns if a value of the field seems to be a fill value.
 pub fn warn_of_fill(field: &Field) {

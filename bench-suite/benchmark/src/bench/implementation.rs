@@ -156,6 +156,12 @@ impl PlanImplementation {
         Self { plan: self.plan.with_shape(shape), ..self }
     }
 
+    /// Returns the same plan with this fill value.
+    pub(super) fn with_fill(self, fill: Option<f64>) -> Self {
+        let plan = fill.map_or(self.plan, |fill| self.plan.with_fill(fill));
+        Self { plan, ..self }
+    }
+
     /// Returns the plan with the schedule for the problem's length.
     pub(super) fn plan<T: Float>(&self, problem: &Problem) -> Plan {
         let n_bytes = problem.count * T::BYTES / problem.size;

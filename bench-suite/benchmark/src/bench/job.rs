@@ -30,7 +30,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>, X: Transport>(
     // The other ranks learn of this error, because the bootstrap has connected them. The number of
     // ranks on this machine is unknown, so only this rank's memory is checked.
     settings.check_room::<T>(size, rank..rank + 1)?;
-    let data = source.data::<T>(session.size());
+    let data = source.data::<T>(session.size()).with_fill(args.fill);
     let (endpoint, backend) = join(session)?;
     let inputs = BenchInputs { args, settings: &settings, data: &data, backend: &backend };
     let results = P::run_rank(inputs, endpoint, BackendExtras::default());

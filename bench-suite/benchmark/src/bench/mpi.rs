@@ -70,7 +70,7 @@ fn run_rank<T: Float + Into<f64>, P: CallMode<T>>(
     let (size, rank) = (world.size() as usize, world.rank() as usize);
     // The number of ranks on this machine is unknown, so only this rank's memory is checked.
     settings.check_room::<T>(size, rank..rank + 1)?;
-    let data = source.data::<T>(size);
+    let data = source.data::<T>(size).with_fill(args.fill);
     let mut options = foldwire_mpi::Options::default();
     options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
     options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);

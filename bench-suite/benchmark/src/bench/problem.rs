@@ -135,7 +135,7 @@ impl Problem {
             collective if collective.reduces() => {
                 let call = schedule::ProgramSpec::new(collective, self.size, self.root);
                 for rank in 0..call.n_operands(Rank::new(self.rank)) {
-                    data.fill(rank, first, &mut values);
+                    data.fill_known(rank, first, &mut values);
                     for (out, value) in out.iter_mut().zip(&values) {
                         let value = value.to_f64();
                         *out = if rank == 0 { value } else { combine(self.op, *out, value) };
@@ -146,7 +146,7 @@ impl Problem {
                 return;
             }
             Collective::Broadcast | Collective::Scatter => {
-                data.fill(self.root.index(), first, &mut values);
+                data.fill_known(self.root.index(), first, &mut values);
             }
             Collective::AllToAll => {
                 let share = self.own_share();
@@ -156,7 +156,7 @@ impl Problem {
                     let (source, offset) = (place / share.len(), place % share.len());
                     let end = (first + values.len()).min(place - offset + share.len());
                     let piece = &mut values[place - first..end - first];
-                    data.fill(source, share.start + offset, piece);
+                    data.fill_known(source, share.start + offset, piece);
                     place = end;
                 }
             }
@@ -166,7 +166,7 @@ impl Problem {
                     let share = self.share(rank);
                     let (start, end) = (share.start.max(first), share.end.min(end));
                     if start < end {
-                        data.fill(rank, start, &mut values[start - first..end - first]);
+                        data.fill_known(rank, start, &mut values[start - first..end - first]);
                     }
                 }
             }
@@ -194,7 +194,7 @@ impl Problem {
         let mut values = vec![T::from_f64(0.0); out.len()];
         out.fill(if self.op == OpArg::Prod { 1.0 } else { 0.0 });
         for rank in 0..call.n_operands(Rank::new(self.rank)) {
-            data.fill(rank, first, &mut values);
+            data.fill_known(rank, first, &mut values);
             for (out, value) in out.iter_mut().zip(&values) {
                 let value = value.to_f64().abs();
                 match self.op {

@@ -53,6 +53,10 @@ impl ResultCheck {
                 problem.partials(data, first, &mut partials[..piece.len()]);
             }
             let may_overflow = |at: usize| can_overflow && partials[at] > most;
+            // Missing values are NaN in exact arithmetic.
+            let mut known = piece.to_vec();
+            data.forget_missing(&mut known);
+            let piece = &known[..];
             let quality = Quality::of_sums(piece, exact, may_overflow);
             result_check.max_error = result_check.max_error.max(quality.max_error);
             result_check.mismatched_nonfinite += quality.mismatched_nonfinite;
