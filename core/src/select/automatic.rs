@@ -65,6 +65,7 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
 pub(super) const N_CANDIDATES: usize = 4;
 /// Number of lossy candidates: all but the exact one.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
+const N_AFTER_FZ_LIGHT: usize = N_LOSSY - 1;
 
 /// Seconds of a scan for the value range, in addition to its messages and to reading the values.
 const SCAN: f64 = 1.5e-6;
@@ -90,6 +91,11 @@ const MARGIN: f64 = 0.93;
 /// are not configured. With half a core for each rank, an all-reduce with dense took 1.5 times as
 /// long as with fz-nd.
 const MARGIN_DEFAULT_SPEEDS: f64 = 0.85;
+/// Margins guard against a core that is slower than assumed. So a codec is also chosen if it takes
+/// less than this share of another codec's time even at a quarter of its speed, as on slow links.
+const MARGIN_IF_SLOW: f64 = 0.985;
+/// Share of its speed that a slow core has.
+const SLOW: f64 = 0.25;
 /// Bytes per second of links that were neither configured nor measured.
 const UNKNOWN_RATE: f64 = 1.25e9;
 /// Bytes per second between ranks of a node, which share memory, if the rate was not measured.
@@ -265,29 +271,34 @@ impl Choice {
 
     /// Fastest candidate. Each candidate computes more than those before it, so it must take less
     /// than a share of their time: [`MARGIN`] for fz-light, `margin` for the codecs after it.
-    fn fastest(&self, margin: f64) -> &CodecEstimate {
-        let [exact, fz_light, others @ ..] = &self.weighed;
+    /// `if_slow` has the seconds of these codecs at a quarter of their speeds.
+    fn fastest(&self, margin: f64, if_slow: &[f32; N_AFTER_FZ_LIGHT]) -> &CodecEstimate {
+        let [exact, fz_light, ..] = &self.weighed;
         let best = if fz_light.is_faster(exact, MARGIN) { fz_light } else { exact };
-        Self::fastest_of(best, others, margin)
+        self.fastest_from(best, margin, if_slow)
     }
 
     /// Fastest candidate that compresses; the exact candidate if no other has a finite time.
-    fn fastest_compressed(&self, margin: f64) -> &CodecEstimate {
-        let [exact, fz_light, others @ ..] = &self.weighed;
-        let best = Self::fastest_of(fz_light, others, margin);
+    fn fastest_compressed(&self, margin: f64, if_slow: &[f32; N_AFTER_FZ_LIGHT]) -> &CodecEstimate {
+        let [exact, fz_light, ..] = &self.weighed;
+        let best = self.fastest_from(fz_light, margin, if_slow);
         if best.seconds.is_finite() { best } else { exact }
     }
 
-    /// Fastest of `first` and `others`, where each must take less than `margin` times as long as
-    /// the best before it.
-    fn fastest_of<'a>(
+    /// Fastest of `first` and the codecs after fz-light, where each must take less than `margin`
+    /// times as long as the best before it, or if that compresses, [`MARGIN_IF_SLOW`] at a
+    /// quarter of its speed.
+    fn fastest_from<'a>(
+        &'a self,
         first: &'a CodecEstimate,
-        others: &'a [CodecEstimate],
         margin: f64,
+        if_slow: &[f32; N_AFTER_FZ_LIGHT],
     ) -> &'a CodecEstimate {
-        others.iter().fold(first, |best, next| match next.is_faster(best, margin) {
-            true => next,
-            false => best,
+        let [_, _, others @ ..] = &self.weighed;
+        others.iter().zip(if_slow).fold(first, |best, (next, &seconds)| {
+            let slow = CodecEstimate { seconds, ..*next };
+            let is_sure = !best.codec.is_exact() && slow.is_faster(best, MARGIN_IF_SLOW);
+            if is_sure || next.is_faster(best, margin) { next } else { best }
         })
     }
 }
@@ -357,7 +368,9 @@ pub(crate) struct ChosenCall {
 /// reduce each rank makes half of the copies.
 ///
 /// *Margins.* Of two candidates that take about as long, the choice is the one that computes less.
-/// A later one in the table must be faster by 7 %, and fz-nd and dense by 15 % with default speeds.
+/// A later one in the table must be faster by 7 %, and fz-nd and dense by 15 % with default speeds,
+/// unless they are faster than another codec by 1.5 % even at a quarter of their speed, as on slow
+/// links.
 ///
 /// *Scans.* A bound that refers to the value range needs a scan first. A scan takes 1.5 µs and
 /// ⌈log₂ n⌉ messages. Each of these costs 0.6 of an exact message, and the time of 150 bytes on a
@@ -470,14 +483,16 @@ pub(crate) fn choose(
     let network = Network { link_rate: Some(copy_rate), ..known.network };
     let is_configured = known.speeds != Speeds::default();
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
-    let seconds = |at: usize, ratio: f64| {
+    let seconds_at = |at: usize, ratio: f64, speed: f64| {
         let codec = CANDIDATES[at].codec;
         let schedule = chosen(known.rules, call, op, &plan_of(codec), n_bytes, known.network);
-        let pace = RankSpeed { ratio, ..pace_of(at) };
+        let pace = pace_of(at);
+        let pace = RankSpeed { ratio, step_rate: speed * pace.step_rate, ..pace };
         let model = Model { call, n_bytes, codec, pace, network, is_configured, are_copies };
         let needed_scan = if at > 0 { needed_scan } else { 0.0 };
         needed_scan + model.least_seconds(schedule)
     };
+    let seconds = |at: usize, ratio: f64| seconds_at(at, ratio, 1.0);
     let is_exact = is_near && known.mode.is_none();
     let reason = match known.bits {
         _ if known.mode.is_some() => ChoiceReason::Tried,
@@ -486,6 +501,7 @@ pub(crate) fn choose(
         None => ChoiceReason::Fastest,
     };
     let mut choice = Choice::without_weighing(reason, link_rate);
+    let mut if_slow = [f32::INFINITY; N_AFTER_FZ_LIGHT];
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
         // A call with this codec takes at least as long as the scan and one message.
@@ -505,12 +521,15 @@ pub(crate) fn choose(
         };
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = CodecEstimate { codec, ratio: ratio as f32, seconds: expected };
+        if let Some(slow) = at.checked_sub(2).and_then(|at| if_slow.get_mut(at)) {
+            *slow = seconds_at(at, ratio, SLOW) as f32;
+        }
     }
     let margin = if is_configured { MARGIN } else { MARGIN_DEFAULT_SPEEDS };
     let best = *match known.mode {
         _ if is_exact => &choice.weighed[0],
-        Some(_) => choice.fastest_compressed(margin),
-        None => choice.fastest(margin),
+        Some(_) => choice.fastest_compressed(margin, &if_slow),
+        None => choice.fastest(margin, &if_slow),
     };
     let chosen = plan_of(best.codec);
     let needs_samples = known.bits.is_none() && !is_exact && {

@@ -6,13 +6,15 @@ use foldwire::schedule::RecursiveDoubling;
 use foldwire::select::{ChoiceReason, Speeds};
 use foldwire::threads::{Scoped, Threads};
 use foldwire::{
-    Bound, Call, Communicator, Config, Distance, Element, Error, Op, Plan, Rank, Report,
+    Bound, Call, Communicator, Config, Distance, Element, Error, Float, Op, Plan, Rank, Report,
     SharedCommunicator,
 };
 use foldwire_conformance::wrapped::{Hooks, Wrapped};
 use foldwire_sim::{End, NetSettings, World as Simulated};
 use foldwire_tests::data;
 use foldwire_threads::World;
+
+use super::real_fields::fields;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -582,4 +584,39 @@ fn ranks_of_a_process_try_what_may_pay() {
     };
     assert_eq!(taken(&all[0]), taken(&all[1]));
     assert_eq!(taken(&all[0])[..8], [true, true, true, false, true, false, true, false]);
+}
+
+/// Returns the bytes that a rank sends of these values in an all-gather, and the codec.
+fn gathered<T: Float>(values: &[T], plan: &Plan, link_rate: f64) -> (u64, CodecId) {
+    let reports = World::new(2).link_rate(link_rate).run(|mut comm| {
+        let mut all = vec![T::ZERO; 2 * values.len()];
+        comm.all_gather(values, &mut all, plan).expect("an all-gather")
+    });
+    (reports[0].wire_bytes, reports[0].codec)
+}
+
+fn auto_takes_the_shortest<T: Float>() {
+    let codecs = [CodecId::FzLight, CodecId::FzNd, CodecId::Dense, CodecId::Szx, CodecId::OmpSzp];
+    let mut behind = Vec::new();
+    for (name, values) in fields::<T>() {
+        let values = &values[..values.len().min(1 << 18)];
+        for relative in [1e-2, 1e-3, 1e-4, 1e-5] {
+            let bound = Bound::Relative(relative);
+            let of = |codec| gathered(values, &Plan::foldwire(bound).with_codec(codec), 1e9);
+            let lossless = gathered(values, &Plan::lossless(), 1e9);
+            let best = codecs.map(of).into_iter().chain([lossless]).min_by_key(|best| best.0);
+            let (best, codec) = best.expect("some codecs");
+            let (auto, chosen) = gathered(values, &Plan::auto(bound), 12.5e6);
+            let more = auto as f64 / best as f64 - 1.0;
+            println!("{name} {relative:e}: {codec:?}, chosen {chosen:?}, {:+.1} %", 100.0 * more);
+            behind.extend((more > 0.03).then(|| (name.clone(), relative, chosen, codec)));
+        }
+    }
+    assert!(behind.is_empty(), "{behind:?}");
+}
+
+#[test]
+fn on_a_slow_link_it_is_within_3_percent_of_the_shortest_codec() {
+    auto_takes_the_shortest::<f32>();
+    auto_takes_the_shortest::<f64>();
 }
