@@ -23,6 +23,7 @@ mod encoder;
 mod fill;
 mod head;
 mod interp;
+mod numbers;
 
 use crate::bound::Bound;
 use crate::codec::{CodecId, DecodeError};

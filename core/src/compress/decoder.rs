@@ -2,7 +2,7 @@
 
 use super::encoder::{checksum, coded_as, with_narrow};
 use super::head::{self, Info};
-use super::{DecompressError, SEGMENT, SEGMENT_HEAD, interp};
+use super::{DecompressError, SEGMENT, SEGMENT_HEAD, interp, numbers};
 use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
 use crate::element::{DType, Element, with_type};
@@ -118,13 +118,14 @@ impl Decoder {
             }
             &Part::Payload { ref head, codec } => {
                 let (n_values, is_marked) = (word(head), head[9] != 0);
+                let digits = head[10].checked_sub(1);
                 self.checksum = verified(head, part, self.checksum)?;
                 self.n_values += n_values as u64;
                 self.next = Part::Segment;
                 let info = self.info.as_ref();
                 let dtype = info.map_or(DType::U8, |info| info.dtype);
                 let fill = info.and_then(|info| info.layout.fill_value).filter(|_| is_marked);
-                return Ok(Some(Payload { dtype, codec, fill, n_values, bytes: part }));
+                return Ok(Some(Payload { dtype, codec, fill, digits, n_values, bytes: part }));
             }
             Part::Nothing => {}
         }
@@ -136,14 +137,19 @@ impl Decoder {
         let (n_values, n_bytes, code) = (word(head), word(&head[4..]), head[8]);
         let codec = CodecId::from_array_code(code).ok_or(DecompressError::UnknownCodec { code })?;
         let n_raw = n_values * info.dtype.n_bytes();
+        let coded = if head[10] == 0 { coded_as(info.dtype) } else { DType::F64 };
         let has_size = match codec {
             CodecId::Raw => n_bytes == n_raw,
-            _ => codec.is_for(coded_as(info.dtype)) && (1..n_raw).contains(&n_bytes),
+            _ => codec.is_for(coded) && (1..n_raw).contains(&n_bytes),
         };
+        // Integers have no digits after the point.
+        let most_digits = if info.dtype.is_float() { numbers::MAX_DIGITS } else { 0 };
+        let has_digits = head[10] == 0 || codec.has_lattice() && head[10] <= most_digits + 1;
         let left = info.n_values() - self.n_values;
         let is_marked = head[9] != 0;
         let may_be_marked = info.layout.fill_value.is_some() && codec != CodecId::Raw;
-        let has_flags = head[9] <= 1 && (may_be_marked || !is_marked) && head[10..16] == [0; 6];
+        let is_flagged = head[9] <= 1 && (may_be_marked || !is_marked);
+        let has_flags = is_flagged && has_digits && head[11..16] == [0; 5];
         if !has_flags || n_values > SEGMENT || n_values as u64 > left || !has_size {
             return Err(DecodeError::Damaged.into());
         }
@@ -182,6 +188,8 @@ pub struct Payload<'a> {
     codec: CodecId,
     /// The fill value, if marks stand for it.
     fill: Option<f64>,
+    /// Decimal digits of the values, if numbers stand for these.
+    digits: Option<u8>,
     n_values: usize,
     bytes: &'a [u8],
 }
@@ -230,6 +238,14 @@ impl Payload<'_> {
             values.copy_from_slice(self.bytes);
             return Ok(());
         }
+        if let Some(digits) = self.digits {
+            let mut numbers = alloc::vec![0.0_f64; self.n_values];
+            let codec = self.codec.instance::<f64>(&CodecParams::new(Quantum::LOSSLESS));
+            codec.as_dyn().decode(self.bytes, 1, &mut numbers)?;
+            numbers::restore(self.dtype, digits, &numbers, values)?;
+            self.restore_fill(values);
+            return Ok(());
+        }
         with_narrow!(self.dtype, N => {
             let mut extended = alloc::vec![0_i32; self.n_values];
             self.decode_floats(bytemuck::cast_slice_mut(&mut extended))?;
@@ -240,11 +256,16 @@ impl Payload<'_> {
             Ok(())
         }, else {
             self.decode_floats(values)?;
-            if let Some(fill) = self.fill {
-                Marks::of(fill).restore(self.dtype, values);
-            }
+            self.restore_fill(values);
             Ok(())
         })
+    }
+
+    /// Replaces marks by the fill value.
+    fn restore_fill(&self, values: &mut [u8]) {
+        if let Some(fill) = self.fill {
+            Marks::of(fill).restore(self.dtype, values);
+        }
     }
 
     fn decode_floats(&self, values: &mut [u8]) -> Result<(), DecodeError> {

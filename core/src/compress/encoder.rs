@@ -2,6 +2,7 @@
 
 use super::fill::{self, Prepared};
 use super::interp::{self, Choice};
+use super::numbers::{self, Numbers};
 use super::{CompressError, Info, Layout, SEGMENT, SEGMENT_HEAD};
 use crate::bound::{Quantum, Scope, ValueRange};
 use crate::codec::{CodecExt, CodecId, CodecParams, Loss, strides};
@@ -17,6 +18,9 @@ const BOUNDED: &[CodecId] =
     &[CodecId::Interp, CodecId::Dense, CodecId::FzNd, CodecId::FzLight, CodecId::Lossless];
 /// The same without a bound. fz-light then stores repeated values once.
 const EXACT: &[CodecId] = &[CodecId::Lossless, CodecId::FzLight];
+
+/// Codec of [`Numbers`] in place of values.
+const OF_NUMBERS: CodecId = CodecId::Dense;
 
 /// Returns the type whose codecs code values of this type. Integers are coded exactly, as floats of
 /// the same bits; those of 8 and 16 bits are first extended to 32 bits.
@@ -263,7 +267,7 @@ impl Encoder {
                 Err(CompressError::Count { found: self.n_values, expected })
             }
             _ => {
-                self.append(0, (CodecId::Raw, false), &[], out);
+                self.append(0, (CodecId::Raw, false, None), &[], out);
                 Ok(())
             }
         }
@@ -296,10 +300,20 @@ impl Encoder {
                 core::mem::swap(&mut self.best, &mut self.trial);
             }
         }
+        let mut digits = None;
+        if matches!(codecs, Codecs::Exact) {
+            let input = if extended.is_some() { values } else { input };
+            let numbers = Numbers::of(self.dtype, input);
+            let found = numbers.and_then(|numbers| self.encode_numbers(&numbers));
+            if let Some((found, n_bytes)) = found.filter(|&(_, n_bytes)| n_bytes < shortest) {
+                (codec, shortest, digits) = (OF_NUMBERS, n_bytes, Some(found));
+                core::mem::swap(&mut self.best, &mut self.trial);
+            }
+        }
         let best = core::mem::take(&mut self.best);
         let payload = if codec == CodecId::Raw { values } else { &best[..shortest] };
         let is_marked = codec != CodecId::Raw && matches!(prepared, Some(Prepared::Marked(_)));
-        self.append(n_values, (codec, is_marked), payload, out);
+        self.append(n_values, (codec, is_marked, digits), payload, out);
         self.best = best;
     }
 
@@ -311,12 +325,29 @@ impl Encoder {
             self.trial = interp::encode(self.dtype, values, strides, quantum, &mut self.scheme)?;
             return Some(self.trial.len());
         }
-        with_type!(coded_as(self.dtype), T => {
+        self.encode_floats(codec, coded_as(self.dtype), self.params, values)
+    }
+
+    /// Encodes numbers in place of values. Returns their digits and the number of bytes.
+    fn encode_numbers(&mut self, numbers: &Numbers) -> Option<(u8, usize)> {
+        let params = CodecParams::new(numbers::quantum()).with_strides(self.params.strides);
+        let values = bytemuck::cast_slice(&numbers.values);
+        let n_bytes = self.encode_floats(OF_NUMBERS, DType::F64, params, values)?;
+        Some((numbers.digits, n_bytes))
+    }
+
+    /// Encodes floats of this type, as [`encode_trial`](Self::encode_trial) does.
+    fn encode_floats(
+        &mut self,
+        codec: CodecId,
+        dtype: DType,
+        params: CodecParams,
+        values: &[u8],
+    ) -> Option<usize> {
+        with_type!(dtype, T => {
             let values: &[T] = bytemuck::cast_slice(values);
-            let params = match codec.takes_shape() {
-                true => self.params.with_shape_of(values),
-                false => self.params,
-            };
+            let params =
+                if codec.takes_shape() { params.with_shape_of(values) } else { params };
             let codec = codec.is_for(T::DTYPE).then(|| codec.instance::<T>(&params))?;
             let room = codec.as_dyn().max_encoded_len(values.len())?;
             if self.trial.len() < room {
@@ -329,7 +360,7 @@ impl Encoder {
     fn append(
         &mut self,
         n_values: usize,
-        (codec, is_marked): (CodecId, bool),
+        (codec, is_marked, digits): (CodecId, bool, Option<u8>),
         payload: &[u8],
         out: &mut Vec<u8>,
     ) {
@@ -337,7 +368,8 @@ impl Encoder {
         out.reserve(SEGMENT_HEAD + payload.len());
         out.extend_from_slice(&(n_values as u32).to_le_bytes());
         out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        out.extend_from_slice(&[codec as u8, u8::from(is_marked), 0, 0, 0, 0, 0, 0]);
+        let digits = digits.map_or(0, |digits| digits + 1);
+        out.extend_from_slice(&[codec as u8, u8::from(is_marked), digits, 0, 0, 0, 0, 0]);
         self.checksum = checksum(&out[start..], payload, self.checksum);
         out.extend_from_slice(&self.checksum.to_le_bytes());
         out.extend_from_slice(payload);
