@@ -26,6 +26,8 @@ Examples:
       As in programs that pass no shape: the codecs search the values for rows and planes.
   foldwire codec --field u.npy --bound rel:1e-3 --packing fast,dense --predictor 2d
       The effect of prediction within rows alone, with both packings.
+  foldwire codec --field *.f32 *.f64 --ratios
+      Ratios of all codecs at four bounds, the best one's, and those of automatic choices.
   python3 make.py | foldwire codec --field f32:- --bound abs:0.5
       Raw values from a pipe. For a pipe with a .npy array, - is enough.
   foldwire codec --field u.f32 --bound rel:1e-3 --device cuda --tile 256
@@ -52,7 +54,7 @@ pub struct CodecArgs {
 
     /// Error bounds to measure speeds and errors with: rel:X times the value range, abs:X, or
     /// psnr:X in dB; may be given several times
-    #[arg(long, value_name = "KIND:X", required_unless_present = "plot",
+    #[arg(long, value_name = "KIND:X", required_unless_present_any = ["plot", "ratios"],
         value_parser = values::bound)]
     pub bound: Vec<Bound>,
 
@@ -107,6 +109,12 @@ pub struct CodecArgs {
     /// lines at their rate. Another codec that loses nothing has a mark at the top.
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
+
+    /// Print ratios alone, of all codecs that keep a bound or every bit, and what automatic plans
+    /// and `foldwire compress` choose [default bounds: rel:1e-2 to rel:1e-5]
+    #[arg(long, conflicts_with_all = ["codec", "packing", "level", "threads", "device", "plot",
+        "repeat", "peers", "json"])]
+    pub ratios: bool,
 
     /// Print one JSON object on stdout instead of the tables
     #[arg(long)]

@@ -3,7 +3,8 @@
 //! A measurement has a field, bound, codec, kernel level and number of threads. `measure` times
 //! encode, decode, fold and combine. For comparison, it times memcpy and a plain read of the same
 //! array. It also checks every decoded value. `report` makes tables. With `--plot`, `curve`
-//! measures sizes and errors over bounds and settings, and `plot` draws them.
+//! measures sizes and errors over bounds and settings, and `plot` draws them. With `--ratios`,
+//! `ratios` compares sizes alone.
 //!
 //! The run fails, after its results are shown, if a codec breaks a guarantee:
 //!
@@ -17,6 +18,7 @@ mod device;
 pub(crate) mod measure;
 #[cfg(feature = "plots")]
 mod plot;
+mod ratios;
 mod report;
 
 use std::fmt;
@@ -104,6 +106,15 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         with_values!(&field.values, values => check(args, field, values)?);
     }
     fields.iter_mut().for_each(|field| input::forget_missing(field, args.fill));
+    if args.ratios {
+        let mut rows = Vec::new();
+        for field in &fields {
+            rows.extend(with_values!(&field.values, values => {
+                ratios::of_field(field, values, args)?
+            }));
+        }
+        return Ok(streams::write(&ratios::table(&rows))?);
+    }
     let device = open(args.device.as_deref())?;
     let threads = pools(&args.threads)?;
     let variants = CodecVariants { codings: args.codings(), levels, threads, device };
