@@ -85,8 +85,13 @@ impl IntegerCase {
         schedule: &'static dyn Schedule,
     ) -> Result<(), Error> {
         let larger = |a: T, b: T| if a > b { a } else { b };
-        let ops = [Op::Sum, Op::Min, Op::Prod, Op::Max, Op::User(&larger)];
-        for (i, op) in ops.into_iter().enumerate() {
+        let all_larger = |acc: &mut [T], other: &[T]| {
+            assert_eq!(acc.len(), other.len());
+            acc.iter_mut().zip(other).for_each(|(a, &b)| *a = larger(*a, b));
+        };
+        let users = [Op::User(&larger), Op::UserSlices(&all_larger)];
+        let ops = [Op::Sum, Op::Min, Op::Prod, Op::Max].into_iter().chain(users);
+        for (i, op) in ops.enumerate() {
             let plan = [Plan::foldwire(Bound::Relative(0.1)), Plan::raw()][i % 2];
             self.call_with(comm, collective, op, &plan.with_schedule(schedule))?;
         }

@@ -27,6 +27,10 @@ pub enum Op<'a, T> {
     /// User-defined operation on two values. It must be commutative bit for bit, and associative up
     /// to rounding. Codecs decompress, apply it and compress.
     User(&'a (dyn Fn(T, T) -> T + Sync)),
+    /// As [`User`](Self::User), on arrays of equal length: the function combines each value of the
+    /// first array with its partner in the second one, and writes the result over it. A loop in the
+    /// function may be vectorized.
+    UserSlices(&'a (dyn Fn(&mut [T], &[T]) + Sync)),
 }
 
 /// Kind of an [`Op`], as encoded in a frame.
@@ -46,7 +50,7 @@ pub enum OpCode {
     Max = 4,
     /// See [`Op::Prod`].
     Prod = 5,
-    /// See [`Op::User`].
+    /// See [`Op::User`] and [`Op::UserSlices`].
     User = 6,
 }
 
@@ -151,7 +155,7 @@ impl<T> Op<'_, T> {
             Self::Min => OpCode::Min,
             Self::Max => OpCode::Max,
             Self::Prod => OpCode::Prod,
-            Self::User(_) => OpCode::User,
+            Self::User(_) | Self::UserSlices(_) => OpCode::User,
         }
     }
 
@@ -162,7 +166,7 @@ impl<T> Op<'_, T> {
             Self::Sum | Self::Avg => Some(LatticeOp::Sum),
             Self::Min => Some(LatticeOp::Min),
             Self::Max => Some(LatticeOp::Max),
-            Self::Prod | Self::User(_) => None,
+            Self::Prod | Self::User(_) | Self::UserSlices(_) => None,
         }
     }
 }
@@ -227,7 +231,8 @@ pub(crate) fn maximum<T: Float>(a: T, b: T) -> T {
 }
 
 /// Expands `$body` once for each operation, with `$f` bound to its function on two values, so that
-/// the compiler vectorizes the loop in `$body` for each.
+/// the compiler vectorizes the loop in `$body` for each. A function on slices gets one value at a
+/// time, so loops over arrays call it themselves.
 macro_rules! with_op {
     ($op:expr, |$f:ident| $body:expr) => {
         match $op {
@@ -249,6 +254,13 @@ macro_rules! with_op {
             }
             $crate::op::Op::User(user) => {
                 let $f = user;
+                $body
+            }
+            $crate::op::Op::UserSlices(user) => {
+                let $f = |mut acc, other| {
+                    user(core::slice::from_mut(&mut acc), core::slice::from_ref(&other));
+                    acc
+                };
                 $body
             }
         }

@@ -5,23 +5,24 @@
 //! the number of ranks, on the order and the distribution of the values, on schedule, transport or
 //! machine.
 //!
-//! The all-reduce combines words of 64 bits with [`combine`]. The lowest bit of a word says how. In
-//! words of *digits*, which are even, the other bits are added. For P ranks, digits have w = 63 −
-//! ⌈log₂ P⌉ bits, so P of them fit. Words of *facts*, which are odd, take the union of flags and
-//! the maximum of each field. There are two forms:
+//! The all-reduce combines words of 64 bits. The lowest bit of a word says how. In words of
+//! *digits*, which are even, the other bits are added. Words of *facts*, which are odd, take the
+//! union of flags and the maximum of two fields, and add their upper 35 bits. For P ranks, digits
+//! leave ⌈log₂ P⌉ bits free, so P of them fit. There are two forms:
 //!
-//! - *Long:* all 2176 bits of an [`ExactSum`], in ⌈2176 / w⌉ words, and facts with the flags. Up to
-//!   [`MAX_LONG`] sums travel like this.
-//! - *Short:* three words a sum. A sum of a rank with bits from 2ᵇ to 2ᵉ is an integer m · 2ᵇ. The
-//!   facts contain b and e. The two other words hold the digits of m · 2ᵇ mod M, with M = 2²ʷ − 1.
-//!   Since 2²ʷ mod M = 1, that is m rotated by b mod 2w bits, wherever the sum lies. After the
-//!   all-reduce, b and e of all ranks are known. If P sums of e − b bits are below M / 2, the sum
-//!   of all ranks is the only number in that range with this remainder. For 64 ranks that holds
-//!   for e − b ≤ 107 bits; sums of a million doubles of similar size have about 95. The other sums
-//!   travel again, in long form, in a second all-reduce. All ranks know which ones.
+//! - *Long:* an [`ExactSum`] as numbers of w = 62 − ⌈log₂ P⌉ bits, with its sign, behind facts with
+//!   the flags. Up to [`MAX_LONG`] sums travel like this, in 37 words and more.
+//! - *Short:* two words a sum for up to 16 ranks, and three for more. A sum of a rank with bits
+//!   from 2ᵇ to 2ᵉ is an integer m · 2ᵇ. The facts contain b and e. The digits hold m · 2ᵇ mod M,
+//!   with M = 2ⁿ − 1. Since 2ⁿ mod M = 1, that is m rotated by b mod n bits, wherever the sum lies. After
+//!   the all-reduce, b and e of all ranks are known. If P sums of e − b bits are below M / 2, the
+//!   sum of all ranks is the only number in that range with this remainder. That holds for e − b <
+//!   n − ⌈log₂ P⌉: 95 bits on 2 ranks, 86 on 16, 118 on 64. The other sums travel again, in a
+//!   second all-reduce: those numbers of their long form that contain bits from b to e. All ranks
+//!   know which ones.
 //!
-//! Cost: the local sums, and one all-reduce of 24 bytes for each sum. A second all-reduce of about
-//! 300 bytes for each sum whose bits lie too far apart.
+//! Cost: the local sums, and one all-reduce of 16 or 24 bytes for each sum. A second all-reduce of
+//! e − b bits, and at most 14 bytes more, for each sum whose bits lie too far apart.
 //!
 //! The idea of sending exponents beside the sums is that of E3SM's and CESM's `shr_reprosum`, which
 //! agrees on the exponents by an all-reduce of its own.
@@ -30,13 +31,16 @@
 mod short;
 #[cfg(all(test, feature = "alloc"))]
 mod tests;
+mod words;
 
 use crate::collective::Communicator;
 use crate::element::Float;
 #[cfg(feature = "alloc")]
 use crate::error::Buffer;
 use crate::error::Error;
-use crate::exact_sum::{ExactSum, N_BITS, N_DIGITS, Seen};
+use crate::exact_sum::ExactSum;
+#[cfg(feature = "alloc")]
+use crate::exact_sum::{Seen, Short, ShortSums};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -46,106 +50,14 @@ use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::{vec, vec::Vec};
 #[cfg(feature = "alloc")]
-use short::SHORT_WORDS;
+use core::ops::Range;
+#[cfg(feature = "alloc")]
+use short::ShortForm;
+use words::{Form, MAX_LONG_WORDS, combine_all};
 
 /// Most sums of a call that travel in long form. They need no second all-reduce.
 #[cfg(feature = "alloc")]
 const MAX_LONG: usize = 8;
-/// Most words of a sum in long form: digits have at least 32 bits, as transports have at most
-/// 2³¹ ranks.
-const MAX_LONG_WORDS: usize = 1 + N_DIGITS;
-
-/// Number of bits of a word beside the lowest one.
-const WORD_BITS: u32 = 63;
-/// Marks words of facts.
-const FACTS: u64 = 1;
-/// Places of the fields in a word of facts: the flags of [`Seen`], the end of the bits, and the
-/// largest beginning minus the beginning.
-const SEEN_AT: u32 = 1;
-const END_AT: u32 = 8;
-const BEGIN_AT: u32 = 32;
-const FIELD: u64 = 0xfff;
-const SEEN_MASK: u64 = 0xf;
-
-/// Combines the words of two ranks.
-fn combine(a: u64, b: u64) -> u64 {
-    if (a | b) & FACTS == 0 {
-        return a.wrapping_add(b);
-    }
-    let [flags, end, begin] = [SEEN_MASK << SEEN_AT, FIELD << END_AT, FIELD << BEGIN_AT];
-    let largest = |mask: u64| (a & mask).max(b & mask);
-    FACTS | ((a | b) & flags) | largest(end) | largest(begin)
-}
-
-/// The form of words for a number of ranks.
-#[derive(Clone, Copy)]
-struct Form {
-    /// Number of bits of a digit, w.
-    n_bits: u32,
-}
-
-impl Form {
-    /// Returns the form for this many ranks, at most 2³¹.
-    const fn of(size: usize) -> Self {
-        let n_doublings = match size {
-            0 | 1 => 0,
-            more => usize::BITS - (more - 1).leading_zeros(),
-        };
-        Self { n_bits: WORD_BITS - n_doublings }
-    }
-
-    const fn mask(self) -> u64 {
-        (1 << self.n_bits) - 1
-    }
-
-    /// Number of words of a sum in long form.
-    const fn n_long_words(self) -> usize {
-        1 + N_BITS.div_ceil(self.n_bits) as usize
-    }
-
-    fn write_long(self, sum: &ExactSum, words: &mut [u64]) {
-        let Some((facts, digits)) = words.split_first_mut() else { return };
-        *facts = FACTS | u64::from(sum.seen().0) << SEEN_AT;
-        let bits = sum.words();
-        let sign = if bits[N_DIGITS - 1] >> 31 == 1 { u32::MAX } else { 0 };
-        for (i, digit) in digits.iter_mut().enumerate() {
-            let at = i as u32 * self.n_bits;
-            let three = (0..3).rev().fold(0u128, |all, i| {
-                let word = bits.get(at as usize / 32 + i).copied().unwrap_or(sign);
-                all << 32 | u128::from(word)
-            });
-            *digit = ((three >> (at % 32)) as u64 & self.mask()) << 1;
-        }
-    }
-
-    fn read_long(self, words: &[u64]) -> f64 {
-        let Some((facts, digits)) = words.split_first() else { return f64::NAN };
-        let mut bits = [0; N_DIGITS];
-        let (mut carry, mut at) = (0u128, 0);
-        let mut add = |word: u64, at: u32| {
-            for (i, shift) in (at / 32..).zip((0..3).map(|i| 32 * i)) {
-                let part = ((u128::from(word) << (at % 32)) >> shift) as u32;
-                // Digits start where the previous one ends, so no bit is written twice.
-                if let Some(word) = bits.get_mut(i as usize) {
-                    *word |= part;
-                }
-            }
-        };
-        for &digit in digits {
-            carry += u128::from(digit >> 1);
-            add(carry as u64 & self.mask(), at);
-            carry >>= self.n_bits;
-            at += self.n_bits;
-        }
-        ExactSum::from_words(&bits, seen(*facts)).to_f64()
-    }
-}
-
-/// Returns the flags in a word of facts.
-const fn seen(facts: u64) -> Seen {
-    Seen((facts >> SEEN_AT & SEEN_MASK) as u8)
-}
-
 /// This rank's values of several sums. The ranks may have different numbers of values.
 #[derive(Clone, Copy, Debug)]
 pub enum Summands<'a, T> {
@@ -178,7 +90,7 @@ impl<T: Float> Summands<'_, T> {
         if need == have { Ok(()) } else { Err(Error::Length { buffer, need, have }) }
     }
 
-    /// Computes the sums with these indices, and passes each to `then`.
+    /// Computes the sums with these indices, and passes each to `then`, which may change it.
     fn for_each(self, n_sums: usize, which: &[usize], mut then: impl FnMut(usize, &mut ExactSum)) {
         let Self::Columns(values) = self else {
             let mut sum = ExactSum::new();
@@ -192,18 +104,42 @@ impl<T: Float> Summands<'_, T> {
         for (group, columns) in which.chunks(N_COLUMNS).enumerate() {
             let mut sums = [const { ExactSum::new() }; N_COLUMNS];
             for rows in values.chunks(N_ROWS * n_sums) {
-                let n_rows = rows.len() / n_sums;
-                for (at, row) in rows.chunks_exact(n_sums).enumerate() {
-                    for (of_column, &i) in buffer.iter_mut().zip(columns) {
-                        of_column[at] = row[i];
-                    }
-                }
+                let n_rows = copy_columns(rows.chunks_exact(n_sums), columns, &mut buffer);
                 for (sum, of_column) in sums.iter_mut().zip(&buffer[..columns.len()]) {
                     sum.add_all(&of_column[..n_rows]);
                 }
             }
             for (i, sum) in sums.iter_mut().take(columns.len()).enumerate() {
                 then(group * N_COLUMNS + i, sum);
+            }
+        }
+    }
+
+    /// Computes all sums, in order, as short numbers.
+    #[cfg(feature = "alloc")]
+    fn for_each_short(self, n_sums: usize, mut then: impl FnMut((Short, Seen))) {
+        let mut sums = ShortSums::new();
+        match self {
+            Self::Arrays(arrays) => {
+                arrays.iter().for_each(|array| then(sums.sum(array)));
+            }
+            Self::Rows(values) if !values.is_empty() => {
+                let arrays = values.chunks_exact(values.len() / n_sums);
+                arrays.for_each(|array| then(sums.sum(array)));
+            }
+            Self::Columns(values) if values.len() <= N_ROWS * n_sums => {
+                let mut buffer = [[T::ZERO; N_ROWS]; N_COLUMNS];
+                let all: Vec<usize> = (0..n_sums).collect();
+                for columns in all.chunks(N_COLUMNS) {
+                    let n_rows = copy_columns(values.chunks_exact(n_sums), columns, &mut buffer);
+                    for of_column in &buffer[..columns.len()] {
+                        then(sums.sum(&of_column[..n_rows]));
+                    }
+                }
+            }
+            _ => {
+                let all: Vec<usize> = (0..n_sums).collect();
+                self.for_each(n_sums, &all, |_, sum| then((sum.take_short(), sum.seen())));
             }
         }
     }
@@ -218,6 +154,21 @@ impl<T: Float> Summands<'_, T> {
             }
         }
     }
+}
+
+/// Copies columns of at most [`N_ROWS`] rows, each into an array. Returns the number of rows.
+fn copy_columns<'r, T: Float>(
+    rows: impl ExactSizeIterator<Item = &'r [T]>,
+    columns: &[usize],
+    buffer: &mut [[T; N_ROWS]; N_COLUMNS],
+) -> usize {
+    let n_rows = rows.len();
+    for (at, row) in rows.enumerate() {
+        for (of_column, &i) in buffer.iter_mut().zip(columns) {
+            of_column[at] = row[i];
+        }
+    }
+    n_rows
 }
 
 /// Sends words and receives their combination.
@@ -261,27 +212,78 @@ fn all_sums<T: Float>(
 ) -> Result<Report, Error> {
     summands.check(sums.len())?;
     let form = Form::of(size);
-    let mut which: Vec<usize> = (0..sums.len()).collect();
-    let mut report = Report::default();
-    if sums.len() > MAX_LONG {
-        let mut words = vec![[0; SHORT_WORDS]; sums.len()];
-        summands.for_each(sums.len(), &which, |i, sum| form.write_short(sum, &mut words[i]));
-        report = reduce(words.as_flattened_mut())?;
-        // All ranks have the same words, so they read the same sums.
-        which.retain(|&i| match form.read_short(&words[i]) {
-            Some(sum) => {
-                sums[i] = sum;
-                false
-            }
-            None => true,
-        });
-        if which.is_empty() {
-            return Ok(report);
+    if sums.len() <= MAX_LONG {
+        let which: Vec<usize> = (0..sums.len()).collect();
+        let mut words = vec![0; which.len() * form.n_long_words()];
+        return long_sums((summands, &which), sums, form, &mut words, reduce);
+    }
+    let short = ShortForm::of(form);
+    let mut words = vec![0; short.n_words * sums.len()];
+    match summands {
+        Summands::Rows(values) | Summands::Columns(values) if values.len() == sums.len() => {
+            short.write_values(values, &mut words);
+        }
+        _ => {
+            let mut places = words.chunks_exact_mut(short.n_words);
+            summands.for_each_short(sums.len(), |sum| {
+                if let Some(words) = places.next() {
+                    short.write(sum, words);
+                }
+            });
         }
     }
-    let mut words = vec![0; which.len() * form.n_long_words()];
-    report += long_sums((summands, &which), sums, form, &mut words, reduce)?;
+    let mut report = reduce(&mut words)?;
+    // All ranks have the same words, so they find the same wide sums.
+    let which = short.read(&words, sums);
+    if which.is_empty() {
+        return Ok(report);
+    }
+    let wide = WideSums::of(which, |i| form.numbers(words[i * short.n_words]));
+    report += wide.run(summands, sums, form, reduce)?;
     Ok(report)
+}
+
+/// Sums whose bits lie too far apart for the short form.
+#[cfg(feature = "alloc")]
+struct WideSums {
+    which: Vec<usize>,
+    /// First number of each, and where its words lie in the message.
+    places: Vec<(usize, Range<usize>)>,
+}
+
+#[cfg(feature = "alloc")]
+impl WideSums {
+    /// Lays out the sums with these indices, whose bits lie in these numbers.
+    fn of(which: Vec<usize>, numbers: impl Fn(usize) -> Range<usize>) -> Self {
+        let mut end = 0;
+        let places = which.iter().map(|&i| {
+            let (numbers, start) = (numbers(i), end);
+            end += numbers.len();
+            (numbers.start, start..end)
+        });
+        Self { places: places.collect(), which }
+    }
+
+    /// Computes the sums by one all-reduce of those numbers that have bits.
+    fn run<T: Float>(
+        &self,
+        summands: Summands<'_, T>,
+        sums: &mut [f64],
+        form: Form,
+        reduce: Reduce<'_>,
+    ) -> Result<Report, Error> {
+        let n_words = self.places.last().map_or(0, |(_, words)| words.end);
+        let mut words = vec![0; n_words];
+        summands.for_each(sums.len(), &self.which, |place, sum| {
+            let (first, at) = &self.places[place];
+            form.write_numbers(sum, *first, &mut words[at.clone()]);
+        });
+        let report = reduce(&mut words)?;
+        for (&i, (first, at)) in self.which.iter().zip(&self.places) {
+            sums[i] = form.read_numbers(Seen::FINITE, *first, &words[at.clone()]);
+        }
+        Ok(report)
+    }
 }
 
 /// Writes the methods into an `impl`. They take `&self`, or `&mut self` if the argument is `mut`.
@@ -299,15 +301,16 @@ macro_rules! methods {
         pub fn repro_sum<T: Float>(&$($mutable)? self, values: &[T]) -> Result<f64, Error> {
             let size = self.size();
             one_sum(values, size, &mut |words| {
-                self.all_reduce(words, Op::User(&combine), &Plan::raw())
+                self.all_reduce(words, Op::UserSlices(&combine_all), &Plan::raw())
             })
         }
 
         /// Computes many sums at once. Each is what [`repro_sum`](Self::repro_sum) returns for it.
         ///
-        /// This is one all-reduce of 24 bytes for each sum. If bits of one sum lie far apart (more
-        /// than about 110 binary digits, or 33 decimal ones), a second all-reduce follows for such
-        /// sums. Up to 8 sums never need it. Of the plan only the schedule matters.
+        /// This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. If bits of
+        /// one sum lie far apart (more than about 85 binary digits, or 25 decimal ones), a second
+        /// all-reduce follows for such sums, of as many bits. Up to 8 sums never need it. Of the
+        /// plan only the schedule matters.
         ///
         /// # Errors
         /// [`Error::Length`] if there are no values for some sum. Otherwise any [`Error`]. The
@@ -321,7 +324,7 @@ macro_rules! methods {
         ) -> Result<Report, Error> {
             let size = self.size();
             all_sums(summands, sums, size, &mut |words| {
-                self.all_reduce(words, Op::User(&combine), plan)
+                self.all_reduce(words, Op::UserSlices(&combine_all), plan)
             })
         }
     };

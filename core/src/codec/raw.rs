@@ -219,6 +219,13 @@ impl<T: Element> Codec<T> for Raw<T> {
         let frame = payload_space::<T>(local.len(), dst)?;
         for_each_piece_mut::<T>(frame, |start, out| {
             let n = out.len();
+            if let Op::UserSlices(_) = op {
+                out.copy_from_slice(&local[start..start + n]);
+                let src = &src[start * T::BYTES..(start + n) * T::BYTES];
+                return for_each_piece(src, |offset, values| {
+                    operate(op, &mut out[offset..offset + values.len()], values);
+                });
+            }
             let pieces = out.iter_mut().zip(&local[start..start + n]);
             let src = src[start * T::BYTES..(start + n) * T::BYTES].chunks_exact(T::BYTES);
             let (weight, read) = (self.weight, bytemuck::pod_read_unaligned::<T>);

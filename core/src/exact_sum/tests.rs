@@ -114,11 +114,63 @@ fn check(values: &[f64], random: &mut Random) {
             of_part.add_all(part);
             parts.merge(&of_part);
         }
-        let words = ExactSum::from_words(&whole.words(), whole.seen());
-        for sum in [&one_by_one, &whole, &parts, &words] {
+        let numbers = through_numbers(&whole, 31 + random.bits() as u32 % 32);
+        for sum in [&one_by_one, &whole, &parts, &numbers] {
             assert_eq!(sum.to_f64().to_bits(), expected, "{sum:?} of {values:?}");
         }
+        let (short, seen) = ShortSums::new().sum(&values);
+        let sum = match (seen.special(matches!(short, Short::Zero)), short) {
+            (Some(special), _) => special,
+            (None, Short::Fits { is_negative, magnitude, bits }) => {
+                assert_eq!(magnitude & 1, 1);
+                assert_eq!(bits.end - bits.start, 128 - magnitude.leading_zeros());
+                rounded(is_negative, magnitude, bits.start, false)
+            }
+            (None, _) => f64::from_bits(expected),
+        };
+        assert_eq!(sum.to_bits(), expected, "{values:?}");
         random.shuffle(&mut values);
+    }
+}
+
+/// Writes a sum as numbers of so many bits, and adds them again.
+fn through_numbers(sum: &ExactSum, n_bits: u32) -> ExactSum {
+    let mut numbers = std::vec![7; N_BITS.div_ceil(n_bits) as usize];
+    sum.clone().take_numbers(n_bits, 0, &mut numbers);
+    let mut copy = ExactSum::new();
+    for (i, &number) in (0..).zip(&numbers) {
+        copy.add_number(number, i * n_bits);
+    }
+    copy.set_seen(sum.seen());
+    copy
+}
+
+#[test]
+fn short_sums_stay_exact_while_values_grow_and_shrink() {
+    let mut random = Random(13);
+    let mut sums = ShortSums::new();
+    for round in 0..3000 {
+        // Equal values, so that the sum is as long as it can be.
+        let exponent = 900 + random.bits() % 300;
+        let n = 1 + random.bits() as usize % 128;
+        let value = random.value(exponent..exponent + 1);
+        let values = if round % 2 == 0 {
+            std::vec![value; n]
+        } else {
+            let end = exponent + 1 + random.bits() % 60;
+            random.values(n, exponent..end)
+        };
+        let (short, _) = sums.sum(&values);
+        let mut expected = ExactSum::new();
+        values.iter().for_each(|&x| expected.add(x));
+        match short {
+            Short::Zero => assert_eq!(expected.to_f64(), 0.0),
+            Short::Long(_) => assert!(round % 2 == 1),
+            Short::Fits { is_negative, magnitude, bits } => {
+                let sum = rounded(is_negative, magnitude, bits.start, false);
+                assert_eq!(sum.to_bits(), expected.to_f64().to_bits(), "{values:?}");
+            }
+        }
     }
 }
 

@@ -56,13 +56,20 @@ pub(crate) fn values<T>(values: &[T]) {
 /// feature, and without that feature compilers emit the plain prefetch instead.
 #[inline(always)]
 pub(super) fn block<T>(at: *const T) {
+    for i in 0..BLOCK * size_of::<T>() / 64 {
+        line(at.cast::<u8>().wrapping_add(64 * i));
+    }
+}
+
+/// Prefetches the line of 64 bytes at `at`, as [`block`] does.
+#[inline(always)]
+pub(crate) fn line<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    for line in 0..BLOCK * size_of::<T>() / 64 {
+    {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let line = at.cast::<i8>().wrapping_add(64 * line);
         // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, BLOCK);
+    let _ = at;
 }

@@ -166,7 +166,12 @@ fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8],
 
 fn one_pass_is_two_for_all<T: Float>() {
     let larger = |a: T, b: T| if a.abs() < b.abs() { b } else { a };
-    let ops = [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)];
+    let all_larger = |acc: &mut [T], other: &[T]| {
+        acc.iter_mut().zip(other).for_each(|(a, &b)| *a = larger(*a, b));
+    };
+    let users = [Op::User(&larger), Op::UserSlices(&all_larger)];
+    let ops: Vec<_> =
+        [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod].into_iter().chain(users).collect();
     let quanta = [1e-3, 0.3, 1e9]
         .map(|bound| Quantum::new::<T>(bound).unwrap())
         .into_iter()

@@ -1,5 +1,6 @@
 //! Tests of the words that ranks send, for any number of ranks.
 
+use super::words::{MAX_LONG_WORDS, combine};
 use super::*;
 use crate::exact_sum::tests::{Random, oracle};
 use std::vec::Vec;
@@ -35,17 +36,42 @@ fn both(sums: &[ExactSum], form: Form, random: &mut Random) -> (f64, Option<f64>
     let n = form.n_long_words();
     let long = sums.iter().map(|sum| {
         let mut words = [0; MAX_LONG_WORDS];
-        form.write_long(sum, &mut words[..n]);
+        form.write_long(&mut sum.clone(), &mut words[..n]);
         words
     });
     let long = combined(long.collect(), random);
+    let short_form = ShortForm::of(form);
+    let n_short = short_form.n_words;
     let short = sums.iter().map(|sum| {
-        let mut words = [0; SHORT_WORDS];
-        form.write_short(&mut sum.clone(), &mut words);
+        let mut words = [0; 3];
+        let mut copy = sum.clone();
+        short_form.write((copy.take_short(), sum.seen()), &mut words[..n_short]);
         words
     });
     let short = combined(short.collect(), random);
-    (form.read_long(&long[..n]), form.read_short(&short))
+    let long = form.read_long(&long[..n]);
+    let from_short = read_one(short_form, &short[..n_short]);
+    if from_short.is_none() {
+        assert_eq!(from_numbers(sums, form, short[0], random).to_bits(), long.to_bits());
+    }
+    (long, from_short)
+}
+
+fn read_one(form: ShortForm, words: &[u64]) -> Option<f64> {
+    let mut sum = [7.5];
+    if form.read(words, &mut sum).is_empty() { Some(sum[0]) } else { None }
+}
+
+/// Returns the sum as the second all-reduce carries it, after the facts of the first one.
+fn from_numbers(sums: &[ExactSum], form: Form, facts: u64, random: &mut Random) -> f64 {
+    let numbers = form.numbers(facts);
+    let (first, n) = (numbers.start, numbers.len());
+    let all = sums.iter().map(|sum| {
+        let mut words = [0; MAX_LONG_WORDS];
+        form.write_numbers(&mut sum.clone(), first, &mut words[..n]);
+        words
+    });
+    form.read_numbers(Seen::FINITE, first, &combined(all.collect(), random)[..n])
 }
 
 #[test]
@@ -75,7 +101,7 @@ fn sums_at_the_limit_of_the_short_form_are_exact() {
     for size in SIZES {
         let form = Form::of(size);
         // Every rank has the same largest sum that fits: m = 2ⁿ − 1 of n bits.
-        let n_bits = 2 * form.n_bits - form.n_doublings() - 1;
+        let n_bits = ShortForm::of(form).n - form.n_doublings - 1;
         for at in [0, 1, 31, 700, 1500] {
             for sign in [1.0, -1.0] {
                 let mut sum = ExactSum::new();
@@ -152,7 +178,43 @@ fn summands_give_each_sum_its_values() {
         let expected: Vec<_> =
             which.iter().enumerate().map(|(place, &i)| (place, by_sum(i).sum())).collect();
         assert_eq!(seen, expected);
+        check_short(summands, n_sums, by_sum);
     }
+    for n_values in [1, 2, 16, 100, 128, 129] {
+        let columns = &columns[..n_sums * n_values];
+        let by_sum = |i: usize| columns.iter().skip(i).step_by(n_sums).copied();
+        let rows: Vec<f64> = (0..n_sums).flat_map(by_sum).collect();
+        let arrays: Vec<&[f64]> = rows.chunks(n_values).collect();
+        check_short(Summands::Columns(columns), n_sums, by_sum);
+        check_short(Summands::Rows(&rows), n_sums, by_sum);
+        check_short(Summands::Arrays(&arrays), n_sums, by_sum);
+    }
+    check_short(Summands::<f64>::Rows(&[]), 3, |_| core::iter::empty());
     assert!(Summands::Rows(&[1.0]).check(0).is_err());
     Summands::<f64>::Rows(&[]).check(0).unwrap();
+}
+
+/// Compares short sums with sums of integers.
+fn check_short<I: Iterator<Item = f64>>(
+    summands: Summands<'_, f64>,
+    n_sums: usize,
+    by_sum: impl Fn(usize) -> I,
+) {
+    let form = ShortForm::of(Form::of(1));
+    let mut sums = Vec::new();
+    summands.for_each_short(n_sums, |sum| {
+        let mut words = [0; 2];
+        form.write(sum, &mut words);
+        sums.push(read_one(form, &words));
+    });
+    let expected: Vec<_> = (0..n_sums).map(|i| Some(by_sum(i).sum())).collect();
+    assert_eq!(sums, expected);
+}
+
+#[test]
+fn places_of_bits_are_divided_exactly() {
+    for size in SIZES {
+        let form = ShortForm::of(Form::of(size));
+        (0..1 << 12).for_each(|at| assert_eq!(form.rest(at), at % form.n));
+    }
 }

@@ -33,8 +33,8 @@ class Sums:
             gives a float. Otherwise the result is an array of float64
         :param dtype: name of the type if numpy lacks it, such as ``"bfloat16"``
 
-        All sums of a call need one all-reduce of 24 bytes each. If bits of one sum lie far apart
-        (33 decimal digits), such sums need a second one.
+        All sums of a call need one all-reduce of 16 bytes each, or 24 on more than 16 ranks. If
+        bits of one sum lie far apart (25 decimal digits), such sums need a second one.
         """
         array = as_array(array)
         code = code_of(array.dtype, dtype)
