@@ -25,7 +25,7 @@ const LAYERS: [&[&str]; 17] = [
     &["shared_transport", "shrink"],
     &["grow"],
     &["shared", "compress", "inter_step", "instances"],
-    &["repro_sum"],
+    &["repro_sum", "located"],
 ];
 
 /// Modules of one layer that use each other: an element type refers to its kernel tables and its

@@ -20,6 +20,7 @@
 //!   that send the same array in each step.
 //! - [`shrink`] makes a communicator of the survivors after a failure. With the feature `alloc`,
 //!   `grow` takes in newcomers, which come through a `store` of values by key.
+//! - `max_loc` and `min_loc` (feature `alloc`) find extremes and where they are.
 //! - `repro_sum` adds the values of all ranks exactly, and rounds once. [`ExactSum`] is its local
 //!   part.
 //! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
@@ -100,6 +101,8 @@ pub mod kernel;
 #[cfg(test)]
 mod layers;
 pub mod layout;
+#[cfg(feature = "alloc")]
+mod located;
 pub mod op;
 pub mod pipeline;
 pub mod plan;

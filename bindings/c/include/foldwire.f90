@@ -54,6 +54,9 @@ module foldwire
     integer(c_int32_t), parameter :: FW_UINT32 = 10
     integer(c_int32_t), parameter :: FW_INT64 = 11
     integer(c_int32_t), parameter :: FW_UINT64 = 12
+    ! complex(c_float_complex) and complex(c_double_complex).
+    integer(c_int32_t), parameter :: FW_COMPLEX64 = 33
+    integer(c_int32_t), parameter :: FW_COMPLEX128 = 34
 
     integer(c_int32_t), parameter :: FW_SUM = 1
     integer(c_int32_t), parameter :: FW_AVG = 2
@@ -611,6 +614,32 @@ module foldwire
             import :: c_int32_t, c_ptr
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwMaxLoc(values, indices, count, data_type, comm) &
+            result(code) bind(c, name="fwMaxLoc")
+            import :: c_int32_t, c_int64_t, c_ptr, c_size_t
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(inout) :: values(*)
+            integer(c_int64_t), intent(inout) :: indices(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            type(c_ptr), value :: comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwMinLoc(values, indices, count, data_type, comm) &
+            result(code) bind(c, name="fwMinLoc")
+            import :: c_int32_t, c_int64_t, c_ptr, c_size_t
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(inout) :: values(*)
+            integer(c_int64_t), intent(inout) :: indices(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            type(c_ptr), value :: comm
             integer(c_int32_t) :: code
         end function
 

@@ -371,6 +371,13 @@ typedef int32_t fwLayout;
 // uint64_t
 #define FW_UINT64 12
 
+// float _Complex: pairs of floats. Complex types are for collectives and messages. A bound applies
+// to real and imaginary parts. Of the operations, FW_SUM and FW_AVG (others: FW_UNSUPPORTED).
+#define FW_COMPLEX64 33
+
+// double _Complex: pairs of doubles.
+#define FW_COMPLEX128 34
+
 // Sum. Integers wrap around (modulo 2^bits).
 #define FW_SUM 1
 
@@ -909,6 +916,27 @@ fwResult fwReproSums(const void *values,
                      fwLayout layout,
                      double *sums,
                      fwComm_t comm);
+
+// Finds the largest of all ranks' values at each place, and where it is, as MPI_MAXLOC:
+// values[count] receive the largest ones, and indices[count] the index that a rank passed with it.
+// If several ranks have it, that is the smallest index. All ranks get the same.
+//
+// NaN is larger than all other values, and 0 than -0. The call is exact: two all-reduces. Arrays
+// are in the memory of the host and do not overlap. Not allowed in a group. Complex numbers have
+// no order (FW_INVALID_ARGUMENT).
+fwResult fwMaxLoc(void *values,
+                  int64_t *indices,
+                  size_t count,
+                  fwDataType data_type,
+                  fwComm_t comm);
+
+// Finds the smallest of all ranks' values at each place, and where it is. Otherwise as fwMaxLoc,
+// but NaN is smaller than all other values.
+fwResult fwMinLoc(void *values,
+                  int64_t *indices,
+                  size_t count,
+                  fwDataType data_type,
+                  fwComm_t comm);
 
 // Advances the calls of a request's communicator and sets done to whether the request's call has
 // finished. If done is 1, request becomes NULL and the call's result is returned. If done is 0,

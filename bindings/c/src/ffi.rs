@@ -20,6 +20,7 @@ pub mod codec;
 pub mod collectives;
 pub mod communicators;
 pub mod device;
+pub mod located;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub mod operations;

@@ -25,6 +25,7 @@ mod integers;
 mod inter_step;
 mod interpolated;
 mod limits;
+mod located;
 mod messages;
 mod mistaken_frames;
 mod misuse;

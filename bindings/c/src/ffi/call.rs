@@ -19,7 +19,9 @@ use super::memory::{LentArray, SendBuffer, bytes};
 use super::operations::{ReduceOperation, operation};
 use super::started::{DynCall, LentCounts, StartedCall, explained};
 use crate::errors::ApiError;
-use crate::ffi::types::{FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan};
+use crate::ffi::types::{
+    FW_COMPLEX64, FW_COMPLEX128, FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan,
+};
 use crate::plan;
 use crate::transport::AnyTransport;
 
@@ -80,6 +82,24 @@ pub(crate) enum ValueCounts {
 }
 
 impl ValueCounts {
+    /// Multiplies all counts.
+    ///
+    /// # Errors
+    /// If one overflows.
+    pub(crate) fn times(self, width: usize) -> Result<Self, ApiError> {
+        if width == 1 {
+            return Ok(self);
+        }
+        let all = |counts: &[usize]| -> Result<Rc<[usize]>, ApiError> {
+            counts.iter().map(|&count| times(count, width)).collect()
+        };
+        Ok(match self {
+            Self::Same(count) => Self::Same(times(count, width)?),
+            Self::Given(counts) => Self::Given(all(&counts)?),
+            Self::Exchanged(to, from) => Self::Exchanged(all(&to)?, all(&from)?),
+        })
+    }
+
     /// Computes where the block of `rank` lies in the whole array.
     ///
     /// # Errors
@@ -153,6 +173,22 @@ pub(crate) struct CheckedCollective {
 pub(crate) fn dtype(code: fwDataType) -> Result<DType, ApiError> {
     let dtype = u8::try_from(code).ok().and_then(DType::from_code);
     dtype.ok_or_else(|| ApiError::argument(format!("unknown type code {code}")))
+}
+
+/// Looks up the type with this code: the type of its parts, and the number of parts of a value, two
+/// if it is complex.
+pub(crate) fn parts(code: fwDataType) -> Result<(DType, usize), ApiError> {
+    match code {
+        FW_COMPLEX64 => Ok((DType::F32, 2)),
+        FW_COMPLEX128 => Ok((DType::F64, 2)),
+        _ => Ok((dtype(code)?, 1)),
+    }
+}
+
+/// Returns the number of parts of `count` values.
+pub(crate) fn times(count: usize, width: usize) -> Result<usize, ApiError> {
+    let overflow = || ApiError::argument(format!("{count} values are more than memory holds"));
+    count.checked_mul(width).ok_or_else(overflow)
 }
 
 /// Expands `$body` with `$T` as the Rust type of a [`DType`].
@@ -379,7 +415,7 @@ impl CheckedCollective {
         let user = self.op.function::<T>();
         let op = match &user {
             // SAFETY: `StartedCall` drops the call before the function.
-            Some(function) => Op::User(unsafe { outlive(&**function) }),
+            Some(function) => Op::UserSlices(unsafe { outlive(&**function) }),
             None => operation::<T>(self.op.code())?,
         };
         let (_counts, shares) = self.shares(comm.size());

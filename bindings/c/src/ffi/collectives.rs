@@ -8,7 +8,7 @@ use std::ptr;
 
 use foldwire::op::OpCode;
 
-use super::call::{CheckedCollective, CollectiveKind, ValueCounts, dtype};
+use super::call::{CheckedCollective, CollectiveKind, ValueCounts, parts, times};
 use super::memory::{RequestOut, counts, read};
 use super::messages::CheckedMessage;
 use super::operations::ReduceOperation;
@@ -63,8 +63,11 @@ unsafe fn collective(
         // SAFETY: guaranteed by the caller.
         let request = unsafe { RequestOut::optional(request) }?;
         let (endpoint, rank, size) = handle_table::comm(comm.addr())?;
-        let dtype = dtype(data_type)?;
+        let (dtype, width) = parts(data_type)?;
         let op = code.map_or(Ok(ReduceOperation::Known(OpCode::None)), ReduceOperation::of)?;
+        if width > 1 {
+            op.check_complex()?;
+        }
         // SAFETY: the caller guarantees valid pointers, and one count for each rank.
         let call = unsafe {
             let counts_arg = match counts_arg {
@@ -77,7 +80,7 @@ unsafe fn collective(
             let plan = plan_of(plan)?;
             CheckedCollective::new(
                 kind,
-                counts_arg,
+                counts_arg.times(width)?,
                 send,
                 recv,
                 dtype,
@@ -109,11 +112,11 @@ unsafe fn messages<const N: usize>(
         // SAFETY: guaranteed by the caller.
         let request = unsafe { RequestOut::optional(request) }?;
         let (endpoint, _, size) = handle_table::comm(comm.addr())?;
-        let dtype = dtype(data_type)?;
+        let (dtype, width) = parts(data_type)?;
         // SAFETY: guaranteed by the caller.
         let plan = unsafe { plan_of(plan) }?;
         let checked = all.into_iter().map(|(is_sent, start, count, peer)| {
-            let plan = is_sent.then_some(plan);
+            let (plan, count) = (is_sent.then_some(plan), times(count, width)?);
             // SAFETY: guaranteed by the caller.
             unsafe { CheckedMessage::new(start, count, dtype, peer, tag, plan, size) }
         });

@@ -41,20 +41,20 @@ unsafe impl Send for ReduceCallback {}
 // SAFETY: as above.
 unsafe impl Sync for ReduceCallback {}
 
-/// Function that combines two values.
-pub(crate) type CombineFn<T> = dyn Fn(T, T) -> T + Sync;
+/// Function that combines the values of two arrays in the first one.
+pub(crate) type CombineFn<T> = dyn Fn(&mut [T], &[T]) + Sync;
 
 impl ReduceCallback {
     /// Returns the function for values of one type.
     pub(crate) fn of_type<T: Element>(self) -> Rc<CombineFn<T>> {
-        Rc::new(move |input: T, mut inout: T| {
+        Rc::new(move |inout: &mut [T], input: &[T]| {
             // Capture the whole struct: its single fields are not `Sync`.
             let Self { function, context } = { self };
-            let (from, to) = (&raw const input, &raw mut inout);
-            // SAFETY: foldwire.h requires that the function reads one value at `from` and writes
-            // one at `to`. Every bit pattern is a valid value of a numeric type.
-            unsafe { function(from.cast(), to.cast(), 1, context) };
-            inout
+            let n = inout.len().min(input.len());
+            let (from, to) = (input.as_ptr(), inout.as_mut_ptr());
+            // SAFETY: foldwire.h requires that the function reads n values at `from` and writes n
+            // at `to`. Every bit pattern is a valid value of a numeric type.
+            unsafe { function(from.cast(), to.cast(), n, context) };
         })
     }
 }
@@ -83,38 +83,37 @@ impl BitOperation {
         })
     }
 
+    /// Returns the function of two bytes; `None` if a value's bytes do not count one by one.
+    fn of_bytes(self) -> Option<fn(u8, u8) -> u8> {
+        match self {
+            Self::And => Some(|a, b| a & b),
+            Self::Or => Some(|a, b| a | b),
+            Self::Xor => Some(|a, b| a ^ b),
+            Self::LogicalAnd | Self::LogicalOr | Self::LogicalXor => None,
+        }
+    }
+
     /// Returns the function for one type of integers.
     pub(crate) fn of_type<T: Element>(self) -> Rc<CombineFn<T>> {
-        Rc::new(move |a: T, b: T| {
-            let (mut bytes, other) = (bytes_of(a), bytes_of(b));
-            let is_any = |bytes: &[u8; 8]| bytes.iter().any(|&byte| byte != 0);
-            let truth = |is_true: bool| u64::from(is_true).to_le_bytes();
-            let (x, y) = (is_any(&bytes), is_any(&other));
-            match self {
-                Self::And => bytes.iter_mut().zip(other).for_each(|(to, from)| *to &= from),
-                Self::Or => bytes.iter_mut().zip(other).for_each(|(to, from)| *to |= from),
-                Self::Xor => bytes.iter_mut().zip(other).for_each(|(to, from)| *to ^= from),
-                Self::LogicalAnd => bytes = truth(x && y),
-                Self::LogicalOr => bytes = truth(x || y),
-                Self::LogicalXor => bytes = truth(x != y),
+        Rc::new(move |acc: &mut [T], other: &[T]| {
+            if let Some(of_bytes) = self.of_bytes() {
+                let bytes = bytemuck::cast_slice_mut::<T, u8>(acc);
+                let pairs = bytes.iter_mut().zip(bytemuck::cast_slice::<T, u8>(other));
+                return pairs.for_each(|(a, &b)| *a = of_bytes(*a, b));
             }
-            from_bytes(bytes)
+            let is_true = |value: &T| bytemuck::bytes_of(value).iter().any(|&byte| byte != 0);
+            for (a, b) in acc.iter_mut().zip(other) {
+                let (x, y) = (is_true(a), is_true(b));
+                let truth = match self {
+                    Self::LogicalAnd => x && y,
+                    Self::LogicalOr => x || y,
+                    _ => x != y,
+                };
+                *a = bytemuck::Zeroable::zeroed();
+                bytemuck::bytes_of_mut(a)[0] = truth.into();
+            }
         })
     }
-}
-
-/// Returns the bytes of a value of at most eight, and zeros behind them.
-fn bytes_of<T: Element>(value: T) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
-    bytes
-}
-
-/// Returns the value with these bytes.
-fn from_bytes<T: Element>(bytes: [u8; 8]) -> T {
-    let mut value: T = bytemuck::Zeroable::zeroed();
-    bytemuck::bytes_of_mut(&mut value).copy_from_slice(&bytes[..size_of::<T>()]);
-    value
 }
 
 /// Operation of a reduction.
@@ -166,6 +165,18 @@ impl ReduceOperation {
             return Err(ApiError::new(FW_UNSUPPORTED, message));
         }
         Ok(())
+    }
+
+    /// Fails if the operation cannot combine complex numbers by their parts.
+    pub(crate) fn check_complex(self) -> Result<(), ApiError> {
+        match self {
+            Self::Known(OpCode::None | OpCode::Sum | OpCode::Avg) => Ok(()),
+            _ => {
+                let message = "complex numbers are summed and averaged; they have no order, and \
+                               other operations get single parts";
+                Err(ApiError::new(FW_UNSUPPORTED, message))
+            }
+        }
     }
 }
 

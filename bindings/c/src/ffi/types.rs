@@ -73,6 +73,11 @@ pub const FW_UINT32: fwDataType = 10;
 pub const FW_INT64: fwDataType = 11;
 /// uint64_t
 pub const FW_UINT64: fwDataType = 12;
+/// float _Complex: pairs of floats. Complex types are for collectives and messages. A bound applies
+/// to real and imaginary parts. Of the operations, FW_SUM and FW_AVG (others: FW_UNSUPPORTED).
+pub const FW_COMPLEX64: fwDataType = 33;
+/// double _Complex: pairs of doubles.
+pub const FW_COMPLEX128: fwDataType = 34;
 
 /// Operation that combines the values of different ranks: one of the constants below, or a number
 /// from fwRedOpCreate.

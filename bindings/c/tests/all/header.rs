@@ -9,7 +9,7 @@ fn generated() -> String {
     let mut builder = cbindgen::Builder::new()
         .with_config(cbindgen::Config::from_file(package().join("cbindgen.toml")).unwrap());
     // Files in reading order.
-    const FILES: [&str; 9] = [
+    const FILES: [&str; 10] = [
         "types",
         "communicators",
         "stores",
@@ -17,6 +17,7 @@ fn generated() -> String {
         "operations",
         "collectives",
         "sums",
+        "located",
         "requests",
         "codec",
     ];

@@ -712,6 +712,71 @@ static void *sums(void *argument) {
     return NULL;
 }
 
+/* Extremes come with the smallest index that has them. */
+static void *extremes(void *argument) {
+    const Rank *own = argument;
+    float values[3] = {(float)own->rank, -1, own->rank == 1 ? NAN : 5};
+    int64_t at[3] = {-own->rank, 10 - own->rank, own->rank};
+    OK(fwMaxLoc(values, at, 3, FW_FLOAT32, own->comm));
+    CHECK(values[0] == RANKS - 1 && at[0] == 1 - RANKS);
+    CHECK(values[1] == -1 && at[1] == 11 - RANKS);
+    CHECK(isnan(values[2]) && at[2] == 1);
+
+    uint16_t counts[2] = {(uint16_t)(60000 + own->rank), 7};
+    int64_t from[2] = {own->rank, own->rank};
+    OK(fwMinLoc(counts, from, 2, FW_UINT16, own->comm));
+    CHECK(counts[0] == 60000 && from[0] == 0 && counts[1] == 7 && from[1] == 0);
+    OK(fwMaxLoc(NULL, NULL, 0, FW_INT8, own->comm));
+
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(values, NULL, 1, FW_FLOAT32, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(NULL, at, 1, FW_FLOAT32, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(values, at, 1, FW_COMPLEX64, own->comm));
+    FAILS(FW_INVALID_HANDLE, fwMinLoc(values, at, 1, FW_FLOAT32, NULL));
+    OK(fwGroupStart());
+    FAILS(FW_INVALID_USAGE, fwMinLoc(values, at, 1, FW_FLOAT32, own->comm));
+    OK(fwGroupEnd());
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+/* Complex numbers are pairs in collectives and messages. */
+static void *complex_numbers(void *argument) {
+    enum { N = 3 };
+    const Rank *own = argument;
+    const int next = (own->rank + 1) % RANKS, last = (own->rank + RANKS - 1) % RANKS;
+    double wave[N][2], all[RANKS * N][2];
+    float single[N][2] = {{(float)own->rank, 1}};
+    for (int i = 0; i < N; i++) {
+        wave[i][0] = own->rank + i;
+        wave[i][1] = -own->rank;
+    }
+    OK(fwAllGather(wave, all, N, FW_COMPLEX128, NULL, own->comm, NULL));
+    for (int i = 0; i < RANKS * N; i++) {
+        CHECK(all[i][0] == i / N + i % N && all[i][1] == -(i / N));
+    }
+    const size_t counts[RANKS] = {N, N, N};
+    fwRequest_t request = NULL;
+    OK(fwReduceScatterV(all, wave, counts, FW_COMPLEX128, FW_SUM, NULL, own->comm, &request));
+    OK(fwWait(&request));
+    for (int i = 0; i < N; i++) {
+        CHECK(wave[i][0] == RANKS * (own->rank + i) && wave[i][1] == -RANKS * own->rank);
+    }
+    float got[2];
+    OK(fwSendRecv(single, 1, next, got, 1, last, FW_COMPLEX64, 4, NULL, own->comm));
+    CHECK(got[0] == last && got[1] == 1);
+    OK(fwAllReduce(single, single, N, FW_COMPLEX64, FW_AVG, NULL, own->comm, NULL));
+    CHECK(single[0][0] == 1 && single[0][1] == 1 && single[N - 1][1] == 0);
+
+    FAILS(FW_UNSUPPORTED,
+          fwAllReduce(wave, wave, N, FW_COMPLEX128, FW_MAX, NULL, own->comm, NULL));
+    FAILS(FW_UNSUPPORTED,
+          fwAllReduce(wave, wave, N, FW_COMPLEX128, FW_PROD, NULL, own->comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(wave, wave, SIZE_MAX, FW_COMPLEX128, FW_SUM, NULL, own->comm, NULL));
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
 static void *disagree(void *argument) {
     const Rank *own = argument;
     double data[COUNT] = {0};
@@ -752,6 +817,8 @@ int main(void) {
     on_ranks(groups, NULL);
     on_ranks(split, NULL);
     on_ranks(sums, NULL);
+    on_ranks(extremes, NULL);
+    on_ranks(complex_numbers, NULL);
     on_ranks(survive, NULL);
     on_ranks(disagree, NULL);
     on_ranks(late, &soon);

@@ -25,7 +25,8 @@ program calls
     type(fwReport) :: report
     type(fwUniqueId) :: id
     real(c_double), asynchronous :: x(n, 0:1), y(n, 0:1), scalar(0:1)
-    integer(c_int64_t) :: whole(4, 0:1), n_values
+    integer(c_int64_t) :: whole(4, 0:1), places(2), n_values
+    complex(c_double), asynchronous :: waves(2)
     integer(c_int8_t), allocatable :: bytes(:)
     integer(c_int32_t) :: number, op, done, state, kind_of
     integer(c_size_t) :: most, n_bytes, n_back
@@ -153,6 +154,18 @@ program calls
     call succeeds(fwReproSums(transpose(terms), 2_c_size_t, 3_c_size_t, FW_FLOAT32, FW_STRIDED, &
                               totals, solo(1)))
     call ok(totals(1) == real(1e-9, c_double) .and. totals(2) == 9d0)
+
+    ! Extremes and where they are, and sums of complex numbers.
+    places = [7_c_int64_t, 9_c_int64_t]
+    call succeeds(fwMaxLoc(totals, places, 2_c_size_t, FW_FLOAT64, solo(1)))
+    call succeeds(fwMinLoc(totals, places, 2_c_size_t, FW_FLOAT64, solo(1)))
+    call ok(totals(2) == 9d0 .and. all(places == [7, 9]))
+    waves = [(1d0, -2d0), (3d0, 4d0)]
+    call succeeds(fwAllReduce(waves, waves, 2_c_size_t, FW_COMPLEX128, FW_SUM, &
+                              comm=solo(1)))
+    call ok(waves(1) == (1d0, -2d0) .and. waves(2) == (3d0, 4d0))
+    call ok(fwAllReduce(waves, waves, 2_c_size_t, FW_COMPLEX128, FW_MAX, &
+                        comm=solo(1)) == FW_UNSUPPORTED)
     call succeeds(fwCommDestroy(solo(1)))
 
     do rank = 0, 1

@@ -1,0 +1,96 @@
+//! Extremes and where they are, as `MPI_MAXLOC` and `MPI_MINLOC` find them.
+//!
+//! One all-reduce finds the extreme of each place. A second one finds the smallest index among the
+//! ranks that have it. Both are operations of the library, so every schedule can do them, and
+//! loops are vectorized. A pair of a value and an index would need one all-reduce, but an element
+//! of 16 bytes, too.
+
+use crate::collective::Communicator;
+use crate::element::Element;
+use crate::error::{Buffer, Error};
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::shared::SharedCommunicator;
+use crate::transport::Transport;
+use alloc::vec::Vec;
+
+/// Checks that each value has an index.
+fn check<T>(values: &[T], indices: &[i64]) -> Result<(), Error> {
+    let (need, have) = (values.len(), indices.len());
+    if need == have { Ok(()) } else { Err(Error::Length { buffer: Buffer::Recv, need, have }) }
+}
+
+/// Sets the index of each value that is not the extreme to the largest one.
+fn discard<T: Element>(values: &[T], extremes: &[T], indices: &mut [i64]) {
+    for ((value, extreme), index) in values.iter().zip(extremes).zip(indices) {
+        let is_nan = |x: &T| x.partial_cmp(x).is_none();
+        let is_same = bytemuck::bytes_of(value) == bytemuck::bytes_of(extreme);
+        if !(is_same || is_nan(value) && is_nan(extreme)) {
+            *index = i64::MAX;
+        }
+    }
+}
+
+/// Writes the methods into an `impl`. They take `&self`, or `&mut self` if the argument is `mut`.
+macro_rules! methods {
+    ($($mutable:ident)?) => {
+        /// Finds the largest of all ranks' values at each place, and where it is: `values` receive
+        /// the largest ones, and `indices` the index that a rank passed with it. If several ranks
+        /// have it, that is the smallest index.
+        ///
+        /// NaN is larger than all other values, and 0 than −0. The call is exact: two all-reduces.
+        ///
+        /// # Errors
+        /// [`Error::Length`] if there are not as many indices as values. Otherwise as
+        /// [`all_reduce`](Self::all_reduce).
+        ///
+        /// # Examples
+        /// ```
+        /// # use foldwire::{Communicator, Error, Transport};
+        /// /// Returns the largest temperature of each layer, and the rank that has it.
+        /// fn hottest<X: Transport>(
+        ///     comm: &mut Communicator<X>, mut layers: [f64; 3],
+        /// ) -> Result<([f64; 3], [i64; 3]), Error> {
+        ///     let mut ranks = [i64::from(comm.rank().0); 3];
+        ///     comm.max_loc(&mut layers, &mut ranks)?;
+        ///     Ok((layers, ranks))
+        /// }
+        /// ```
+        pub fn max_loc<T: Element>(
+            &$($mutable)? self, values: &mut [T], indices: &mut [i64],
+        ) -> Result<Report, Error> {
+            self.locate(values, indices, Op::Max)
+        }
+
+        /// Finds the smallest of all ranks' values at each place, and where it is. Otherwise as
+        /// [`max_loc`](Self::max_loc), but NaN is smaller than all other values.
+        ///
+        /// # Errors
+        /// As [`max_loc`](Self::max_loc).
+        pub fn min_loc<T: Element>(
+            &$($mutable)? self, values: &mut [T], indices: &mut [i64],
+        ) -> Result<Report, Error> {
+            self.locate(values, indices, Op::Min)
+        }
+
+        fn locate<T: Element>(
+            &$($mutable)? self, values: &mut [T], indices: &mut [i64], op: Op<'_, T>,
+        ) -> Result<Report, Error> {
+            check(values, indices)?;
+            let own: Vec<T> = values.to_vec();
+            let mut report = self.all_reduce(values, op, &Plan::raw())?;
+            discard(&own, values, indices);
+            report += self.all_reduce(indices, Op::Min, &Plan::raw())?;
+            Ok(report)
+        }
+    };
+}
+
+impl<X: Transport> Communicator<X> {
+    methods!(mut);
+}
+
+impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+    methods!();
+}
