@@ -176,6 +176,19 @@ class Complex(unittest.TestCase):
             same(comm.all_to_all(rows), expected)
             same(comm.all_to_all_v(mine, [2] * size, [2] * size), np.concatenate(expected))
             self.assertEqual(comm.all_reduce(np.array(1j, dtype)).shape, ())
+            into = np.empty_like(mine)
+            started = [comm.start_all_reduce(mine), comm.start_all_reduce(mine, out=into),
+                       comm.start_reduce_scatter(mine), comm.start_broadcast(mine.copy(), 0),
+                       comm.start_reduce(mine, root=0)]
+            results = [request.wait() for request in started]
+            same(results[0], total)
+            self.assertTrue(results[1] is into and np.array_equal(into, total))
+            same(results[2], total.reshape(-1)[comm.share(total.size)])
+            same(results[3], arrays[0])
+            same(total if results[4] is None else results[4], total)
+            self.assertEqual(started[0].wait().dtype, dtype)
+            with self.assertRaisesRegex(foldwire.Error, "blocking"):
+                comm.start_all_reduce(mine, "prod")
             near = comm.all_reduce(mine, bound="abs:0.01")
             self.assertLess(abs((near - total).real).max(), 0.01 * size)
 

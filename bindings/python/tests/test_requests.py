@@ -204,7 +204,7 @@ class Failures(unittest.TestCase):
                 (lambda: comm.all_reduce(np.zeros(3), out=np.zeros((3, 2))[:, 0]), "out"),
                 (lambda: comm.broadcast(np.broadcast_to(1.0, 3)), "array"),
                 (lambda: comm.broadcast([1.0, 2.0]), "array"),
-                (lambda: comm.start_all_reduce(np.zeros(3, complex)), "dtype"),
+                (lambda: comm.start_all_reduce(np.zeros(3, complex), "max"), "op"),
                 (lambda: comm.all_reduce(np.zeros(3), bound="rel:0"), None),
                 (lambda: comm.all_reduce(np.zeros(3), plan="codec:mp3"), None),
                 (lambda: comm.reduce(np.zeros(3), root=2), "root"),

@@ -52,7 +52,7 @@ def _both(
     prepare: Callable[Concatenate[C, P], Call[R]],
 ) -> Tuple[Callable[Concatenate[C, P], R], Callable[Concatenate[C, P], Request[R]]]:
     """Returns the blocking call and the one that starts it."""
-    return extended(blocking(prepare)), starting(prepare)
+    return extended(blocking(prepare)), extended(starting(prepare))
 
 
 class Collectives:

@@ -60,8 +60,9 @@ _REDUCTIONS = {"all_reduce", "reduce", "reduce_scatter", "scan", "exclusive_scan
 
 
 def extended(call: F) -> F:
-    """Extends a blocking call to these operations and to complex numbers."""
-    name = call.__name__
+    """Extends a call to complex numbers and, if it is blocking, to these operations."""
+    is_started = call.__name__.startswith("start_")
+    name = call.__name__[len("start_"):] if is_started else call.__name__
     signature = inspect.signature(call)
 
     @functools.wraps(call)
@@ -74,7 +75,7 @@ def extended(call: F) -> F:
         if name in _REDUCTIONS:
             op = args[1] if len(args) > 1 else kwargs.get("op", "sum")
             is_own = callable(op) or op in _FUNCTIONS
-            is_own = is_own or kind == "c" and op == "prod"
+            is_own = (is_own or kind == "c" and op == "prod") and not is_started
         if kind != "c" and not is_own:
             return call(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
@@ -103,6 +104,8 @@ def _as_pairs(self, call, name, given):
     """Makes a call on complex numbers as a call on pairs of floats."""
     if name in _REDUCTIONS and given["op"] not in ("sum", "avg", "mean"):
         message = f"complex numbers have no order, and so no {given['op']!r}"
+        if given["op"] in NAMES or given["op"] == "prod" or callable(given["op"]):
+            message = "operations of one's own and complex products are for blocking calls"
         raise Error(message, kind="unsupported", field="op")
     if given.get("dtype") is not None:
         message = "dtype names a type that numpy lacks; complex arrays need none"
@@ -129,12 +132,18 @@ def _as_pairs(self, call, name, given):
         pairs["array"] = pairs["array"].reshape(-1)
         if out is not None:
             pairs["out"] = pairs["out"].reshape(-1)
+
+    def whole(result):
+        if result is None or out is not None:
+            return None if result is None else given[written]
+        made = result.view(np.result_type(result.dtype, np.complex64))
+        return made if name == "reduce_scatter" else made.reshape(made.shape[:-1])
+
     result = call(self, **pairs)
-    if result is None or out is not None:
-        return None if result is None else given[written]
-    whole = np.result_type(result.dtype, np.complex64)
-    made = result.view(whole)
-    return made if name == "reduce_scatter" else made.reshape(made.shape[:-1])
+    if not call.__name__.startswith("start_"):
+        return whole(result)
+    result._view = whole
+    return result
 
 
 def _reduced(self, name, given):

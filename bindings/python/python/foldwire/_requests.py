@@ -61,6 +61,8 @@ class Request(Generic[R]):
         self._native = native
         self._communicator = communicator
         self._out = out
+        # What the result is seen as, if it is of another type.
+        self._view: Callable[[Any], Any] = lambda array: array
         self.report: Optional[Dict[str, Any]] = None
 
     def __repr__(self):
@@ -90,7 +92,7 @@ class Request(Generic[R]):
             report = self._native.wait()
             self._out.deliver()
             self.report = self._communicator.report = report
-        return self._out.array
+        return self._view(self._out.array)
 
     def __await__(self) -> Generator[Any, None, R]:
         return self._awaited().__await__()
