@@ -250,8 +250,8 @@ impl ExactSum {
         (self.used, self.n_pending, self.seen) = (NONE_USED, 0, Seen(0));
     }
 
-    /// Makes the sum positive, and writes its bits from `first` · `n_bits` on, with its former sign,
-    /// as numbers of `n_bits` bits, at most 62.
+    /// Makes the sum positive, and writes its bits from `first` · `n_bits` on, with its former
+    /// sign, as numbers of `n_bits` bits, at most 62.
     pub(crate) fn take_numbers(&mut self, n_bits: u32, first: usize, numbers: &mut [i64]) {
         numbers.fill(0);
         let Some((is_negative, highest)) = self.make_absolute() else { return };

@@ -419,8 +419,8 @@ impl Plan {
     /// come out as NaN.
     ///
     /// Calls that cannot have one fail with [`Error::Fill`](crate::Error::Fill): with integers,
-    /// user operations, codecs [by a setting](Loss::Setting), rounding without bias, error feedback,
-    /// on devices, and messages between two ranks.
+    /// user operations, codecs [by a setting](Loss::Setting), rounding without bias, error
+    /// feedback, on devices, and messages between two ranks.
     ///
     /// # Examples
     /// ```

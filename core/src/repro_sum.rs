@@ -14,11 +14,11 @@
 //!   the flags. Up to [`MAX_LONG`] sums travel like this, in 37 words and more.
 //! - *Short:* two words a sum for up to 16 ranks, and three for more. A sum of a rank with bits
 //!   from 2ᵇ to 2ᵉ is an integer m · 2ᵇ. The facts contain b and e. The digits hold m · 2ᵇ mod M,
-//!   with M = 2ⁿ − 1. Since 2ⁿ mod M = 1, that is m rotated by b mod n bits, wherever the sum lies. After
-//!   the all-reduce, b and e of all ranks are known. If P sums of e − b bits are below M / 2, the
-//!   sum of all ranks is the only number in that range with this remainder. That holds for e − b <
-//!   n − ⌈log₂ P⌉: 95 bits on 2 ranks, 86 on 16, 118 on 64. The other sums travel again, in a
-//!   second all-reduce: those numbers of their long form that contain bits from b to e. All ranks
+//!   with M = 2ⁿ − 1. Since 2ⁿ mod M = 1, that is m rotated by b mod n bits, wherever the sum lies.
+//!   After the all-reduce, b and e of all ranks are known. If P sums of e − b bits are below M / 2,
+//!   the sum of all ranks is the only number in that range with this remainder. That holds for
+//!   e − b < n − ⌈log₂ P⌉: 95 bits on 2 ranks, 86 on 16, 118 on 64. The other sums travel again, in
+//!   a second all-reduce: those numbers of their long form that contain bits from b to e. All ranks
 //!   know which ones.
 //!
 //! Cost: the local sums, and one all-reduce of 16 or 24 bytes for each sum. A second all-reduce of

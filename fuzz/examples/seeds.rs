@@ -173,8 +173,10 @@ const SERVERS: [(&str, &[u8]); 4] = [
     ),
     (
         "failed",
-        b"\x05cmd=response_to_init rc=0 pmi_version=1\ncmd=maxes keylen_max=64 vallen_max=1024\n\
-          cmd=my_kvsname kvsname=k\ncmd=barrier_out\ncmd=get_result rc=-1 value=unknown_to_me_now\n",
+        b"\x05cmd=response_to_init rc=0 pmi_version=1\n\
+          cmd=maxes keylen_max=64 vallen_max=1024\n\
+          cmd=my_kvsname kvsname=k\ncmd=barrier_out\n\
+          cmd=get_result rc=-1 value=unknown_to_me_now\n",
     ),
     ("version-2", b"\x05cmd=response_to_init rc=0 pmi_version=2\n"),
 ];

@@ -169,8 +169,8 @@ fn whole(heard: &Receiver<String>, after: i64) -> i64 {
     }
 }
 
-/// Kills a process `n_kills` times, or two at once each tenth time, and starts new ones. Returns how
-/// many were killed, the rank, and the time from each kill to the first sum of the whole group.
+/// Kills a process `n_kills` times, or two at once each tenth time, and starts new ones. Returns
+/// how many were killed, the rank, and the time from each kill to the first sum of the whole group.
 fn kill_and_rejoin(name: &str, n_kills: usize) -> Vec<(usize, usize, Duration)> {
     let folder = TemporaryFolder::new(name);
     let (said, heard) = channel();

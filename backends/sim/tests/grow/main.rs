@@ -53,8 +53,8 @@ fn who_connects_late_beside_a_dead_member_is_not_left_out() {
     }
 }
 
-/// A rank dies when it has sent its fences to some: the others go on to the next epoch. One that has
-/// all fences, but no credit to send its own, must notice.
+/// A rank dies when it has sent its fences to some: the others go on to the next epoch. One that
+/// has all fences, but no credit to send its own, must notice.
 #[test]
 fn who_waits_for_credit_for_a_fence_follows_to_the_next_epoch() {
     check(278_100..278_101);
