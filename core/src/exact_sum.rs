@@ -28,8 +28,10 @@ use core::hint::black_box;
 use core::ops::Range;
 use slices::Slicer;
 
+#[cfg(feature = "alloc")]
+pub(crate) use short::of_value;
 #[cfg(any(test, feature = "alloc"))]
-pub(crate) use short::{Short, ShortSums, of_value};
+pub(crate) use short::{Short, ShortSums};
 
 /// Number of digits. 2098 bits hold every finite value; the others hold carries of 2⁷⁷ values.
 pub(crate) const N_DIGITS: usize = 68;

@@ -31,9 +31,9 @@ pub(super) struct ShortForm {
 
 impl ShortForm {
     pub(super) const fn of(form: Form) -> Self {
-        let n_words = if form.n_doublings <= MAX_TWO { 2 } else { 3 };
-        let digit_bits = WORD_BITS - form.n_doublings;
-        let in_facts = u64::BITS - DIGITS_AT - form.n_doublings;
+        let n_words = if form.n_doublings() <= MAX_TWO { 2 } else { 3 };
+        let digit_bits = WORD_BITS - form.n_doublings();
+        let in_facts = u64::BITS - DIGITS_AT - form.n_doublings();
         let n = in_facts + (n_words as u32 - 1) * digit_bits;
         let n = if n < MAX_REMAINDER { n } else { MAX_REMAINDER };
         let reciprocal = (1 << 22) / n + 1;
@@ -70,7 +70,7 @@ impl ShortForm {
             return Some(special);
         }
         let (n, modulus) = (self.n, self.modulus);
-        if bits.end.saturating_sub(bits.start) + self.form.n_doublings >= n {
+        if bits.end.saturating_sub(bits.start) + self.form.n_doublings() >= n {
             return None;
         }
         let folded = |whole: u128| (whole & modulus) + (whole >> n);

@@ -101,7 +101,7 @@ fn sums_at_the_limit_of_the_short_form_are_exact() {
     for size in SIZES {
         let form = Form::of(size);
         // Every rank has the same largest sum that fits: m = 2ⁿ − 1 of n bits.
-        let n_bits = ShortForm::of(form).n - form.n_doublings - 1;
+        let n_bits = ShortForm::of(form).n - form.n_doublings() - 1;
         for at in [0, 1, 31, 700, 1500] {
             for sign in [1.0, -1.0] {
                 let mut sum = ExactSum::new();

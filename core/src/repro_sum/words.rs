@@ -60,8 +60,6 @@ pub(super) const fn seen(facts: u64) -> Seen {
 /// The form of words for a number of ranks.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// ⌈log₂ P⌉ for P ranks.
-    pub(super) n_doublings: u32,
     /// Number of bits of a number in long form.
     pub(super) n_bits: u32,
 }
@@ -73,7 +71,13 @@ impl Form {
             0 | 1 => 0,
             more => usize::BITS - (more - 1).leading_zeros(),
         };
-        Self { n_doublings, n_bits: WORD_BITS - 1 - n_doublings }
+        Self { n_bits: WORD_BITS - 1 - n_doublings }
+    }
+
+    /// Returns ⌈log₂ P⌉ for P ranks.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn n_doublings(self) -> u32 {
+        WORD_BITS - 1 - self.n_bits
     }
 
     /// Number of words of a sum in long form.
