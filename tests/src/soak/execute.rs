@@ -220,7 +220,7 @@ async fn run_rank(
     for call in 0..scenario.calls.len() {
         if let Some(count) = scenario.halo {
             let start = clock.now();
-            let passed = pass_halos(&mut comm, call, count).await;
+            let passed = pass_halos(scenario, &mut comm, call, count).await;
             clock.note(|| format!("halos before call {call}: {passed:?}"));
             if let Err(error) = passed {
                 assert!(comm.is_poisoned() || clock.is_dead(), "{error}");
@@ -254,6 +254,7 @@ async fn run_rank(
 
 /// Exchanges values with both neighbors on a ring, and checks that they are within the bound.
 async fn pass_halos(
+    scenario: &Scenario,
     comm: &mut Communicator<Endpoint>,
     call: usize,
     count: usize,
@@ -275,7 +276,9 @@ async fn pass_halos(
     let bound = plan.bound.map_or(0.0, |_| 1e-3);
     for (from, got) in [(before, lower), (after, upper)] {
         let is_within = |(x, y): (&f32, &f32)| f64::from((x - y).abs()) <= bound;
-        assert!(got.iter().zip(&values(from.index())).all(is_within), "call {call}, from {from}");
+        let is_right = got.iter().zip(&values(from.index())).all(is_within);
+        // Without checksums, any values may arrive.
+        assert!(is_right || scenario.lacks_checksums(), "call {call}, from {from}");
     }
     Ok(())
 }
