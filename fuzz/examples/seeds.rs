@@ -152,7 +152,7 @@ const STORES: [(&str, &[u8]); 7] = [
     ("missing", &[3, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0]),
 ];
 
-/// What PMI servers say. `foldwire_fuzz::pmi` documents the first byte.
+/// Answers of PMI servers. `foldwire_fuzz::pmi` documents the first byte.
 const SERVERS: [(&str, &[u8]); 4] = [
     (
         "port",

@@ -112,7 +112,7 @@ fn slot(who: u8, count: u8, offer: &[u8]) -> Vec<u8> {
     value
 }
 
-/// What a survivor writes for itself and the newcomer that is tested.
+/// Returns the plan that a survivor writes for itself and the newcomer under test.
 fn honest_plan() -> Vec<u8> {
     thread_local!(static PLAN_BYTES: Vec<u8> = make_plan());
     PLAN_BYTES.with(Vec::clone)
@@ -165,7 +165,7 @@ impl HostileStore {
     }
 }
 
-/// What a process is to connect to: its rank, the offers, and the time limit.
+/// Target of a connection: its rank, the offers, and the time limit.
 #[derive(Clone, Debug, PartialEq)]
 struct Reached(usize, Vec<Vec<u8>>, Duration);
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Most bytes that fit into a socket that nobody reads.
 const MAX_BYTES: usize = 32 << 10;
-/// What stands before values, which are not shown.
+/// Text before values, which are not shown.
 const VALUE: &str = "value=";
 
 /// Runs the target on an input.

@@ -33,7 +33,7 @@ impl StoreHost {
         Self { token, values: StoredValues::default(), conversation, start, now }
     }
 
-    /// What a process that knows a token sends first.
+    /// Returns the first message of a process that knows a token.
     #[must_use]
     pub fn honest_proof(token: &Token) -> Vec<u8> {
         let own = [9; NONCE_BYTES];
@@ -55,7 +55,7 @@ impl StoreHost {
         self.conversation.answer_waits(&self.values, self.start + self.now);
     }
 
-    /// Whether the other side has proven itself.
+    /// Returns whether the other side has proven itself.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.conversation.is_proven()
@@ -72,7 +72,7 @@ impl StoreHost {
         std::mem::take(&mut self.conversation.unsent)
     }
 
-    /// Whether the host holds no more for the connection than it promises.
+    /// Returns whether the host holds no more for the connection than it promises.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         let longest = foldwire::store::MAX_VALUE_BYTES + 100;

@@ -63,7 +63,7 @@ impl Root {
     /// until the deadline: names of containers and of nodes may come later than their processes.
     ///
     /// # Errors
-    /// That of the last attempt.
+    /// The error of the last attempt.
     pub fn resolve_by(&self, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.host.parse() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);

@@ -123,7 +123,7 @@ impl Drop for RankProcess {
     }
 }
 
-/// Starts a process of a rank (`None`: a newcomer). What it says goes to `said`, with its number.
+/// Starts a process of a rank (`None`: a newcomer). Its output goes to `said`, with its number.
 fn start(folder: &Path, rank: Option<usize>, number: usize, said: &Sender<String>) -> RankProcess {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "as_a_rank", "--nocapture"]).env(FOLDER, folder);

@@ -159,7 +159,7 @@ struct Quick<'a, T> {
     splitter: i32,
 }
 
-/// What a pass knows about the values in each lane.
+/// State of a pass over values in each lane.
 struct Lanes {
     sums: [[f64; LANES]; N_QUICK],
     largest: [f64; LANES],

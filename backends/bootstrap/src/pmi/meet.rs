@@ -1,4 +1,4 @@
-//! Where rank 0 listens, told through the launcher's PMI server.
+//! The ranks tell each other through the launcher's PMI server where rank 0 listens.
 //!
 //! Rank 0 listens, and publishes its address, a name for the job, and a secret. All ranks read them
 //! after a barrier. A process does this once: later calls return the same [`Meeting`].
@@ -16,13 +16,13 @@ use crate::token::Token;
 /// Key and first word of what rank 0 publishes.
 const KEY: &str = "foldwire-root";
 const VERSION: &str = "foldwire1";
-/// What rank 0 publishes if it cannot listen.
+/// Rank 0 publishes this if it cannot listen.
 const FAILED: &str = "-";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Longest value: an IPv6 address with a port, a name and a secret of 32 digits each.
 const MAX_VALUE: usize = 160;
 
-/// What the ranks know after they have met.
+/// A rank's knowledge after the ranks have met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meeting {
     pub(crate) rank: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Meeting {
     pub(crate) secret: Token,
 }
 
-/// What the environment says about this process and its server.
+/// This process and its server, as the environment describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PmiRequest {
     pub(crate) server: PmiServer,
