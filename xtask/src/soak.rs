@@ -2,7 +2,8 @@
 //! soak draws a group, a network, calls and faults. It runs them on the simulator, and checks that
 //! every rank gets the right result or a typed error in time.
 //!
-//! Built with the tests' profile: optimized, with all checks. An overflow is a finding too.
+//! Few seeds run in the tests' build, which is often there already. Many seeds are worth a build of
+//! their own. Both keep all checks: an overflow is a finding too.
 
 use crate::fabrics::BuildScope;
 use crate::{fabrics, machine};
@@ -18,6 +19,9 @@ Examples:
   cargo xtask soak --minutes 60 --seeds 1e9    as many as an hour allows
   cargo xtask soak --seed 9263                 one, with everything that happens in it
   cargo xtask soak --json > soak.json";
+
+/// Most seeds that run in the tests' build.
+const MOST_IN_TESTS_BUILD: u64 = 30_000;
 
 /// Options of `cargo xtask soak`.
 #[derive(Debug, clap::Args)]
@@ -60,14 +64,19 @@ pub(crate) fn run_in_deep(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    // Cargo builds a package's programs together with its integration tests, so this command builds
-    // the program `soak`. It uses the features of the tests, so most of it is already built.
-    let words = "test --no-run --quiet --test all --target-dir target";
-    steps.run(
-        "build",
-        &mut fabrics::cargo_on(steps, machine::available(), BuildScope::Fabrics, words),
-    )?;
-    let mut command = Command::new(steps.root().join("target/debug/soak"));
+    let is_long = args.seed.is_none() && args.seeds > MOST_IN_TESTS_BUILD;
+    let (mut build, program) = if is_long {
+        let words = "build --profile soak -p foldwire-tests --features programs --bin soak";
+        (steps.cargo(&format!("{words} --target-dir target")), "target/soak/soak")
+    } else {
+        // Cargo builds a package's programs together with its integration tests. The program uses
+        // the features of the tests, so most of it is already built.
+        let words = "test --no-run --quiet --test all --target-dir target";
+        let here = machine::available();
+        (fabrics::cargo_on(steps, here, BuildScope::Fabrics, words), "target/debug/soak")
+    };
+    steps.run("build", &mut build)?;
+    let mut command = Command::new(steps.root().join(program));
     command.args(words_of(args)).current_dir(steps.root());
     steps.run("soak", &mut command).map(|_| ())
 }
