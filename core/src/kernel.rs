@@ -91,6 +91,7 @@ impl Level {
 
     /// Returns whether this machine has the instructions.
     #[must_use]
+    #[inline]
     pub fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
