@@ -37,7 +37,7 @@ pub use encoder::Encoder;
 pub use head::{Info, Layout, MAX_DIMS, Order};
 
 /// Version of the format.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Maximum number of values in a segment.
 pub const SEGMENT: usize = 1 << 20;
 /// Bytes before a segment's payload.

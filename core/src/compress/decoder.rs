@@ -2,7 +2,8 @@
 
 use super::encoder::{checksum, coded_as, with_narrow};
 use super::head::{self, Info};
-use super::{DecompressError, SEGMENT, SEGMENT_HEAD, interp, numbers};
+use super::numbers::{self, NumberForm};
+use super::{DecompressError, SEGMENT, SEGMENT_HEAD, interp};
 use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
 use crate::element::{DType, Element, with_type};
@@ -117,15 +118,15 @@ impl Decoder {
                 }
             }
             &Part::Payload { ref head, codec } => {
-                let (n_values, is_marked) = (word(head), head[9] != 0);
-                let digits = head[10].checked_sub(1);
+                let (n_values, is_marked, form) = (word(head), head[9] != 0, head[10]);
                 self.checksum = verified(head, part, self.checksum)?;
                 self.n_values += n_values as u64;
                 self.next = Part::Segment;
                 let info = self.info.as_ref();
                 let dtype = info.map_or(DType::U8, |info| info.dtype);
+                let form = NumberForm::of_code(form, dtype);
                 let fill = info.and_then(|info| info.layout.fill_value).filter(|_| is_marked);
-                return Ok(Some(Payload { dtype, codec, fill, digits, n_values, bytes: part }));
+                return Ok(Some(Payload { dtype, codec, fill, form, n_values, bytes: part }));
             }
             Part::Nothing => {}
         }
@@ -142,14 +143,13 @@ impl Decoder {
             CodecId::Raw => n_bytes == n_raw,
             _ => codec.is_for(coded) && (1..n_raw).contains(&n_bytes),
         };
-        // Integers have no digits after the point.
-        let most_digits = if info.dtype.is_float() { numbers::MAX_DIGITS } else { 0 };
-        let has_digits = head[10] == 0 || codec.has_lattice() && head[10] <= most_digits + 1;
+        let form = NumberForm::of_code(head[10], info.dtype);
+        let has_form = head[10] == 0 || codec.has_lattice() && form.is_some();
         let left = info.n_values() - self.n_values;
         let is_marked = head[9] != 0;
         let may_be_marked = info.layout.fill_value.is_some() && codec != CodecId::Raw;
         let is_flagged = head[9] <= 1 && (may_be_marked || !is_marked);
-        let has_flags = is_flagged && has_digits && head[11..16] == [0; 5];
+        let has_flags = is_flagged && has_form && head[11..16] == [0; 5];
         if !has_flags || n_values > SEGMENT || n_values as u64 > left || !has_size {
             return Err(DecodeError::Damaged.into());
         }
@@ -188,8 +188,8 @@ pub struct Payload<'a> {
     codec: CodecId,
     /// The fill value, if marks stand for it.
     fill: Option<f64>,
-    /// Decimal digits of the values, if numbers stand for these.
-    digits: Option<u8>,
+    /// How numbers stand for the values, if they do.
+    form: Option<NumberForm>,
     n_values: usize,
     bytes: &'a [u8],
 }
@@ -238,11 +238,11 @@ impl Payload<'_> {
             values.copy_from_slice(self.bytes);
             return Ok(());
         }
-        if let Some(digits) = self.digits {
+        if let Some(form) = self.form {
             let mut numbers = alloc::vec![0.0_f64; self.n_values];
             let codec = self.codec.instance::<f64>(&CodecParams::new(Quantum::LOSSLESS));
             codec.as_dyn().decode(self.bytes, 1, &mut numbers)?;
-            numbers::restore(self.dtype, digits, &numbers, values)?;
+            numbers::restore(self.dtype, form, &numbers, values)?;
             self.restore_fill(values);
             return Ok(());
         }

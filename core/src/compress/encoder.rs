@@ -2,7 +2,7 @@
 
 use super::fill::{self, Prepared};
 use super::interp::{self, Choice};
-use super::numbers::{self, Numbers};
+use super::numbers::{self, NumberForm, Numbers};
 use super::{CompressError, Info, Layout, SEGMENT, SEGMENT_HEAD};
 use crate::bound::{Quantum, Scope, ValueRange};
 use crate::codec::{CodecExt, CodecId, CodecParams, Loss, strides};
@@ -300,20 +300,21 @@ impl Encoder {
                 core::mem::swap(&mut self.best, &mut self.trial);
             }
         }
-        let mut digits = None;
+        let mut form = None;
         if matches!(codecs, Codecs::Exact) {
             let input = if extended.is_some() { values } else { input };
-            let numbers = Numbers::of(self.dtype, input);
-            let found = numbers.and_then(|numbers| self.encode_numbers(&numbers));
-            if let Some((found, n_bytes)) = found.filter(|&(_, n_bytes)| n_bytes < shortest) {
-                (codec, shortest, digits) = (OF_NUMBERS, n_bytes, Some(found));
-                core::mem::swap(&mut self.best, &mut self.trial);
+            for numbers in Numbers::of(self.dtype, input) {
+                let n_bytes = self.encode_numbers(&numbers).unwrap_or(usize::MAX);
+                if n_bytes < shortest {
+                    (codec, shortest, form) = (OF_NUMBERS, n_bytes, Some(numbers.form));
+                    core::mem::swap(&mut self.best, &mut self.trial);
+                }
             }
         }
         let best = core::mem::take(&mut self.best);
         let payload = if codec == CodecId::Raw { values } else { &best[..shortest] };
         let is_marked = codec != CodecId::Raw && matches!(prepared, Some(Prepared::Marked(_)));
-        self.append(n_values, (codec, is_marked, digits), payload, out);
+        self.append(n_values, (codec, is_marked, form), payload, out);
         self.best = best;
     }
 
@@ -328,12 +329,11 @@ impl Encoder {
         self.encode_floats(codec, coded_as(self.dtype), self.params, values)
     }
 
-    /// Encodes numbers in place of values. Returns their digits and the number of bytes.
-    fn encode_numbers(&mut self, numbers: &Numbers) -> Option<(u8, usize)> {
+    /// Encodes numbers in place of values. Returns the number of bytes.
+    fn encode_numbers(&mut self, numbers: &Numbers) -> Option<usize> {
         let params = CodecParams::new(numbers::quantum()).with_strides(self.params.strides);
         let values = bytemuck::cast_slice(&numbers.values);
-        let n_bytes = self.encode_floats(OF_NUMBERS, DType::F64, params, values)?;
-        Some((numbers.digits, n_bytes))
+        self.encode_floats(OF_NUMBERS, DType::F64, params, values)
     }
 
     /// Encodes floats of this type, as [`encode_trial`](Self::encode_trial) does.
@@ -360,7 +360,7 @@ impl Encoder {
     fn append(
         &mut self,
         n_values: usize,
-        (codec, is_marked, digits): (CodecId, bool, Option<u8>),
+        (codec, is_marked, form): (CodecId, bool, Option<NumberForm>),
         payload: &[u8],
         out: &mut Vec<u8>,
     ) {
@@ -368,8 +368,8 @@ impl Encoder {
         out.reserve(SEGMENT_HEAD + payload.len());
         out.extend_from_slice(&(n_values as u32).to_le_bytes());
         out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        let digits = digits.map_or(0, |digits| digits + 1);
-        out.extend_from_slice(&[codec as u8, u8::from(is_marked), digits, 0, 0, 0, 0, 0]);
+        let form = form.map_or(0, NumberForm::code);
+        out.extend_from_slice(&[codec as u8, u8::from(is_marked), form, 0, 0, 0, 0, 0]);
         self.checksum = checksum(&out[start..], payload, self.checksum);
         out.extend_from_slice(&self.checksum.to_le_bytes());
         out.extend_from_slice(payload);

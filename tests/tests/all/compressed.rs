@@ -79,8 +79,8 @@ proptest! {
     #[test]
     fn any_bytes_are_a_typed_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(decompress::<f32>(&bytes).is_err());
-        // With a valid start of the head: magic, version 2, f64, one dimension.
-        let bytes = [&b"FWZ1\x02\x02\0\x01"[..], &bytes].concat();
+        // With a valid start of the head: magic, version, f64, one dimension.
+        let bytes = [&b"FWZ1\x03\x02\0\x01"[..], &bytes].concat();
         prop_assert!(decompress::<f64>(&bytes).is_err());
     }
 }
