@@ -2,9 +2,13 @@
 
 mod overlap;
 mod rounding;
+#[cfg(feature = "alloc")]
+mod spec;
 
 pub use overlap::Overlap;
 pub use rounding::Rounding;
+#[cfg(feature = "alloc")]
+pub use spec::{Mode, ParsePlanError, PlanConflict, PlanSpec, codec_named, schedule_named};
 
 use crate::bound::{Bound, Quantum, Scope, Spacing};
 use crate::codec::{self, CodecId, CodecParams, Loss, Prediction, Sizes};

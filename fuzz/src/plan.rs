@@ -5,8 +5,8 @@
 
 use foldwire::Bound;
 use foldwire::compress::{Layout, compress_with, decompress};
+use foldwire::plan::PlanSpec;
 use foldwire::select::{Speeds, parse};
-use foldwire_c::ffi::rust::ParsedPlan;
 
 /// Most characters of a message, beside the text's own.
 const MAX_MESSAGE: usize = 800;
@@ -39,15 +39,14 @@ fn is_short(error: &dyn std::fmt::Display, n_own: usize) {
 }
 
 fn plan(text: &str) {
-    let parsed = match ParsedPlan::parse(text) {
+    let parsed = match text.parse::<PlanSpec>() {
         Ok(parsed) => parsed,
-        Err(error) => return is_short(&error.message, text.len()),
+        Err(error) => return is_short(&error, text.len()),
     };
-    let plan = parsed.to_core().expect("it was checked");
+    let plan = parsed.plan().expect("it was checked");
     let words: Vec<&str> = text.split(',').rev().collect();
-    let turned = ParsedPlan::parse(&words.join(",")).expect("words have no order");
-    // A plan of floats, so as text.
-    assert_eq!(format!("{turned:?}"), format!("{parsed:?}"), "{text}");
+    let turned: PlanSpec = words.join(",").parse().expect("words have no order");
+    assert_eq!(turned.plan(), Ok(plan), "{text}");
     let values: Vec<f32> = (0..300).map(|i| (i as f32 * 0.1).sin() + (i % 7) as f32).collect();
     let compressed = match compress_with(&values, &Layout::line(values.len()), &plan) {
         Ok(compressed) => compressed,

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use foldwire::Error;
+use foldwire::plan::{ParsePlanError, PlanConflict};
 use foldwire::transport::TransportErrorKind;
 
 use crate::ffi::types::*;
@@ -35,6 +36,18 @@ impl ApiError {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(FW_INVALID_USAGE, message)
+    }
+}
+
+impl From<ParsePlanError> for ApiError {
+    fn from(error: ParsePlanError) -> Self {
+        Self::argument(error.to_string())
+    }
+}
+
+impl From<PlanConflict> for ApiError {
+    fn from(conflict: PlanConflict) -> Self {
+        ParsePlanError::from(conflict).into()
     }
 }
 

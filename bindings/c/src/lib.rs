@@ -11,7 +11,7 @@
 //! | `handle_table` | a table of handles, so that an invalid handle is an error |
 //! | `endpoint` | the communicators and requests of one endpoint, for one thread at a time |
 //! | `group` | calls between fwGroupStart and fwGroupEnd: all of them are made, or none |
-//! | `plan` | plans from structs and from text |
+//! | `plan` | plans from and to structs |
 //! | [`ffi::rust`] | an API for bindings to other languages that are written in Rust |
 //! | `transport` | the choice between memory and TCP; unique ids |
 //!

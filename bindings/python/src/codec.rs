@@ -3,7 +3,7 @@
 use foldwire::DType;
 use foldwire::compress::{Info, Layout, Order};
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{self, ParsedPlan};
+use foldwire_c::ffi::rust::{self};
 use foldwire_c::ffi::types::FW_DAMAGED;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -30,7 +30,7 @@ pub(crate) fn compress<'py>(
     let (shape, is_fortran, is_big_endian, is_bool, fill_value) = layout;
     let order = if is_fortran { Order::Fortran } else { Order::C };
     let layout = Layout { shape, order, is_big_endian, is_bool, fill_value };
-    let done = py.detach(|| ffi::compress(values, dtype, &layout, &ParsedPlan::parse(plan)?));
+    let done = py.detach(|| ffi::compress(values, dtype, &layout, &plan.parse()?));
     let (bytes, suspected_fill) = done.map_err(|fault| raise(py, &fault))?;
     suspected_fill.map_or(Ok(()), |fill| warn_of_fill(py, fill))?;
     Ok(PyBytes::new(py, &bytes))

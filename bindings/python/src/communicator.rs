@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use foldwire::grow::Admission;
 use foldwire::op::OpCode;
-use foldwire::{Config, DType, Report};
+use foldwire::plan::PlanSpec;
+use foldwire::{Config, DType, Plan, Report};
 use foldwire_bootstrap::StorePlace;
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
     self, ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
-    MessageArgs, ParsedPlan, RankEndpoint, RawArray, collective,
+    MessageArgs, RankEndpoint, RawArray, collective,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
@@ -70,13 +71,14 @@ pub(crate) fn config(
 
 /// A parsed plan.
 #[pyclass(frozen, name = "Plan", module = "foldwire._native")]
-pub(crate) struct PyPlan(ParsedPlan);
+pub(crate) struct PyPlan(Plan);
 
 #[pymethods]
 impl PyPlan {
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
-        Ok(Self(ParsedPlan::parse(text).map_err(|fault| raise(py, &fault))?))
+        let plan = text.parse::<PlanSpec>().and_then(|spec| Ok(spec.plan()?));
+        Ok(Self(plan.map_err(|error| raise(py, &error.into()))?))
     }
 }
 
@@ -426,7 +428,7 @@ impl PyCommunicator {
         if ranges.windows(2).any(|two| two[0].end > two[1].start) {
             return Err(fault("arrays of a group overlap".to_owned()));
         }
-        let plan = plan.get().0;
+        let plan = &plan.get().0;
         let reports = py.detach(|| {
             self.endpoint.enter(|state| {
                 let comm = state.comm(self.id)?;

@@ -20,10 +20,11 @@ use std::time::Duration;
 
 use foldwire::compress::Layout;
 use foldwire::op::OpCode;
-use foldwire::{Bound as ErrorBound, DType, Element, Report};
+use foldwire::plan::PlanSpec;
+use foldwire::{Bound as ErrorBound, DType, Element, Plan, Report};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
-    self, CollectiveArgs, ErasedCall, ErasedCommunicator, MessageArgs, ParsedPlan, RawArray,
+    self, CollectiveArgs, ErasedCall, ErasedCommunicator, MessageArgs, RawArray,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
@@ -119,7 +120,7 @@ pub(crate) fn compress(
     values: RawArray,
     dtype: DType,
     layout: &Layout,
-    plan: &ParsedPlan,
+    plan: &PlanSpec,
 ) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     // SAFETY: see the top of this file.
     unsafe { rust::compress(values, dtype, layout, plan) }
@@ -194,7 +195,7 @@ pub(crate) fn all_reduce_group(
     feedback: Option<&[RawArray]>,
     dtype: DType,
     op: OpCode,
-    plan: ParsedPlan,
+    plan: &Plan,
 ) -> Result<Vec<Report>, ApiError> {
     // SAFETY: see the top of this file; the caller has checked that the arrays do not overlap.
     unsafe { comm.all_reduce_group(arrays, feedback, dtype, op, plan) }

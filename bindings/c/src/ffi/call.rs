@@ -19,10 +19,7 @@ use super::memory::{LentArray, SendBuffer, bytes};
 use super::operations::{ReduceOperation, operation};
 use super::started::{DynCall, LentCounts, StartedCall, explained};
 use crate::errors::ApiError;
-use crate::ffi::types::{
-    FW_COMPLEX64, FW_COMPLEX128, FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan,
-};
-use crate::plan;
+use crate::ffi::types::{FW_COMPLEX64, FW_COMPLEX128, FW_UNSUPPORTED, fwDataType};
 use crate::transport::AnyTransport;
 
 /// Core's communicator for one rank, over the transport of this library.
@@ -162,7 +159,6 @@ pub(crate) struct CheckedCollective {
     op: ReduceOperation,
     root: usize,
     is_root: bool,
-    c_plan: fwPlan,
     plan: Plan,
     send: (*const c_void, usize),
     recv: (*const c_void, usize),
@@ -216,7 +212,7 @@ impl CheckedCollective {
     /// Checks the arguments of a collective on rank `rank` of `size`.
     ///
     /// # Errors
-    /// If a buffer, the root or the plan is invalid.
+    /// If a buffer or the root is invalid.
     ///
     /// # Safety
     /// If this returns `Ok`, both buffers must exist until the call has finished, with the lengths
@@ -231,7 +227,7 @@ impl CheckedCollective {
         dtype: DType,
         op: ReduceOperation,
         root: i32,
-        c_plan: fwPlan,
+        plan: Plan,
         (rank, size): (usize, usize),
     ) -> Result<Self, ApiError> {
         let ShareSizes { own, before, whole, whole_recv } = counts.shares(kind, rank, size)?;
@@ -286,7 +282,6 @@ impl CheckedCollective {
                 return Err(ApiError::argument(message));
             }
         };
-        let plan = plan::to_core(&c_plan)?;
         op.check(dtype)?;
         if matches!(op, ReduceOperation::User(_))
             && (plan.bound.is_some() || !plan.codec.is_exact())
@@ -295,7 +290,7 @@ impl CheckedCollective {
             return Err(ApiError::new(FW_UNSUPPORTED, message));
         }
         let (send, recv) = ((send, n_send), (recv.cast_const(), n_recv));
-        Ok(Self { kind, counts, dtype, op, root, is_root, c_plan, plan, send, recv, overlap })
+        Ok(Self { kind, counts, dtype, op, root, is_root, plan, send, recv, overlap })
     }
 
     /// Starts the collective. `comm` must have the rank and size that were passed to
@@ -450,11 +445,12 @@ impl CheckedCollective {
     /// Returns the bound and the grouping key of an all-reduce that can be part of a group call, or
     /// `None` for other calls. All-reduces with equal keys can run as one group call. The key is
     /// the type, the operation, and the plan without its bound.
-    pub(crate) fn in_group(&self) -> Option<(Bound, (DType, OpCode, fwPlan))> {
+    pub(crate) fn in_group(&self) -> Option<(Bound, (DType, OpCode, Plan))> {
         // A lossless codec accepts any bound. A lossy plan without a bound cannot be grouped.
         let any = self.plan.codec.is_exact().then_some(Bound::Absolute(1.0));
         let bound = self.plan.bound.or(any)?;
-        let rest = fwPlan { bound_kind: FW_NO_BOUND, bound: 0.0, ..self.c_plan };
+        let mut rest = self.plan;
+        rest.bound = None;
         let is_known = matches!(self.op, ReduceOperation::Known(_));
         let can_group = self.kind == CollectiveKind::AllReduce && is_known;
         can_group.then_some((bound, (self.dtype, self.op.code(), rest)))

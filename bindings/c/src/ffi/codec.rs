@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use foldwire::codec::CodecId;
 use foldwire::compress::{self, CompressError, Info, Layout};
+use foldwire::plan::PlanSpec;
 use foldwire::{Element, Plan};
 
 use super::call::dtype;
@@ -60,20 +61,29 @@ pub unsafe extern "C" fn fwPlanParse(text: *const c_char, plan: *mut fwPlan) -> 
                 "the text of a plan must be UTF-8 of at most {MAX_TEXT} bytes"
             ))
         };
-        *plan = plan::parse(text.ok_or_else(wrong)?)?;
+        *plan = plan::to_c(&text.ok_or_else(wrong)?.parse()?);
         Ok(())
     })
 }
 
 /// Returns the plan for an array. A plan that leaves out the codec lets it be chosen.
-fn array_plan(plan: &fwPlan) -> Result<Plan, ApiError> {
-    // The conversion checks the plan.
-    let mut core = plan::to_core(plan)?;
-    if plan.codec[0] == 0 {
-        core.is_auto = core.bound.is_some();
-        core.codec = if core.is_auto { core.codec } else { CodecId::Lossless };
+fn array_plan(spec: &PlanSpec) -> Result<Plan, ApiError> {
+    let mut plan = spec.plan()?;
+    if spec.codec.is_none() {
+        plan.is_auto = plan.bound.is_some();
+        plan.codec = if plan.is_auto { plan.codec } else { CodecId::Lossless };
     }
-    Ok(core)
+    Ok(plan)
+}
+
+/// Copies the caller's plan; NULL means exact. An older caller's struct lacks members; they have
+/// their defaults.
+///
+/// # Safety
+/// As for [`read`], except that null is allowed.
+pub(super) unsafe fn copied_plan(plan: *const fwPlan) -> Result<fwPlan, ApiError> {
+    // SAFETY: guaranteed by the caller.
+    if plan.is_null() { Ok(EXACT) } else { unsafe { read(plan, EXACT, "fwPlan") } }
 }
 
 /// Compresses an array of the caller. Also returns a value that seems to be a fill value
@@ -86,7 +96,7 @@ pub(super) unsafe fn compress_array(
     count: usize,
     data_type: fwDataType,
     layout: &Layout,
-    plan: &fwPlan,
+    plan: &PlanSpec,
 ) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     let plan = array_plan(plan)?;
     with_type!(data_type, T => {
@@ -212,13 +222,8 @@ unsafe fn compress_into(
         // SAFETY: guaranteed by the caller.
         let n_bytes = unsafe { out_value(n_bytes, "size") }?;
         *n_bytes = 0;
-        let plan = if plan.is_null() {
-            EXACT
-        } else {
-            // `EXACT` provides the members that the struct of an older caller lacks.
-            // SAFETY: guaranteed by the caller.
-            unsafe { read(plan, EXACT, "fwPlan") }?
-        };
+        // SAFETY: guaranteed by the caller.
+        let plan = plan::spec_of(&unsafe { copied_plan(plan) }?)?;
         let layout = Layout { fill_value: fill, ..Layout::line(count) };
         // SAFETY: guaranteed by the caller.
         let (bytes, _) = unsafe { compress_array(values, count, data_type, &layout, &plan) }?;

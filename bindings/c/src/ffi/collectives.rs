@@ -6,17 +6,18 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use foldwire::Plan;
 use foldwire::op::OpCode;
 
 use super::call::{CheckedCollective, CollectiveKind, ValueCounts, parts, times};
-use super::memory::{RequestOut, counts, read};
+use super::codec::copied_plan;
+use super::memory::{RequestOut, counts};
 use super::messages::CheckedMessage;
 use super::operations::ReduceOperation;
 use super::types::*;
 use crate::errors::ApiError;
 use crate::group::{Submission, SubmittedCall, catch_call_errors};
-use crate::plan::EXACT;
-use crate::{group, handle_table};
+use crate::{group, handle_table, plan};
 
 /// Array lengths as the caller passes them.
 enum RawCounts {
@@ -37,16 +38,13 @@ type RawArrays = (*const c_void, *mut c_void, fwDataType);
 /// Plan, communicator, and where to write the request.
 type RawContext = (*const fwPlan, fwComm_t, *mut fwRequest_t);
 
-/// Copies the caller's plan; NULL means exact.
+/// Reads the caller's plan; NULL means exact.
 ///
 /// # Safety
 /// As for [`read`], except that null is allowed.
-unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, ApiError> {
-    if plan.is_null() {
-        return Ok(EXACT);
-    }
+unsafe fn plan_of(plan: *const fwPlan) -> Result<Plan, ApiError> {
     // SAFETY: guaranteed by the caller.
-    unsafe { read(plan, EXACT, "fwPlan") }
+    plan::to_core(&unsafe { copied_plan(plan) }?)
 }
 
 /// Submits a collective.

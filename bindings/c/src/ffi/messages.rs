@@ -9,8 +9,6 @@ use super::call::{CoreCommunicator, with_type};
 use super::memory::{LentArray, bytes};
 use super::started::{DynCall, running};
 use crate::errors::ApiError;
-use crate::ffi::types::fwPlan;
-use crate::plan::{self, EXACT};
 
 /// A message to or from another rank, with checked arguments.
 #[derive(Clone, Debug)]
@@ -23,15 +21,14 @@ pub(crate) struct CheckedMessage {
     peer: Rank,
     tag: u32,
     /// The caller's plan. Exact for a message that is received.
-    c_plan: fwPlan,
     plan: Plan,
 }
 
 impl CheckedMessage {
-    /// Checks the arguments of a message to `peer`, or from `peer` if `c_plan` is `None`.
+    /// Checks the arguments of a message to `peer`, or from `peer` if `plan` is `None`.
     ///
     /// # Errors
-    /// If the buffer, the peer or the plan is invalid.
+    /// If the buffer or the peer is invalid.
     ///
     /// # Safety
     /// If this returns `Ok`, `count` values must exist at `start` until the call has finished.
@@ -43,7 +40,7 @@ impl CheckedMessage {
         dtype: DType,
         peer: i32,
         tag: u32,
-        c_plan: Option<fwPlan>,
+        plan: Option<Plan>,
         size: usize,
     ) -> Result<Self, ApiError> {
         let rank = usize::try_from(peer).ok().filter(|&peer| peer < size).ok_or_else(|| {
@@ -53,9 +50,8 @@ impl CheckedMessage {
         if bytes.start % dtype.n_bytes() != 0 {
             return Err(ApiError::argument(format!("an array of {dtype} values is not aligned")));
         }
-        let (is_sent, c_plan, peer) = (c_plan.is_some(), c_plan.unwrap_or(EXACT), Rank::new(rank));
-        let plan = plan::to_core(&c_plan)?;
-        Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, c_plan, plan })
+        let (is_sent, plan, peer) = (plan.is_some(), plan.unwrap_or(Plan::raw()), Rank::new(rank));
+        Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, plan })
     }
 
     /// Returns the address range of the array, and whether it is written.
@@ -110,9 +106,8 @@ pub(crate) fn exchange(
     let Some(first) = messages.first() else { return Ok(Report::default()) };
     let sent = messages.iter().find(|message| message.is_sent);
     let plan = sent.map_or(Plan::raw(), |message| message.plan);
-    let c_plan = sent.map_or(EXACT, |message| message.c_plan);
     for message in messages {
-        if message.dtype != first.dtype || message.is_sent && message.c_plan != c_plan {
+        if message.dtype != first.dtype || message.is_sent && message.plan != plan {
             let message = "the messages of a group must have one type, and those that are sent \
                            one plan; make one group for each";
             return Err(ApiError::usage(message));

@@ -1,8 +1,8 @@
 //! The API for bindings to other languages that are written in Rust.
 //!
-//! It offers the functions of the header, with communicators instead of handles, core's errors and
-//! reports, and plans parsed from text. The caller owns the memory, as in C. So all bindings share
-//! one set of checks, and generic code is compiled once for all of them.
+//! It offers the functions of the header, with communicators instead of handles, and core's errors,
+//! reports and plans. The caller owns the memory, as in C. So all bindings share one set of checks,
+//! and generic code is compiled once for all of them.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,8 +15,9 @@ use foldwire::SharedCommunicator;
 use foldwire::compress::Layout;
 use foldwire::grow::Admission;
 use foldwire::op::OpCode;
+use foldwire::plan::PlanSpec;
 use foldwire::store::{Store, StoreError};
-use foldwire::{Bound, Config, DType, Element, Report};
+use foldwire::{Bound, Config, DType, Element, Plan, Report};
 use foldwire_bootstrap::StorePlace;
 use foldwire_threads::World;
 
@@ -27,10 +28,9 @@ use super::memory::LentArray;
 use super::messages::{self, CheckedMessage};
 use super::operations::{ReduceOperation, operation};
 use super::started::DynCall;
-use super::types::{FW_UNSUPPORTED, fwDataType, fwPlan};
+use super::types::{FW_UNSUPPORTED, fwDataType};
 use crate::endpoint::with_messages;
 use crate::errors::ApiError;
-use crate::plan;
 use crate::transport::{self, AnyTransport, GrownCommunicator};
 
 /// Largest number of ranks that are threads of one process.
@@ -117,28 +117,6 @@ impl fmt::Debug for RankEndpoint {
     }
 }
 
-/// A plan that was parsed from text and checked for contradictions.
-#[derive(Clone, Copy, Debug)]
-pub struct ParsedPlan(fwPlan);
-
-impl ParsedPlan {
-    /// Parses a plan, like fwPlanParse.
-    ///
-    /// # Errors
-    /// If the text is not a valid plan; the message lists the accepted words.
-    pub fn parse(text: &str) -> Result<Self, ApiError> {
-        Ok(Self(plan::parse(text)?))
-    }
-
-    /// Converts to core's plan.
-    ///
-    /// # Errors
-    /// Never fails, because [`parse`](Self::parse) has checked the plan.
-    pub fn to_core(self) -> Result<foldwire::Plan, ApiError> {
-        plan::to_core(&self.0)
-    }
-}
-
 /// Address and length of an array of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawArray {
@@ -181,11 +159,11 @@ pub unsafe fn compress(
     array: RawArray,
     dtype: DType,
     layout: &Layout,
-    plan: &ParsedPlan,
+    plan: &PlanSpec,
 ) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     let dtype = dtype as fwDataType;
     // SAFETY: guaranteed by the caller.
-    unsafe { codec::compress_array(array.start(), array.n_values, dtype, layout, &plan.0) }
+    unsafe { codec::compress_array(array.start(), array.n_values, dtype, layout, plan) }
 }
 
 /// Decompresses an array of any type, and returns the memory of its values.
@@ -225,7 +203,7 @@ pub struct CollectiveArgs {
     /// The root; 0 for calls without a root.
     pub root: usize,
     /// The plan.
-    pub plan: ParsedPlan,
+    pub plan: Plan,
     /// Where both arrays are.
     pub memory: ArrayMemory,
 }
@@ -242,7 +220,7 @@ pub struct MessageArgs {
     /// The tag.
     pub tag: u32,
     /// The plan of a message that is sent; `None` for a message that is received.
-    pub plan: Option<ParsedPlan>,
+    pub plan: Option<Plan>,
 }
 
 /// Names of the collectives.
@@ -470,7 +448,7 @@ impl ErasedCommunicator {
         // SAFETY: the arrays have the lengths that the call uses; the rest is guaranteed by the
         // caller.
         let call = unsafe {
-            CheckedCollective::new(kind, counts, send, recv, *dtype, op, root, plan.0, place)
+            CheckedCollective::new(kind, counts, send, recv, *dtype, op, root, *plan, place)
         }?;
         Ok(ErasedCall(call.start(&self.0, *memory)?))
     }
@@ -494,7 +472,7 @@ impl ErasedCommunicator {
     /// As for [`CheckedMessage::new`].
     unsafe fn message(&self, args: &MessageArgs) -> Result<CheckedMessage, ApiError> {
         let MessageArgs { array, dtype, peer, tag, plan } = args;
-        let (peer, plan) = (number(*peer, "rank")?, plan.map(|plan| plan.0));
+        let peer = number(*peer, "rank")?;
         // SAFETY: guaranteed by the caller.
         unsafe {
             CheckedMessage::new(
@@ -503,7 +481,7 @@ impl ErasedCommunicator {
                 *dtype,
                 peer,
                 *tag,
-                plan,
+                *plan,
                 self.size(),
             )
         }
@@ -541,7 +519,7 @@ impl ErasedCommunicator {
         feedback: Option<&[RawArray]>,
         dtype: DType,
         op: OpCode,
-        plan: ParsedPlan,
+        plan: &Plan,
     ) -> Result<Vec<Report>, ApiError> {
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -567,11 +545,11 @@ impl ErasedCommunicator {
         arrays: &[(RawArray, Option<Bound>)],
         feedback: Option<&[RawArray]>,
         op: OpCode,
-        plan: ParsedPlan,
+        plan: &Plan,
     ) -> Result<Vec<Report>, ApiError> {
-        let (core, op) = (plan.to_core()?, operation::<T>(op)?);
+        let op = operation::<T>(op)?;
         // A lossless codec accepts any bound.
-        let any = core.codec.is_exact().then_some(Bound::Absolute(1.0));
+        let any = plan.codec.is_exact().then_some(Bound::Absolute(1.0));
         let none = || {
             ApiError::argument(
                 "an array of the group has no bound; pass one, for example `rel:1e-4`",
@@ -582,7 +560,7 @@ impl ErasedCommunicator {
             .map(|(array, bound)| {
                 // SAFETY: guaranteed by the caller.
                 let values = unsafe { LentArray::<T>::lend(array.start(), array.n_values) }?;
-                Ok((values, bound.or(core.bound).or(any).ok_or_else(none)?))
+                Ok((values, bound.or(plan.bound).or(any).ok_or_else(none)?))
             })
             .collect::<Result<Vec<_>, ApiError>>()?;
         let mut residues = feedback
@@ -598,9 +576,9 @@ impl ErasedCommunicator {
         let reports = if feedback.is_some() {
             let mut residues: Vec<&mut [T::Residue]> =
                 residues.iter_mut().map(AsMut::as_mut).collect();
-            self.0.all_reduce_group_with_feedback(&mut arrays, &mut residues, op, &core)?
+            self.0.all_reduce_group_with_feedback(&mut arrays, &mut residues, op, plan)?
         } else {
-            self.0.all_reduce_group(&mut arrays, op, &core)?
+            self.0.all_reduce_group(&mut arrays, op, plan)?
         };
         Ok(reports)
     }

@@ -13,7 +13,7 @@ use std::slice;
 
 use foldwire::DType;
 use foldwire::compress::Layout;
-use foldwire_c::ffi::rust::{self, ParsedPlan, RawArray};
+use foldwire_c::ffi::rust::{self, RawArray};
 
 /// Number of the filter. The HDF Group leaves numbers from 32768 to everyone.
 pub(crate) const FILTER_ID: c_int = 32_931;
@@ -132,6 +132,6 @@ fn compressed(chunk: &[u8], parameters: &[c_uint]) -> Option<Vec<u8>> {
     let address = chunk.as_ptr().expose_provenance();
     let array = RawArray { address, n_values: n_values as usize };
     // SAFETY: the chunk exists, and nobody writes it.
-    let made = unsafe { rust::compress(array, dtype, &layout, &ParsedPlan::parse(text).ok()?) };
+    let made = unsafe { rust::compress(array, dtype, &layout, &text.parse().ok()?) };
     Some(made.ok()?.0)
 }
