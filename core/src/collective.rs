@@ -344,30 +344,11 @@ impl<X: Transport> Communicator<X> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Waits until all ranks have called this.
-    ///
-    /// # Errors
-    /// Any [`Error`], after which the communicator is unusable.
-    pub fn barrier(&mut self) -> Result<Report, Error> {
-        self.start_barrier()?.wait()
-    }
-
     /// Starts a [`barrier`](Self::barrier).
     ///
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn start_barrier(&mut self) -> Result<Operation<'_, X, f32>, Error> {
-        // Even an empty reduction cannot finish before all ranks have begun it.
         self.start(Call::all_reduce(&mut [], Op::Max), &Plan::raw())
-    }
-
-    /// Reduces all ranks' `value` exactly. All ranks get the same bits.
-    ///
-    /// # Errors
-    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
-    pub fn all_reduce_scalar<T: Element>(&mut self, value: T, op: Op<'_, T>) -> Result<T, Error> {
-        let mut values = [value];
-        self.all_reduce(&mut values, op, &Plan::raw())?;
-        Ok(values[0])
     }
 }

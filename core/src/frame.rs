@@ -242,6 +242,13 @@ pub struct Header {
 }
 
 impl Header {
+    /// Returns the header of a message without values.
+    #[must_use]
+    pub(crate) const fn without_values(kind: MessageKind, call: CallHeader, from: Rank) -> Self {
+        let (part, round, n_values, n_bytes, operands) = (0, 0, 0, 0, 0);
+        Self { kind, call, as_floats: false, from, part, round, n_values, n_bytes, operands }
+    }
+
     /// Writes the header in front of the `n_bytes` of payload in `frame`.
     ///
     /// # Panics

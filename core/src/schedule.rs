@@ -400,7 +400,9 @@ pub trait Schedule: Sync {
     /// Number of parts that the array is divided into. If ranks have shares, it must be
     /// [`Collective::n_parts`]: one part per rank, or one for each pair of ranks. Otherwise the
     /// schedule may choose any number from 1 on.
-    fn n_parts(&self, call: ProgramSpec) -> usize;
+    fn n_parts(&self, call: ProgramSpec) -> usize {
+        call.collective.n_parts(call.size)
+    }
 
     /// Minimum value of [`ProgramSpec::max_run`] that the schedule needs: the largest number of
     /// consecutive parts that a message carries or a rank holds. The segments of that many parts

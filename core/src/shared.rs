@@ -19,7 +19,9 @@ pub use pending::{Finished, Pending};
 pub use split::Split;
 
 use crate::collective::named::named_methods;
-use crate::collective::{Call, Communicator, Config, DeviceOperands, RunningCall};
+use crate::collective::{
+    Call, Communicator, Config, DeviceOperands, Incoming, Outgoing, RunningCall,
+};
 use crate::device::{Device, OnDevice};
 use crate::element::Element;
 use crate::error::Error;
@@ -332,30 +334,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 }
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Waits until all ranks have called this.
-    ///
-    /// # Errors
-    /// Any [`Error`], after which the communicator is unusable.
-    pub fn barrier(&self) -> Result<Report, Error> {
-        self.all_reduce::<f32>(&mut [], Op::Max, &Plan::raw())
-    }
-
     /// Starts a [`barrier`](Self::barrier).
     ///
     /// # Errors
     /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start_barrier(&self) -> Result<Pending<'a, X, [f32; 0]>, Error> {
         self.start(Call::all_reduce([], Op::Max), &Plan::raw())
-    }
-
-    /// Reduces all ranks' `value` exactly. All ranks get the same bits.
-    ///
-    /// # Errors
-    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
-    pub fn all_reduce_scalar<T: Element>(&self, value: T, op: Op<'_, T>) -> Result<T, Error> {
-        let mut values = [value];
-        self.all_reduce(&mut values, op, &Plan::raw())?;
-        Ok(values[0])
     }
 }
 

@@ -1,5 +1,5 @@
-//! Methods named after collectives, written once for all communicators. Each runs the
-//! [`Call`](crate::Call) of its name.
+//! Methods that all communicators have, written once: those named after collectives, which run the
+//! [`Call`](crate::Call) of their name, the barrier, and messages between two ranks.
 
 /// Writes the methods into an `impl`. They take `&self`, or `&mut self` if the argument is `mut`.
 macro_rules! named_methods {
@@ -296,6 +296,85 @@ macro_rules! named_methods {
             recv_counts: &[usize], plan: &Plan,
         ) -> Result<Report, Error> {
             self.run(Call::all_to_all_v(send, send_counts, recv, recv_counts), plan)
+        }
+
+        /// Waits until all ranks have called this.
+        ///
+        /// # Errors
+        /// Any [`Error`], after which the communicator is unusable.
+        pub fn barrier(&$($mutable)? self) -> Result<Report, Error> {
+            // Even an empty reduction cannot finish before all ranks have begun it.
+            self.all_reduce::<f32>(&mut [], Op::Max, &Plan::raw())
+        }
+
+        /// Reduces all ranks' `value` exactly. All ranks get the same bits.
+        ///
+        /// # Errors
+        /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
+        pub fn all_reduce_scalar<T: Element>(
+            &$($mutable)? self, value: T, op: Op<'_, T>,
+        ) -> Result<T, Error> {
+            let mut values = [value];
+            self.all_reduce(&mut values, op, &Plan::raw())?;
+            Ok(values[0])
+        }
+
+        /// Sends values to a rank, which must [receive](Self::recv) the same number of values of
+        /// this type with this tag. Returns when the values have left this rank, which does not
+        /// mean that they have arrived.
+        ///
+        /// The sender alone chooses the bound. A relative bound refers to these values. A message
+        /// uses the plan's codec and bound, and sends short arrays uncompressed
+        /// ([`Plan::with_exact_below`]).
+        ///
+        /// # Errors
+        /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
+        ///
+        /// # Examples
+        /// ```
+        /// use foldwire::{Bound, Communicator, Error, Plan, Rank, Transport};
+        ///
+        /// fn pass_on<X: Transport>(
+        ///     comm: &mut Communicator<X>,
+        ///     field: &mut [f32],
+        /// ) -> Result<(), Error> {
+        ///     let (rank, size) = (comm.rank().index(), comm.size());
+        ///     if rank > 0 {
+        ///         comm.recv(field, Rank::new(rank - 1), 7)?;
+        ///     }
+        ///     if rank + 1 < size {
+        ///         let plan = Plan::foldwire(Bound::Relative(1e-4));
+        ///         comm.send(field, Rank::new(rank + 1), 7, &plan)?;
+        ///     }
+        ///     Ok(())
+        /// }
+        /// ```
+        pub fn send<T: Element>(
+            &$($mutable)? self, data: &[T], to: Rank, tag: u32, plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.exchange(&mut [Outgoing::new(to, tag, data)], &mut [], plan)
+        }
+
+        /// Receives the values that a rank [sends](Self::send) with this tag. The report holds the
+        /// sender's bound.
+        ///
+        /// # Errors
+        /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
+        pub fn recv<T: Element>(
+            &$($mutable)? self, data: &mut [T], from: Rank, tag: u32,
+        ) -> Result<Report, Error> {
+            self.exchange(&mut [], &mut [Incoming::new(from, tag, data)], &Plan::raw())
+        }
+
+        /// Sends one array and receives another, side by side, as when values are shifted along a
+        /// ring.
+        ///
+        /// # Errors
+        /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
+        pub fn send_recv<'d, T: Element>(
+            &$($mutable)? self, send: Outgoing<'d, T>, recv: Incoming<'d, T>, plan: &Plan,
+        ) -> Result<Report, Error> {
+            self.exchange(&mut [send], &mut [recv], plan)
         }
     };
 }

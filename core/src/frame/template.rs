@@ -25,12 +25,8 @@ pub(crate) struct MessageFields {
 
 impl Template {
     pub(crate) fn new(call: &CallHeader) -> Self {
-        let (kind, from, call) = (MessageKind::Data, Rank(0), *call);
-        let (part, round, n_values, n_bytes, operands) = (0, 0, 0, 0, 0);
-        let header =
-            Header { kind, call, as_floats: false, from, part, round, n_values, n_bytes, operands };
         let mut bytes = [0; HEADER_BYTES];
-        header.emit(&mut bytes, false);
+        Header::without_values(MessageKind::Data, *call, Rank(0)).emit(&mut bytes, false);
         Self(bytes)
     }
 

@@ -57,10 +57,6 @@ impl Schedule for Bruck {
         collective == Collective::AllToAll
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.collective.n_parts(call.size)
-    }
-
     fn min_run(&self, call: ProgramSpec) -> usize {
         (call.size - 1).max(1)
     }

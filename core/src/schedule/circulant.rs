@@ -60,10 +60,6 @@ impl Schedule for Circulant {
         )
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.size
-    }
-
     fn min_run(&self, call: ProgramSpec) -> usize {
         call.size.div_ceil(2)
     }

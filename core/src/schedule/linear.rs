@@ -32,10 +32,6 @@ impl Schedule for Linear {
         collective == Collective::AllToAll
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.collective.n_parts(call.size)
-    }
-
     fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         2 * (call.size - 1) + 1
     }

@@ -57,10 +57,6 @@ impl Schedule for Pairwise {
         )
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.collective.n_parts(call.size)
-    }
-
     fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         let others = call.size - 1;
         match call.collective {

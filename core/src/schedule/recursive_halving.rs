@@ -61,10 +61,6 @@ impl Schedule for RecursiveHalving {
         )
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.size
-    }
-
     fn min_run(&self, call: ProgramSpec) -> usize {
         let group = CoreAndGuests::new(call.size);
         group.first_part((1 << group.n_rounds()) / 2).max(1)

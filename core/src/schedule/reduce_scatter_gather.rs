@@ -30,10 +30,6 @@ impl Schedule for ReduceScatterGather {
         collective == Collective::Reduce
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.size
-    }
-
     fn min_run(&self, call: ProgramSpec) -> usize {
         Circulant.min_run(scatter(call))
     }

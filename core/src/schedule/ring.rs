@@ -52,10 +52,6 @@ impl Schedule for Ring {
         )
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.size
-    }
-
     fn n_steps(&self, call: ProgramSpec, _: Rank) -> usize {
         match call.collective {
             Collective::AllReduce => 2 * call.size - 1,

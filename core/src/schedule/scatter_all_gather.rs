@@ -33,10 +33,6 @@ impl Schedule for ScatterAllGather {
         collective == Collective::Broadcast
     }
 
-    fn n_parts(&self, call: ProgramSpec) -> usize {
-        call.size
-    }
-
     fn min_run(&self, call: ProgramSpec) -> usize {
         Circulant.min_run(gather(call))
     }

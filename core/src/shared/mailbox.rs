@@ -19,9 +19,9 @@
 
 use crate::collective::{Communicator, Incoming, Outgoing, SegmentLabel, Sending, copy_to_self};
 use crate::element::Element;
-use crate::engine::{check_fields, check_source, transport_error};
+use crate::engine::{check_fields, check_source};
 use crate::error::{Error, Field};
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, MessageKind};
+use crate::frame::{CallHeader, FrameError, Header, MessageKind};
 use crate::heap_frame::HeapFrame;
 use crate::kernel::CHUNK;
 use crate::shared_transport::CallSlot;
@@ -32,7 +32,6 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use core::task::Poll;
 
 /// Largest number of sends in progress on a communicator, of receives in progress, and of openings
 /// held from one rank.
@@ -45,6 +44,9 @@ pub(super) const REST: Tag = Tag(1);
 pub(super) const GRANT: Tag = Tag(2);
 /// Largest number of frames that one poll takes off a link.
 const FRAMES_PER_POLL: usize = 16;
+
+pub(super) const NO_MEMORY: Error =
+    Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
 
 /// Messages of a communicator.
 pub(super) struct Mailbox<'a, X: Transport> {
@@ -360,16 +362,10 @@ impl PeerMessages {
     ) -> Result<bool, Error> {
         let mut moved = false;
         while let Some(&due) = self.grants_due.front() {
-            let (own, checksum) = (comm.rank(), comm.checksum());
-            if comm.transport.poll_ready(to, GRANT).map_err(transport_error)?.is_pending() {
+            let grant = grant(comm, to, due, comm.rank());
+            if !comm.send_header(to, GRANT, &grant)? {
                 break;
             }
-            let Poll::Ready(mut frame) = comm.transport.poll_frame().map_err(transport_error)?
-            else {
-                break;
-            };
-            grant(comm, to, due, own).emit(frame.as_mut(), checksum);
-            comm.transport.send(to, GRANT, frame, HEADER_BYTES).map_err(transport_error)?;
             comm.transport.expect(to, REST);
             self.grants_due.pop_front();
             moved = true;
@@ -405,23 +401,13 @@ fn grant<X: Transport>(
     (number, tag): (u32, u32),
     from: Rank,
 ) -> Header {
-    Header {
-        kind: MessageKind::Grant,
-        call: CallHeader { sequence: number, root: to.0, ..own_header(comm) },
-        as_floats: false,
-        from,
-        part: tag,
-        round: 0,
-        n_values: 0,
-        n_bytes: 0,
-        operands: 0,
-    }
+    let call = CallHeader { sequence: number, root: to.0, ..own_header(comm) };
+    Header { part: tag, ..Header::without_values(MessageKind::Grant, call, from) }
 }
 
 /// Copies a frame's message to the heap.
 fn copy_opening(header: Header, message: &[u8]) -> Result<HeldOpening, Error> {
-    let no_memory = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
-    let mut frame = HeapFrame::try_new(message.len()).ok_or(no_memory)?;
+    let mut frame = HeapFrame::try_new(message.len()).ok_or(NO_MEMORY)?;
     frame.as_mut().copy_from_slice(message);
     Ok(HeldOpening { header, content: OpeningContent::Frame(frame) })
 }

@@ -1,17 +1,17 @@
 //! The two endpoints of a message in progress: its send and its receive.
 
-use super::mailbox::{GRANT, MAX_OPENING, OPENING, Opening, OpeningContent, PeerMessages, REST};
+use super::mailbox::{
+    GRANT, MAX_OPENING, NO_MEMORY, OPENING, Opening, OpeningContent, PeerMessages, REST,
+};
 use crate::collective::{Communicator, Cursor, Receiving, SegmentLabel, Sending};
 use crate::element::Element;
 use crate::engine::check_fields;
 use crate::error::{Buffer, Error, Field};
 use crate::heap_frame::HeapFrame;
 use crate::report::Report;
-use crate::transport::{Rank, Transport, TransportErrorKind};
+use crate::transport::{Rank, Transport};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
-
-const NO_MEMORY: Error = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
 
 /// One endpoint of a message.
 pub(super) trait MessageEndpoint<X: Transport> {

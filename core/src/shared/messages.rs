@@ -26,41 +26,6 @@ use core::mem;
 ///
 /// With a channel for messages, blocking messages match with [started](Self::start_send) ones.
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// Same as [`Communicator::send`](crate::Communicator::send).
-    ///
-    /// # Errors
-    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
-    pub fn send<T: Element>(
-        &self,
-        data: &[T],
-        to: Rank,
-        tag: u32,
-        plan: &Plan,
-    ) -> Result<Report, Error> {
-        self.exchange(&mut [Outgoing::new(to, tag, data)], &mut [], plan)
-    }
-
-    /// Same as [`Communicator::recv`](crate::Communicator::recv).
-    ///
-    /// # Errors
-    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
-    pub fn recv<T: Element>(&self, data: &mut [T], from: Rank, tag: u32) -> Result<Report, Error> {
-        self.exchange(&mut [], &mut [Incoming::new(from, tag, data)], &Plan::raw())
-    }
-
-    /// Same as [`Communicator::send_recv`](crate::Communicator::send_recv).
-    ///
-    /// # Errors
-    /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
-    pub fn send_recv<'d, T: Element>(
-        &self,
-        send: Outgoing<'d, T>,
-        recv: Incoming<'d, T>,
-        plan: &Plan,
-    ) -> Result<Report, Error> {
-        self.exchange(&mut [send], &mut [recv], plan)
-    }
-
     /// Same as [`Communicator::exchange`](crate::Communicator::exchange).
     ///
     /// # Errors

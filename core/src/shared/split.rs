@@ -7,7 +7,7 @@
 //! different groups may take the same channels, since the new communicators send nothing between
 //! groups.
 //!
-//! Cost: an all-gather of 22 `f64` for each rank. If channels must be flushed, also 9 messages each
+//! Cost: an all-gather of 12 words for each rank. If channels must be flushed, also 9 messages each
 //! way on each of their links, one for each tag.
 //!
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
@@ -27,70 +27,43 @@ use core::mem;
 use core::task::Waker;
 use core::time::Duration;
 
-/// Number of channels in one word of a mask. An `f64` represents a word of 32 bits exactly.
-const BITS: usize = 32;
+/// Number of channels in one word of a mask.
+const BITS: usize = u64::BITS as usize;
 /// Number of words in a mask of all channels.
 const N_MASKS: usize = MAX_CHANNELS / BITS;
+/// Color of a rank that gets no communicator.
+const NO_COLOR: i64 = -1;
 
 /// Entry of one rank in the all-gather.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct SplitEntry {
-    color: Option<u32>,
-    key: i32,
-    n_calls: u32,
+    color: i64,
     epoch: u64,
-    /// Number of ranks on this rank's node; 0 if ranks are not numbered by nodes. If it is not 0,
-    /// `key` is the lowest rank of the node.
-    n_on_node: u32,
-    /// True if messages have a channel.
-    has_messages: bool,
     /// A bit for each free channel, except those on which a call has failed. With
     /// `clean_or_failed`, it encodes the result of [`leftover`](Self::leftover).
     sound: ChannelMask,
     /// A bit for each free channel, except those that had messages but no failed call.
     clean_or_failed: ChannelMask,
+    key: i32,
+    n_calls: u32,
+    /// Number of ranks on this rank's node; 0 if ranks are not numbered by nodes. If it is not 0,
+    /// `key` is the lowest rank of the node.
+    n_on_node: u32,
+    /// 1 if messages have a channel, otherwise 0.
+    has_messages: u32,
 }
 
 /// A bit for each channel.
-type ChannelMask = [u32; N_MASKS];
+type ChannelMask = [u64; N_MASKS];
 
 fn is_in(mask: &ChannelMask, channel: usize) -> bool {
     mask[channel / BITS] >> (channel % BITS) & 1 == 1
 }
 
 impl SplitEntry {
-    /// Count of numbers in an encoded entry.
-    const N_VALUES: usize = Self::N_NUMBERS + 2 * N_MASKS;
-    /// Count of numbers before the masks.
-    const N_NUMBERS: usize = 6;
-
-    fn write(&self, place: &mut [f64]) {
-        let color = self.color.map_or(-1.0, f64::from);
-        let Self { key, n_calls, epoch, n_on_node, .. } = *self;
-        let has_messages = u32::from(self.has_messages).into();
-        let numbers: [f64; Self::N_NUMBERS] =
-            [color, key.into(), n_calls.into(), epoch as f64, n_on_node.into(), has_messages];
-        let masks = self.sound.into_iter().chain(self.clean_or_failed).map(f64::from);
-        for (place, value) in place.iter_mut().zip(numbers.into_iter().chain(masks)) {
-            *place = value;
-        }
-    }
-
-    fn read(values: &[f64]) -> Self {
-        let at = |at: usize| values.get(at).copied().unwrap_or(0.0);
-        Self {
-            color: (at(0) >= 0.0).then_some(at(0) as u32),
-            key: at(1) as i32,
-            n_calls: at(2) as u32,
-            epoch: at(3) as u64,
-            n_on_node: at(4) as u32,
-            has_messages: at(5) != 0.0,
-            sound: core::array::from_fn(|mask| at(Self::N_NUMBERS + mask) as u32),
-            clean_or_failed: core::array::from_fn(|mask| {
-                at(Self::N_NUMBERS + N_MASKS + mask) as u32
-            }),
-        }
-    }
+    /// Length of an entry in the all-gather, in words.
+    const N_WORDS: usize = size_of::<Self>() / size_of::<u64>();
 
     /// Returns the kind of frames that a channel's links may hold; `None` if the channel is not
     /// free.
@@ -170,20 +143,19 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let (sound, clean_or_failed) =
             (all_except(LeftoverFrames::Segments), all_except(LeftoverFrames::Messages));
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
-        let (epoch, has_messages) = (self.shared.epoch(), self.shared.config.messages);
         let own = SplitEntry {
-            color,
-            key,
-            n_calls,
-            epoch,
-            n_on_node,
-            has_messages,
+            color: color.map_or(NO_COLOR, i64::from),
+            epoch: self.shared.epoch(),
             sound,
             clean_or_failed,
+            key,
+            n_calls,
+            n_on_node,
+            has_messages: self.shared.config.messages.into(),
         };
-        let mut all = vec![0.0; self.size() * SplitEntry::N_VALUES];
-        let place = self.rank.index() * SplitEntry::N_VALUES;
-        own.write(&mut all[place..place + SplitEntry::N_VALUES]);
+        let mut all = vec![0; self.size() * SplitEntry::N_WORDS];
+        let place = self.rank.index() * SplitEntry::N_WORDS;
+        all[place..][..SplitEntry::N_WORDS].copy_from_slice(bytemuck::cast_slice(&[own]));
         let entries = self.start(Call::all_gather_in_place(all), &Plan::raw())?;
         Ok(Handle(RunningSplit { parent: self, stage: SplitStage::Gathering(entries, offer) }))
     }
@@ -254,7 +226,7 @@ pub struct RunningSplit<'s, 'a, X: Transport + 'a> {
 
 enum SplitStage<'a, X: Transport + 'a> {
     /// All ranks exchange their entries.
-    Gathering(Pending<'a, X, Vec<f64>>, ChannelOffer<'a, X>),
+    Gathering(Pending<'a, X, Vec<u64>>, ChannelOffer<'a, X>),
     /// The members of the new communicator flush its links.
     Flushing(NewCommunicator<'a, X>),
     /// This rank has no color.
@@ -314,13 +286,12 @@ impl<'a, X: Transport + 'a> Advance for RunningSplit<'_, 'a, X> {
 /// its channels.
 fn make_communicator<'a, X: Transport + 'a>(
     parent: &SharedCommunicator<'a, X>,
-    all: &[f64],
+    all: &[u64],
     offer: &ChannelOffer<'a, X>,
 ) -> Result<Option<NewCommunicator<'a, X>>, Error> {
-    let entries: Vec<SplitEntry> =
-        all.chunks_exact(SplitEntry::N_VALUES).map(SplitEntry::read).collect();
+    let entries: &[SplitEntry] = bytemuck::cast_slice(all);
     let own = entries[parent.rank.index()];
-    if own.color.is_none() {
+    if own.color == NO_COLOR {
         return Ok(None);
     }
     let mut members: Vec<(i32, Rank)> = entries
@@ -337,7 +308,7 @@ fn make_communicator<'a, X: Transport + 'a>(
         for compared in [
             both.map(|entry| entry.n_calls),
             both.map(|entry| entry.n_on_node.min(1)),
-            both.map(|entry| entry.has_messages.into()),
+            both.map(|entry| entry.has_messages),
         ] {
             if compared[0] != compared[1] {
                 let [ours, theirs] = compared.map(|number| Value::number(number.into()));
@@ -372,32 +343,4 @@ fn make_communicator<'a, X: Transport + 'a>(
         }
     }
     Ok(Some((created, flush)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_survives_its_way() {
-        for color in [None, Some(0), Some(u32::MAX)] {
-            let sound = core::array::from_fn(|at| u32::MAX - at as u32);
-            let (n_calls, epoch, n_on_node) = (257, (1 << 53) - 1, 65536);
-            let (key, has_messages) = (i32::MIN, color.is_some());
-            let clean_or_failed = sound.map(|mask| !mask);
-            let entry = SplitEntry {
-                color,
-                key,
-                n_calls,
-                epoch,
-                n_on_node,
-                has_messages,
-                sound,
-                clean_or_failed,
-            };
-            let mut values = [0.5; SplitEntry::N_VALUES];
-            entry.write(&mut values);
-            assert_eq!(SplitEntry::read(&values), entry);
-        }
-    }
 }

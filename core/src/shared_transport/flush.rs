@@ -24,7 +24,7 @@ use super::{CallSlot, Port, SharedTransport};
 use crate::collective::Communicator;
 use crate::engine::transport_error;
 use crate::error::Error;
-use crate::frame::{CallHeader, HEADER_BYTES, Header, MessageKind};
+use crate::frame::{CallHeader, Header, MessageKind};
 use crate::handle::Progress;
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Limits, Wait, rest};
@@ -239,15 +239,10 @@ impl FlushedLink {
         epoch: u64,
     ) -> Result<bool, Error> {
         let tag = nth_tag(self.n_sent);
-        if comm.transport.poll_ready(self.peer, tag).map_err(transport_error)?.is_pending() {
+        let header = header_of(comm, comm.rank(), self.peer, epoch);
+        if !comm.send_header(self.peer, tag, &header)? {
             return Ok(false);
         }
-        let Poll::Ready(mut frame) = comm.transport.poll_frame().map_err(transport_error)? else {
-            return Ok(false);
-        };
-        let header = header_of(comm, comm.rank(), self.peer, epoch);
-        header.emit(frame.as_mut(), comm.checksum());
-        comm.transport.send(self.peer, tag, frame, HEADER_BYTES).map_err(transport_error)?;
         comm.transport.expect(self.peer, tag);
         self.n_sent += 1;
         Ok(true)
@@ -261,18 +256,9 @@ const fn nth_tag(n: usize) -> Tag {
 
 /// Returns the header that a member sends to another with each tag.
 fn header_of<X: Transport>(comm: &Communicator<X>, from: Rank, to: Rank, epoch: u64) -> Header {
+    // `count` holds all bits of the epoch, because a failed flush of an earlier epoch may have left
+    // its message.
     let of_none = CallHeader::of_no_call(comm.context, comm.epoch());
-    Header {
-        kind: MessageKind::Flush,
-        // `count` holds all bits of the epoch, because a failed flush of an earlier epoch may have
-        // left its message.
-        call: CallHeader { root: to.0, count: epoch, ..of_none },
-        as_floats: false,
-        from,
-        part: 0,
-        round: 0,
-        n_values: 0,
-        n_bytes: 0,
-        operands: 0,
-    }
+    let call = CallHeader { root: to.0, count: epoch, ..of_none };
+    Header::without_values(MessageKind::Flush, call, from)
 }

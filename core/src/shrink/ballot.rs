@@ -95,19 +95,14 @@ impl Ballot {
     }
 
     fn header(&self, kind: MessageKind, from: Rank, size: usize) -> Header {
+        let no_call = CallHeader::of_no_call(self.context, self.epoch);
+        let call = CallHeader { count: size as u64, ..no_call };
         Header {
-            kind,
-            as_floats: false,
-            from,
-            call: CallHeader {
-                count: size as u64,
-                ..CallHeader::of_no_call(self.context, self.epoch)
-            },
             part: u32::from(self.heard),
             round: u32::from(self.view.n_tags),
             n_values: self.view.members.len() as u32,
             n_bytes: RankSet::n_bytes(size) as u32,
-            operands: 0,
+            ..Header::without_values(kind, call, from)
         }
     }
 }

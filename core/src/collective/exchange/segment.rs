@@ -232,25 +232,47 @@ impl<X: Transport> Communicator<X> {
 
     /// Returns the header of a message's next segment.
     pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, coding: SegmentLabel) -> Header {
+        let call = CallHeader {
+            sequence: coding.number,
+            codec: send.codec.as_dyn().id(),
+            count: send.rows.n_values() as u64,
+            step: send.quantum.step(),
+            // Names the receiver, so that no other rank accepts the segment.
+            root: send.to.0,
+            ..self.message_header::<T>()
+        };
         Header {
-            kind: MessageKind::Message,
-            call: CallHeader {
-                sequence: coding.number,
-                codec: send.codec.as_dyn().id(),
-                count: send.rows.n_values() as u64,
-                step: send.quantum.step(),
-                // Names the receiver, so that no other rank accepts the segment.
-                root: send.to.0,
-                ..self.message_header::<T>()
-            },
-            as_floats: false,
-            from: self.rank(),
             part: send.tag,
             round: send.cursor.n_segments,
-            n_values: 0,
-            n_bytes: 0,
             operands: 1,
+            ..Header::without_values(MessageKind::Message, call, self.rank())
         }
+    }
+
+    /// Returns a frame for a message to this rank, if the link has credit and the pool has a frame.
+    fn frame_to(&mut self, to: Rank, tag: Tag) -> Result<Option<X::Frame>, Error> {
+        if self.transport.poll_ready(to, tag).map_err(transport_error)?.is_pending() {
+            return Ok(None);
+        }
+        match self.transport.poll_frame().map_err(transport_error)? {
+            Poll::Ready(frame) => Ok(Some(frame)),
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// Sends a message without values if the link has credit and the pool has a frame. Returns
+    /// whether it sent it.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn send_header(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        header: &Header,
+    ) -> Result<bool, Error> {
+        let Some(mut frame) = self.frame_to(to, tag)? else { return Ok(false) };
+        header.emit(frame.as_mut(), self.checksum());
+        self.transport.send(to, tag, frame, HEADER_BYTES).map_err(transport_error)?;
+        Ok(true)
     }
 
     /// Sends a message's next segment if the link has credit and the pool has the frames that it
@@ -263,13 +285,8 @@ impl<X: Transport> Communicator<X> {
         report: &mut Report,
     ) -> Result<bool, Error> {
         let (header, checksum) = (self.header_of(send, coding), self.checksum());
+        let Some(mut frame) = self.frame_to(send.to, coding.tag)? else { return Ok(false) };
         let transport = &mut self.transport;
-        if transport.poll_ready(send.to, coding.tag).map_err(transport_error)?.is_pending() {
-            return Ok(false);
-        }
-        let Poll::Ready(mut frame) = transport.poll_frame().map_err(transport_error)? else {
-            return Ok(false);
-        };
         let start = send.cursor.n_values;
         let count = send.rows.n_values();
         let values = start..count.min(start + send.segment);

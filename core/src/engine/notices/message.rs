@@ -120,8 +120,7 @@ impl NoticeMessage {
             }
             NoticeBody::Reply => (MessageKind::Call, 1, 0),
         };
-        let (call, as_floats) = (self.call, false);
-        Header { kind, call, as_floats, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
+        Header { part, n_bytes, ..Header::without_values(kind, self.call, from) }
     }
 
     /// Reads the message with this header. `None` unless it is exactly as the sender would write

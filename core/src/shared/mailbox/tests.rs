@@ -5,6 +5,7 @@ use crate::collective::Config;
 use crate::plan::Plan;
 use crate::shared::{Pending, SharedCommunicator};
 use crate::transport::{FRAMES_PER_LANE, TransportError};
+use core::task::Poll;
 use core::time::Duration;
 use std::vec;
 
