@@ -8,7 +8,7 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
 use crate::agree::{AgreedCall, LocalView, total};
-use crate::decide::{DecisionInput, PassReason, RankPlacement, reduces};
+use crate::decide::{DecisionInput, PassReason, RankPlacement};
 use crate::ffi::abi::MpiHandle;
 use crate::ffi::counts::CountArray;
 use crate::ffi::interceptor::RequestPointer;
@@ -116,7 +116,7 @@ impl MpiCall {
         let Signature { base, n_bytes: each, is_own, .. } =
             mpi.signature(counted.datatype).map_err(|_| PassReason::Argument)?;
         // MPI defines its operations for predefined datatypes only.
-        if reduces(self.collective) && !is_own {
+        if self.collective.reduces() && !is_own {
             return Err(PassReason::Type);
         }
         self.check_sides(mpi, role)?;
@@ -191,13 +191,8 @@ impl MpiCall {
         }
     }
 
-    fn is_rooted(&self) -> bool {
-        use Collective::{Broadcast, Gather, Reduce, Scatter};
-        matches!(self.collective, Broadcast | Reduce | Gather | Scatter)
-    }
-
     fn role(&self, (rank, size): (usize, usize)) -> Result<RankRole, PassReason> {
-        let root = match (self.is_rooted(), usize::try_from(self.root)) {
+        let root = match (self.collective.has_root(), usize::try_from(self.root)) {
             (false, _) => None,
             (true, Ok(root)) if root < size => Some(root),
             (true, _) => return Err(PassReason::Argument),
@@ -211,7 +206,7 @@ impl MpiCall {
             Collective::Scatter => role.is_root() && self.recv.start.addr() == in_place,
             Collective::Broadcast => false,
             // Only the root can be in place.
-            _ if self.is_rooted() => role.is_root() && self.send.start.addr() == in_place,
+            _ if self.collective.has_root() => role.is_root() && self.send.start.addr() == in_place,
             _ => self.send.start.addr() == in_place,
         }
     }
@@ -226,7 +221,7 @@ impl MpiCall {
     /// [`is_known_in_part`](Self::is_known_in_part). In an all-to-all, each rank knows the lengths
     /// of all shares that it sends and receives.
     pub(crate) fn n_shared_lengths(&self, size: usize) -> usize {
-        if self.is_rooted() { size } else { 0 }
+        if self.collective.has_root() { size } else { 0 }
     }
 
     /// Returns whether MPI uses the send buffer and the receive buffer on this rank.
@@ -284,7 +279,7 @@ impl MpiCall {
             view.n_bytes = view.n_bytes.max(whole);
             Ok(shares)
         };
-        if !self.is_rooted() {
+        if !self.collective.has_root() {
             known(&self.recv)?;
             if !has_one_side {
                 known(&self.send)?;

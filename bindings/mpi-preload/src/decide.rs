@@ -23,29 +23,22 @@ pub struct CollectiveRow {
     pub variable: &'static str,
     /// Name in MPI, without `MPI_`.
     pub name: &'static str,
-    /// True if it combines values.
-    pub reduces: bool,
 }
 
-const fn row(
-    collective: Collective,
-    variable: &'static str,
-    name: &'static str,
-    reduces: bool,
-) -> CollectiveRow {
-    CollectiveRow { collective, variable, name, reduces }
+const fn row(collective: Collective, variable: &'static str, name: &'static str) -> CollectiveRow {
+    CollectiveRow { collective, variable, name }
 }
 
 /// Collectives that Foldwire can take.
 pub const COLLECTIVES: [CollectiveRow; 8] = [
-    row(Collective::AllReduce, "ALLREDUCE", "Allreduce", true),
-    row(Collective::Broadcast, "BCAST", "Bcast", false),
-    row(Collective::AllGather, "ALLGATHER", "Allgather", false),
-    row(Collective::ReduceScatter, "REDUCE_SCATTER", "Reduce_scatter", true),
-    row(Collective::Reduce, "REDUCE", "Reduce", true),
-    row(Collective::Gather, "GATHER", "Gather", false),
-    row(Collective::Scatter, "SCATTER", "Scatter", false),
-    row(Collective::AllToAll, "ALLTOALL", "Alltoall", false),
+    row(Collective::AllReduce, "ALLREDUCE", "Allreduce"),
+    row(Collective::Broadcast, "BCAST", "Bcast"),
+    row(Collective::AllGather, "ALLGATHER", "Allgather"),
+    row(Collective::ReduceScatter, "REDUCE_SCATTER", "Reduce_scatter"),
+    row(Collective::Reduce, "REDUCE", "Reduce"),
+    row(Collective::Gather, "GATHER", "Gather"),
+    row(Collective::Scatter, "SCATTER", "Scatter"),
+    row(Collective::AllToAll, "ALLTOALL", "Alltoall"),
 ];
 
 /// Facts about a call on which the decision depends.
@@ -166,7 +159,7 @@ impl PassReason {
 /// # Errors
 /// The reason why no call of this collective is taken.
 pub fn smallest_taken(collective: Collective, settings: &Settings) -> Result<usize, PassReason> {
-    let reduces = reduces(collective);
+    let reduces = collective.reduces();
     let rules = settings.rules.any_of(collective);
     let rules = rules.map(|rule| (rule.mode, rule.first(), rule.last()));
     let modes = rules.chain([(settings.mode(collective), None, usize::MAX)]);
@@ -195,11 +188,6 @@ pub(crate) const fn index_of(collective: Collective) -> usize {
         at += 1;
     }
     at
-}
-
-/// Returns whether the collective combines values.
-pub(crate) const fn reduces(collective: Collective) -> bool {
-    COLLECTIVES[index_of(collective)].reduces
 }
 
 /// Decides about a call on a communicator whose name is known. Returns the mode in which Foldwire
@@ -247,7 +235,7 @@ fn route(
     mode: TransferMode,
     first: Option<usize>,
 ) -> Result<TransferMode, PassReason> {
-    let reduces = reduces(input.collective);
+    let reduces = input.collective.reduces();
     if mode == TransferMode::Off {
         return Err(PassReason::Off);
     }
