@@ -18,7 +18,7 @@ use foldwire_bootstrap::StorePlace;
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
     self, ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
-    MessageArgs, RankEndpoint, RawArray, collective,
+    MessageArgs, RankEndpoint, RawArray, collective, seconds,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
@@ -31,30 +31,20 @@ use crate::report::dict;
 use crate::store::ObjectStore;
 use crate::sums;
 
-/// Times of this many seconds or more mean "no limit".
-const FOREVER: f64 = 1e9;
-
 /// Creates the error for an invalid argument.
 fn argument(message: impl Into<String>) -> ApiError {
     ApiError::new(FW_INVALID_ARGUMENT, message)
 }
 
-/// Converts a time in seconds.
-pub(crate) fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
-    if value >= FOREVER {
-        return Ok(Config::NEVER);
-    }
-    let wrong = |_| argument(format!("{value} is not a valid {what} in seconds"));
-    Duration::try_from_secs_f64(value).map_err(wrong)
-}
+/// Settings of a new communicator, as `settings` of the Python package makes them: time limit of
+/// waiting and of whole calls, in seconds, lanes, and calls at once.
+type Settings = (Option<f64>, Option<f64>, Option<usize>, usize);
 
-/// Creates core's configuration of a communicator.
-pub(crate) fn config(
-    timeout: Option<f64>,
-    deadline: Option<f64>,
-    lanes: Option<usize>,
+/// Creates core's configuration of a communicator, and returns its number of calls at once.
+fn config(
+    (timeout, deadline, lanes, n_calls): Settings,
     link_rate: Option<f64>,
-) -> Result<Config, ApiError> {
+) -> Result<(Config, usize), ApiError> {
     let mut config = Config::default();
     if let Some(timeout) = timeout {
         config.timeout = seconds(timeout, "timeout")?;
@@ -66,7 +56,7 @@ pub(crate) fn config(
         config.lanes = lanes;
     }
     config.link_rate = link_rate;
-    Ok(config)
+    Ok((config, n_calls))
 }
 
 /// A parsed plan.
@@ -107,19 +97,25 @@ impl PyCommunicator {
         Ok(Self { endpoint: Arc::new(endpoint), id, rank, size, n_calls })
     }
 
+    /// Calls `then` with core's communicator, without the GIL.
+    fn with_core<R: Send>(
+        &self,
+        py: Python<'_>,
+        then: impl FnOnce(&ErasedCommunicator) -> Result<R, ApiError> + Send,
+    ) -> PyResult<R> {
+        self.endpoint.call(py, |state| then(state.comm(self.id)?))
+    }
+
     /// Starts a call with `start` and returns its request.
     fn request(
         &self,
         py: Python<'_>,
         start: impl FnOnce(&ErasedCommunicator) -> Result<CallWithArrays, ApiError> + Send,
     ) -> PyResult<PyRequest> {
-        let id = py.detach(|| {
-            self.endpoint.enter(|state| {
-                let running = start(state.comm(self.id)?)?;
-                Ok(state.add_call(running))
-            })
-        });
-        let id = id.map_err(|fault| self.endpoint.raise(py, &fault))?;
+        let id = self.endpoint.call(py, |state| {
+            let running = start(state.comm(self.id)?)?;
+            Ok(state.add_call(running))
+        })?;
         let endpoint = Arc::clone(&self.endpoint);
         Ok(PyRequest { endpoint, id, outcome: Mutex::new(None) })
     }
@@ -176,18 +172,14 @@ impl Drop for PyCommunicator {
 
 /// Creates the communicators of `n_ranks` ranks that are threads, in order of ranks.
 #[pyfunction]
-#[pyo3(signature = (n_ranks, rate=None, timeout=None, deadline=None, lanes=None, n_calls=8))]
 pub(crate) fn threads(
     py: Python<'_>,
     n_ranks: usize,
     rate: Option<f64>,
-    timeout: Option<f64>,
-    deadline: Option<f64>,
-    lanes: Option<usize>,
-    n_calls: usize,
+    settings: Settings,
 ) -> PyResult<Vec<PyCommunicator>> {
     let all = || -> Result<Vec<PyCommunicator>, ApiError> {
-        let config = config(timeout, deadline, lanes, None)?;
+        let (config, n_calls) = config(settings, None)?;
         let rank_endpoints = RankEndpoint::threads(n_ranks, rate)?.into_iter();
         rank_endpoints
             .map(|rank_endpoint| PyCommunicator::create(rank_endpoint, config, n_calls))
@@ -205,26 +197,18 @@ pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
 /// Joins ranks in other processes: those with the same unique id, or without one, those that a
 /// launcher started.
 #[pyfunction]
-#[pyo3(signature = (
-    id=None, n_ranks=1, rank=0, limit=60.0, timeout=None, deadline=None, lanes=None,
-    link_rate=None, n_calls=8,
-))]
-#[allow(clippy::too_many_arguments, reason = "settings that Python names")]
 pub(crate) fn join(
     py: Python<'_>,
     id: Option<Vec<u8>>,
     n_ranks: usize,
     rank: usize,
     limit: f64,
-    timeout: Option<f64>,
-    deadline: Option<f64>,
-    lanes: Option<usize>,
+    settings: Settings,
     link_rate: Option<f64>,
-    n_calls: usize,
 ) -> PyResult<PyCommunicator> {
     let made = py.detach(|| {
-        let (config, limit) =
-            (config(timeout, deadline, lanes, link_rate)?, seconds(limit, "limit")?);
+        let (config, n_calls) = config(settings, link_rate)?;
+        let limit = seconds(limit, "limit")?;
         let rank_endpoint = match id {
             Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit)?,
             None => RankEndpoint::from_env(limit)?,
@@ -236,25 +220,18 @@ pub(crate) fn join(
 
 /// Joins the ranks that meet in a store. `store` has the methods that `store.rs` names.
 #[pyfunction]
-#[pyo3(signature = (
-    store, place, limit=60.0, timeout=None, deadline=None, lanes=None, link_rate=None, n_calls=8,
-))]
-#[allow(clippy::too_many_arguments, reason = "settings that Python names")]
 pub(crate) fn meet(
     py: Python<'_>,
     store: Py<PyAny>,
     place: (usize, usize, String, u64),
     limit: f64,
-    timeout: Option<f64>,
-    deadline: Option<f64>,
-    lanes: Option<usize>,
+    settings: Settings,
     link_rate: Option<f64>,
-    n_calls: usize,
 ) -> PyResult<PyCommunicator> {
     let mut store = ObjectStore::new(py, store)?;
     let made = py.detach(|| {
-        let (config, limit) =
-            (config(timeout, deadline, lanes, link_rate)?, seconds(limit, "limit")?);
+        let (config, n_calls) = config(settings, link_rate)?;
+        let limit = seconds(limit, "limit")?;
         let (rank, size, job, epoch) = place;
         let place = StorePlace { rank, size, job, epoch, limit };
         let rank_endpoint = RankEndpoint::from_store(&mut store, place)?;
@@ -265,19 +242,17 @@ pub(crate) fn meet(
 
 /// Waits until a group admits this process. Returns what `Comm.admit` returns.
 #[pyfunction]
-#[pyo3(signature = (store, job, limit=60.0, timeout=None, deadline=None, n_calls=8))]
 pub(crate) fn rejoin(
     py: Python<'_>,
     store: Py<PyAny>,
     job: &str,
     limit: f64,
-    timeout: Option<f64>,
-    deadline: Option<f64>,
-    n_calls: usize,
+    settings: Settings,
 ) -> PyResult<PyGrown> {
     let mut store = ObjectStore::new(py, store)?;
     let made = py.detach(|| {
-        let (config, limit) = (config(timeout, deadline, None, None)?, seconds(limit, "limit")?);
+        let (config, n_calls) = config(settings, None)?;
+        let limit = seconds(limit, "limit")?;
         let grown = ErasedCommunicator::rejoin(&mut store, job, limit, config, n_calls)?;
         Ok(PyCommunicator::grown(grown))
     });
@@ -309,8 +284,7 @@ impl CallArgs<'_> {
     /// Converts and checks the arguments.
     fn to_collective(&self, py: Python<'_>) -> PyResult<CollectiveArgs> {
         let fault = |message: String| raise(py, &argument(message));
-        let name = collective(&self.name)
-            .ok_or_else(|| fault(format!("unknown collective {}", self.name)))?;
+        let collective = collective(&self.name).map_err(|fault| raise(py, &fault))?;
         let dtype = ffi::dtype(py, self.dtype)?;
         let op = OpCode::from_code(self.op).filter(|&op| op != OpCode::User);
         let op = op.ok_or_else(|| fault(format!("unknown operation code {}", self.op)))?;
@@ -333,7 +307,7 @@ impl CallArgs<'_> {
             }
         };
         let (root, plan) = (self.root, self.plan.get().0);
-        Ok(CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan, memory })
+        Ok(CollectiveArgs { collective, lengths, send, recv, dtype, op, root, plan, memory })
     }
 
     fn timeout(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
@@ -354,13 +328,10 @@ impl PyCommunicator {
     fn call<'py>(&self, py: Python<'py>, call: CallArgs<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
-        let report = py.detach(|| {
-            self.endpoint.enter(|state| {
-                let running = CallWithArrays::start(state.comm(self.id)?, &collective, arrays)?;
-                running.with_timeout(timeout).wait()
-            })
-        });
-        dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
+        let report = self.with_core(py, |comm| {
+            CallWithArrays::start(comm, &collective, arrays)?.with_timeout(timeout).wait()
+        })?;
+        dict(py, &report)
     }
 
     /// Starts a call and returns its request.
@@ -385,9 +356,7 @@ impl PyCommunicator {
         messages: Vec<MessageTuple<'py>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let messages = messages.iter().map(message_args).collect::<PyResult<Vec<_>>>()?;
-        let report = py
-            .detach(|| self.endpoint.enter(|state| ffi::exchange(state.comm(self.id)?, &messages)));
-        dict(py, &report.map_err(|fault| self.endpoint.raise(py, &fault))?)
+        dict(py, &self.with_core(py, |comm| ffi::exchange(comm, &messages))?)
     }
 
     /// All-reduces several arrays of floats in place as one call. Each has its own bound, or else
@@ -429,13 +398,9 @@ impl PyCommunicator {
             return Err(fault("arrays of a group overlap".to_owned()));
         }
         let plan = &plan.get().0;
-        let reports = py.detach(|| {
-            self.endpoint.enter(|state| {
-                let comm = state.comm(self.id)?;
-                ffi::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
-            })
-        });
-        let reports = reports.map_err(|fault| self.endpoint.raise(py, &fault))?;
+        let reports = self.with_core(py, |comm| {
+            ffi::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
+        })?;
         let sum = reports.into_iter().reduce(|mut sum, report| {
             sum += report;
             sum
@@ -464,29 +429,25 @@ impl PyCommunicator {
         key: i32,
         n_calls: usize,
     ) -> PyResult<Option<Self>> {
-        let made = py.detach(|| {
-            self.endpoint.enter(|state| {
-                let made = state.comm(self.id)?.split(color, key, n_calls)?;
-                Ok(made.map(|comm| {
-                    let properties = properties(&comm);
-                    (state.add_comm(comm), properties)
-                }))
-            })
-        });
-        Ok(made.map_err(|fault| self.endpoint.raise(py, &fault))?.map(|made| self.derived(made)))
+        let made = self.endpoint.call(py, |state| {
+            let made = state.comm(self.id)?.split(color, key, n_calls)?;
+            Ok(made.map(|comm| {
+                let properties = properties(&comm);
+                (state.add_comm(comm), properties)
+            }))
+        })?;
+        Ok(made.map(|made| self.derived(made)))
     }
 
     /// Creates the communicator of the ranks that call this function.
     fn shrink(&self, py: Python<'_>, patience: f64) -> PyResult<Self> {
-        let made = py.detach(|| {
+        let made = self.endpoint.call(py, |state| {
             let patience = seconds(patience, "patience")?;
-            self.endpoint.enter(|state| {
-                let comm = state.take_comm(self.id)?.shrink(patience)?;
-                let properties = properties(&comm);
-                Ok((state.add_comm(comm), properties))
-            })
-        });
-        Ok(self.derived(made.map_err(|fault| self.endpoint.raise(py, &fault))?))
+            let comm = state.take_comm(self.id)?.shrink(patience)?;
+            let properties = properties(&comm);
+            Ok((state.add_comm(comm), properties))
+        })?;
+        Ok(self.derived(made))
     }
 
     /// Replaces the communicator by one of the ranks that call this function and of newcomers.
@@ -521,27 +482,21 @@ impl PyCommunicator {
 
     /// Returns start and end of this rank's block in an array of `n_values` values.
     fn share(&self, py: Python<'_>, n_values: usize) -> PyResult<(usize, usize)> {
-        let share = py
-            .detach(|| self.endpoint.enter(|state| Ok(state.comm(self.id)?.share(n_values))))
-            .map_err(|fault| self.endpoint.raise(py, &fault))?;
+        let share = self.with_core(py, |comm| Ok(comm.share(n_values)))?;
         Ok((share.start, share.end))
     }
 
     /// Returns whether an earlier call has failed and made the communicator unusable.
     fn is_poisoned(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| self.endpoint.enter(|state| Ok(state.comm(self.id)?.is_poisoned())))
-            .map_err(|fault| self.endpoint.raise(py, &fault))
+        self.with_core(py, |comm| Ok(comm.is_poisoned()))
     }
 
     /// Advances all calls in progress.
     fn progress(&self, py: Python<'_>) -> PyResult<()> {
-        let moved = py.detach(|| {
-            self.endpoint.enter(|state| {
-                state.progress();
-                Ok(())
-            })
-        });
-        moved.map_err(|fault| self.endpoint.raise(py, &fault))
+        self.endpoint.call(py, |state| {
+            state.progress();
+            Ok(())
+        })
     }
 
     /// Stops running calls, and all later ones.

@@ -151,6 +151,15 @@ impl LockedEndpoint {
         with_stop_check(Box::new(ask), || then(&mut guard.0))
     }
 
+    /// Same as [`enter`](Self::enter), without the GIL, and raises errors.
+    pub(crate) fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        then: impl FnOnce(&mut LockedState) -> Result<R, ApiError> + Send,
+    ) -> PyResult<R> {
+        py.detach(|| self.enter(then)).map_err(|fault| self.raise(py, &fault))
+    }
+
     /// Stops running calls, and all later ones.
     pub(crate) fn interrupt(&self) {
         self.end.is_ended.store(true, Ordering::Relaxed);

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 use foldwire::store::{self, StoreError};
 use foldwire_bootstrap::{FileStore, MemoryStore, Root, TcpStore, Token};
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::store_fault;
+use foldwire_c::ffi::rust::{seconds, store_fault};
 use foldwire_c::ffi::types::{FW_INVALID_ARGUMENT, FW_TRANSPORT_ERROR};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::communicator::seconds;
 use crate::failure::raise;
 
 /// A store of this package.

@@ -18,8 +18,5 @@ pub(crate) fn repro_sums(
     let dtype = ffi::dtype(py, dtype)?;
     let values = ffi::array(Some(values), dtype, false)?;
     let sums = ffi::array(Some(sums), foldwire::DType::F64, true)?;
-    let report = py.detach(|| {
-        endpoint.enter(|state| ffi::repro_sums(state.comm(id)?, values, dtype, is_columns, sums))
-    });
-    report.map_err(|fault| endpoint.raise(py, &fault))
+    endpoint.call(py, |state| ffi::repro_sums(state.comm(id)?, values, dtype, is_columns, sums))
 }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use foldwire::device::DeviceSlice;
 use foldwire::layout::{self, Window};
 use foldwire::op::OpCode;
+use foldwire::schedule::{Portion, ProgramSpec};
 use foldwire::{Bound, Collective, DType, Element, Error, Op, Plan, Rank, SharedCommunicator};
 
 use super::device::{self, ArrayMemory, DeviceStream, LentDevice};
@@ -25,46 +26,10 @@ use crate::transport::AnyTransport;
 /// Core's communicator for one rank, over the transport of this library.
 pub(crate) type CoreCommunicator = SharedCommunicator<'static, AnyTransport>;
 
-/// Kind of a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CollectiveKind {
-    AllReduce,
-    ReduceScatter,
-    AllGather,
-    Broadcast,
-    Reduce,
-    Gather,
-    Scatter,
-    AllToAll,
-    Scan,
-    ExclusiveScan,
-    Barrier,
-}
-
-impl CollectiveKind {
-    /// Returns core's collective, or `None` for a barrier.
-    const fn collective(self) -> Option<Collective> {
-        Some(match self {
-            Self::AllReduce => Collective::AllReduce,
-            Self::ReduceScatter => Collective::ReduceScatter,
-            Self::AllGather => Collective::AllGather,
-            Self::Broadcast => Collective::Broadcast,
-            Self::Reduce => Collective::Reduce,
-            Self::Gather => Collective::Gather,
-            Self::Scatter => Collective::Scatter,
-            Self::AllToAll => Collective::AllToAll,
-            Self::Scan => Collective::Scan,
-            Self::ExclusiveScan => Collective::ExclusiveScan,
-            Self::Barrier => return None,
-        })
-    }
-
-    /// Returns whether the caller's count is the length of one rank's block, not of the whole
-    /// array.
-    const fn has_shares(self) -> bool {
-        use CollectiveKind::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
-        matches!(self, ReduceScatter | AllGather | Gather | Scatter | AllToAll)
-    }
+/// Returns whether the caller's count is the length of one rank's block, not of the whole array.
+const fn has_blocks(collective: Option<Collective>) -> bool {
+    use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
+    matches!(collective, Some(ReduceScatter | AllGather | Gather | Scatter | AllToAll))
 }
 
 /// Array lengths of a collective, in values.
@@ -103,7 +68,7 @@ impl ValueCounts {
     /// If the counts overflow.
     fn shares(
         &self,
-        kind: CollectiveKind,
+        collective: Option<Collective>,
         rank: usize,
         size: usize,
     ) -> Result<ShareSizes, ApiError> {
@@ -113,9 +78,10 @@ impl ValueCounts {
         };
         match self {
             Self::Same(own) => {
-                let n_shares = if kind.has_shares() { size } else { 1 };
-                let whole = own.checked_mul(n_shares).ok_or_else(overflow)?;
-                let before = if kind.has_shares() { own * rank } else { 0 };
+                let (n_blocks, n_before) =
+                    if has_blocks(collective) { (size, rank) } else { (1, 0) };
+                let whole = own.checked_mul(n_blocks).ok_or_else(overflow)?;
+                let before = own * n_before;
                 Ok(ShareSizes { own: *own, before, whole, whole_recv: whole })
             }
             Self::Given(counts) => {
@@ -141,6 +107,18 @@ struct ShareSizes {
     whole_recv: usize,
 }
 
+impl ShareSizes {
+    /// Returns the length of a portion of the array.
+    const fn length(&self, portion: Portion) -> usize {
+        match portion {
+            Portion::Nothing => 0,
+            Portion::Share => self.own,
+            Portion::Whole | Portion::Row => self.whole,
+            Portion::Column => self.whole_recv,
+        }
+    }
+}
+
 /// Overlap of the two buffers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BufferOverlap {
@@ -153,7 +131,8 @@ enum BufferOverlap {
 /// that is started from it.
 #[derive(Debug)]
 pub(crate) struct CheckedCollective {
-    kind: CollectiveKind,
+    /// `None` for a barrier.
+    collective: Option<Collective>,
     counts: ValueCounts,
     dtype: DType,
     op: ReduceOperation,
@@ -209,7 +188,8 @@ macro_rules! with_type {
 pub(crate) use with_type;
 
 impl CheckedCollective {
-    /// Checks the arguments of a collective on rank `rank` of `size`.
+    /// Checks the arguments of a collective on rank `rank` of `size`. A barrier is `None`, and has
+    /// no values.
     ///
     /// # Errors
     /// If a buffer or the root is invalid.
@@ -220,7 +200,7 @@ impl CheckedCollective {
     /// the other buffer.
     #[allow(clippy::too_many_arguments, reason = "a collective has this many arguments")]
     pub(crate) unsafe fn new(
-        kind: CollectiveKind,
+        collective: Option<Collective>,
         counts: ValueCounts,
         send: *const c_void,
         recv: *mut c_void,
@@ -230,28 +210,22 @@ impl CheckedCollective {
         plan: Plan,
         (rank, size): (usize, usize),
     ) -> Result<Self, ApiError> {
-        let ShareSizes { own, before, whole, whole_recv } = counts.shares(kind, rank, size)?;
+        let sizes = counts.shares(collective, rank, size)?;
         let root = usize::try_from(root).ok().filter(|&root| root < size).ok_or_else(|| {
             ApiError::argument(format!("root {root} does not exist; there are {size} ranks"))
         })?;
         let is_root = rank == root;
-        let at_root = |n: usize| if is_root { n } else { 0 };
-        // Lengths of the send buffer and the receive buffer, in values. The third number is the
-        // offset of the shorter buffer in the longer one if the call is in place.
-        let (n_send, n_recv, offset) = match kind {
-            CollectiveKind::AllReduce | CollectiveKind::Scan => (own, own, 0),
-            CollectiveKind::ExclusiveScan => {
-                (own, if rank == 0 && recv.is_null() { 0 } else { own }, 0)
-            }
-            CollectiveKind::Broadcast => (at_root(own), own, 0),
-            CollectiveKind::Reduce => (own, at_root(own), 0),
-            CollectiveKind::ReduceScatter => (whole, own, before),
-            CollectiveKind::AllGather => (own, whole, before),
-            CollectiveKind::Gather => (own, at_root(whole), before),
-            CollectiveKind::Scatter => (at_root(whole), own, before),
-            CollectiveKind::AllToAll => (whole, whole_recv, 0),
-            CollectiveKind::Barrier => (0, 0, 0),
-        };
+        let portions = collective.map(|collective| {
+            let (spec, rank) =
+                (ProgramSpec::new(collective, size, Rank::new(root)), Rank::new(rank));
+            [spec.input(rank), spec.output(rank)]
+        });
+        let mut lengths = portions.unwrap_or([Portion::Nothing; 2]).map(|part| sizes.length(part));
+        if collective == Some(Collective::ExclusiveScan) && !recv.is_null() {
+            // Rank 0 has no result, but may pass an array.
+            lengths[1] = sizes.own;
+        }
+        let [n_send, n_recv] = lengths;
         let each = dtype.n_bytes();
         let sent = bytes(send, n_send, each)?;
         let received = bytes(recv, n_recv, each)?;
@@ -262,8 +236,9 @@ impl CheckedCollective {
                 )));
             }
         }
+        // The shorter array of a call in place is this rank's block of the longer one.
         let shifted = |long: usize, short: usize| {
-            let offset = offset.checked_mul(each);
+            let offset = sizes.before.checked_mul(each);
             offset.and_then(|offset| long.checked_add(offset)) == Some(short)
         };
         let is_in_place = match n_send.cmp(&n_recv) {
@@ -290,7 +265,7 @@ impl CheckedCollective {
             return Err(ApiError::new(FW_UNSUPPORTED, message));
         }
         let (send, recv) = ((send, n_send), (recv.cast_const(), n_recv));
-        Ok(Self { kind, counts, dtype, op, root, is_root, plan, send, recv, overlap })
+        Ok(Self { collective, counts, dtype, op, root, is_root, plan, send, recv, overlap })
     }
 
     /// Starts the collective. `comm` must have the rank and size that were passed to
@@ -312,6 +287,18 @@ impl CheckedCollective {
         check(comm, |comm| self.start_or_check(comm, memory, true))
     }
 
+    /// Checks that the send and the receive array have these numbers of values.
+    pub(super) fn check_lengths(&self, lengths: [usize; 2]) -> Result<(), ApiError> {
+        let needed = [("send", self.send.1), ("receive", self.recv.1)];
+        for ((what, need), have) in needed.into_iter().zip(lengths) {
+            if need > 0 && have != need {
+                let message = format!("the {what} array has {have} values, but needs {need}");
+                return Err(ApiError::argument(message));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the collective. With `only_checks`, writes no array.
     fn start_or_check(
         &self,
@@ -319,18 +306,18 @@ impl CheckedCollective {
         memory: ArrayMemory,
         only_checks: bool,
     ) -> Result<Box<dyn DynCall>, ApiError> {
-        if self.kind == CollectiveKind::Barrier {
+        let Some(collective) = self.collective else {
             let pending = comm.start_barrier()?;
             let (_counts, _user, explain) = ([None, None], None, None);
             return Ok(Box::new(StartedCall::<f32, _> { pending, _counts, _user, explain }));
-        }
+        };
         match memory {
             ArrayMemory::Host => {
-                with_type!(self.dtype, T => self.start_typed::<T>(comm, only_checks))
+                with_type!(self.dtype, T => self.start_typed::<T>(collective, comm, only_checks))
             }
-            ArrayMemory::Device(stream) => {
-                with_type!(self.dtype, T => self.start_on::<T>(comm, stream, only_checks))
-            }
+            ArrayMemory::Device(stream) => with_type!(self.dtype, T => {
+                self.start_on::<T>(collective, comm, stream, only_checks)
+            }),
         }
     }
 
@@ -350,7 +337,7 @@ impl CheckedCollective {
             (_, Some(send), Some(recv)) => layout::Shares::Exchanged { send, recv },
             (_, Some(counts), None) => layout::Shares::Given(counts),
             // `new` has checked that this does not overflow.
-            (ValueCounts::Same(count), ..) if self.kind.has_shares() => {
+            (ValueCounts::Same(count), ..) if has_blocks(self.collective) => {
                 layout::Shares::Even(count * size)
             }
             (ValueCounts::Same(count), ..) => layout::Shares::Even(*count),
@@ -362,12 +349,12 @@ impl CheckedCollective {
     /// Starts the collective on a device's memory. With `only_checks`, writes no array.
     fn start_on<T: Element>(
         &self,
+        collective: Collective,
         comm: &CoreCommunicator,
         stream: DeviceStream,
         only_checks: bool,
     ) -> Result<Box<dyn DynCall>, ApiError> {
-        let Self { kind, is_root, send, recv, overlap, .. } = *self;
-        let collective = kind.collective().ok_or(Error::Internal)?;
+        let Self { is_root, send, recv, overlap, .. } = *self;
         // A user-defined operation is an error here: it is a function of the host.
         let (op, root) = (operation::<T>(self.op.code())?, Rank::new(self.root));
         let (_counts, shares) = self.shares(comm.size());
@@ -375,8 +362,8 @@ impl CheckedCollective {
             |(start, n): (*const c_void, usize)| DeviceSlice::<T>::new(start.addr() as u64, n);
         let none = DeviceSlice::new(0, 0);
         let mut first = None;
-        let (window, send, recv) = match (kind, overlap) {
-            (CollectiveKind::Broadcast, _) => {
+        let (window, send, recv) = match (collective, overlap) {
+            (Collective::Broadcast, _) => {
                 if is_root && overlap == BufferOverlap::Apart && !only_checks {
                     let (from, to) = (send.0.addr(), recv.0.addr());
                     first = Some((from..from + recv.1 * T::BYTES, to));
@@ -384,7 +371,7 @@ impl CheckedCollective {
                 (Window::Whole, none, region(recv))
             }
             // The root's block is where it belongs, and a device may have two names for it.
-            (CollectiveKind::Scatter, _) | (_, BufferOverlap::Apart) => {
+            (Collective::Scatter, _) | (_, BufferOverlap::Apart) => {
                 (Window::Own, region(send), region(recv))
             }
             (_, BufferOverlap::InPlace) => {
@@ -401,11 +388,11 @@ impl CheckedCollective {
     /// Starts the collective on the host's memory. With `only_checks`, writes no array.
     fn start_typed<T: Element>(
         &self,
+        collective: Collective,
         comm: &CoreCommunicator,
         only_checks: bool,
     ) -> Result<Box<dyn DynCall>, ApiError> {
-        let Self { kind, is_root, send, recv, overlap, .. } = *self;
-        let collective = kind.collective().ok_or(Error::Internal)?;
+        let Self { is_root, send, recv, overlap, .. } = *self;
         let (plan, root) = (&self.plan, Rank::new(self.root));
         let user = self.op.function::<T>();
         let op = match &user {
@@ -419,15 +406,15 @@ impl CheckedCollective {
         // SAFETY: guaranteed by the caller of `new`.
         let lend = |(start, n): (*const c_void, usize)| unsafe { LentArray::<T>::lend(start, n) };
         let none = SendBuffer::Copied(Vec::new());
-        let (window, send, recv) = match (kind, overlap) {
-            (CollectiveKind::Broadcast, _) => {
+        let (window, send, recv) = match (collective, overlap) {
+            (Collective::Broadcast, _) => {
                 let mut data = lend(recv)?;
                 if is_root && overlap == BufferOverlap::Apart && !only_checks {
                     data.as_mut().copy_from_slice(lend(send)?.as_ref());
                 }
                 (Window::Whole, none, data)
             }
-            (CollectiveKind::Scatter, BufferOverlap::InPlace) => {
+            (Collective::Scatter, BufferOverlap::InPlace) => {
                 let send = SendBuffer::Copied(lend(send)?.as_ref().to_vec());
                 (Window::Own, send, lend(recv)?)
             }
@@ -452,7 +439,7 @@ impl CheckedCollective {
         let mut rest = self.plan;
         rest.bound = None;
         let is_known = matches!(self.op, ReduceOperation::Known(_));
-        let can_group = self.kind == CollectiveKind::AllReduce && is_known;
+        let can_group = self.collective == Some(Collective::AllReduce) && is_known;
         can_group.then_some((bound, (self.dtype, self.op.code(), rest)))
     }
 

@@ -7,7 +7,7 @@ use foldwire::compress::{self, CompressError, Info, Layout};
 use foldwire::plan::PlanSpec;
 use foldwire::{Element, Plan};
 
-use super::call::dtype;
+use super::call::{dtype, with_type};
 use super::memory::{LentArray, lent_bytes, out_value, out_values, read};
 use super::types::*;
 use crate::errors::{ApiError, catch_errors};
@@ -15,23 +15,6 @@ use crate::plan::{self, EXACT};
 
 /// Largest length in bytes of a plan's text.
 const MAX_TEXT: usize = 1000;
-
-/// Expands `$body` with `$T` as the type of a code.
-macro_rules! with_type {
-    ($code:expr, $T:ident => $body:expr) => {
-        with_type!($code, $T, $body; F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
-            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64)
-    };
-    ($code:expr, $T:ident, $body:expr; $($variant:ident $type:path),*) => {
-        match dtype($code)? {
-            $(foldwire::DType::$variant => {
-                type $T = $type;
-                $body
-            })*
-            other => Err(ApiError::new(FW_UNSUPPORTED, format!("{other} is not supported"))),
-        }
-    };
-}
 
 /// Parses a plan from text and writes all of plan; FW_PLAN_INIT is not needed before. The text is a
 /// comma-separated list of words, at most 1000 bytes:
@@ -99,7 +82,7 @@ pub(super) unsafe fn compress_array(
     plan: &PlanSpec,
 ) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     let plan = array_plan(plan)?;
-    with_type!(data_type, T => {
+    with_type!(dtype(data_type)?, T => {
         // SAFETY: guaranteed by the caller.
         let values = unsafe { LentArray::<T>::lend(values, count) }?;
         let values = bytemuck::cast_slice(values.as_ref());
@@ -110,7 +93,7 @@ pub(super) unsafe fn compress_array(
 /// Decompresses an array of any type, and returns the bytes of its values.
 pub(super) fn decompress_any(bytes: &[u8]) -> Result<Box<dyn ValueBytes>, ApiError> {
     let info = Info::read(bytes).map_err(unreadable)?;
-    with_type!(info.dtype as fwDataType, T => {
+    with_type!(info.dtype, T => {
         let values = compress::decompress::<T>(bytes).map_err(unreadable)?;
         Ok(Box::new(values) as Box<dyn ValueBytes>)
     })
@@ -296,7 +279,7 @@ pub unsafe extern "C" fn fwDecompress(
         let (bytes, count) =
             unsafe { (lent_bytes(compressed, n_bytes)?, out_value(count, "count")?) };
         *count = 0;
-        with_type!(data_type, T => {
+        with_type!(dtype(data_type)?, T => {
             let info = Info::read(bytes).map_err(unreadable)?;
             let n_values = usize::try_from(info.n_values()).unwrap_or(usize::MAX);
             if n_values > capacity && info.dtype == <T as Element>::DTYPE {

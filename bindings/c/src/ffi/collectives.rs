@@ -6,10 +6,10 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use foldwire::Plan;
 use foldwire::op::OpCode;
+use foldwire::{Collective, Plan};
 
-use super::call::{CheckedCollective, CollectiveKind, ValueCounts, parts, times};
+use super::call::{CheckedCollective, ValueCounts, parts, times};
 use super::codec::copied_plan;
 use super::memory::{RequestOut, counts};
 use super::messages::CheckedMessage;
@@ -29,8 +29,8 @@ enum RawCounts {
     Exchanged(*const usize, *const usize),
 }
 
-/// A collective, its array lengths, its operation and its root.
-type RawCall = (CollectiveKind, RawCounts, Option<fwRedOp>, i32);
+/// A collective (`None` for a barrier), its array lengths, its operation and its root.
+type RawCall = (Option<Collective>, RawCounts, Option<fwRedOp>, i32);
 
 /// Send buffer, receive buffer, and the type of both.
 type RawArrays = (*const c_void, *mut c_void, fwDataType);
@@ -53,7 +53,7 @@ unsafe fn plan_of(plan: *const fwPlan) -> Result<Plan, ApiError> {
 /// The rules at the top of foldwire.h: pointers are valid, and the arrays stay valid until the call
 /// has finished.
 unsafe fn collective(
-    (kind, counts_arg, code, root): RawCall,
+    (collective, counts_arg, code, root): RawCall,
     (send, recv, data_type): RawArrays,
     (plan, comm, request): RawContext,
 ) -> fwResult {
@@ -77,7 +77,7 @@ unsafe fn collective(
             };
             let plan = plan_of(plan)?;
             CheckedCollective::new(
-                kind,
+                collective,
                 counts_arg.times(width)?,
                 send,
                 recv,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn fwAllReduce(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::AllReduce, RawCounts::Same(count), Some(op), 0);
+    let call = (Some(Collective::AllReduce), RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn fwBroadcast(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Broadcast, RawCounts::Same(count), None, root);
+    let call = (Some(Collective::Broadcast), RawCounts::Same(count), None, root);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn fwReduce(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Reduce, RawCounts::Same(count), Some(op), root);
+    let call = (Some(Collective::Reduce), RawCounts::Same(count), Some(op), root);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn fwReduceScatter(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::ReduceScatter, RawCounts::Same(count), Some(op), 0);
+    let call = (Some(Collective::ReduceScatter), RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn fwReduceScatterV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::ReduceScatter, RawCounts::Given(counts), Some(op), 0);
+    let call = (Some(Collective::ReduceScatter), RawCounts::Given(counts), Some(op), 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn fwAllGather(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::AllGather, RawCounts::Same(count), None, 0);
+    let call = (Some(Collective::AllGather), RawCounts::Same(count), None, 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn fwAllGatherV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::AllGather, RawCounts::Given(counts), None, 0);
+    let call = (Some(Collective::AllGather), RawCounts::Given(counts), None, 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn fwGather(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Gather, RawCounts::Same(count), None, root);
+    let call = (Some(Collective::Gather), RawCounts::Same(count), None, root);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn fwGatherV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Gather, RawCounts::Given(counts), None, root);
+    let call = (Some(Collective::Gather), RawCounts::Given(counts), None, root);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn fwScatter(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Scatter, RawCounts::Same(count), None, root);
+    let call = (Some(Collective::Scatter), RawCounts::Same(count), None, root);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn fwScatterV(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Scatter, RawCounts::Given(counts), None, root);
+    let call = (Some(Collective::Scatter), RawCounts::Given(counts), None, root);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn fwAllToAll(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::AllToAll, RawCounts::Same(count), None, 0);
+    let call = (Some(Collective::AllToAll), RawCounts::Same(count), None, 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn fwAllToAllV(
     request: *mut fwRequest_t,
 ) -> fwResult {
     let counts_arg = RawCounts::Exchanged(send_counts, recv_counts);
-    let call = (CollectiveKind::AllToAll, counts_arg, None, 0);
+    let call = (Some(Collective::AllToAll), counts_arg, None, 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn fwScan(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::Scan, RawCounts::Same(count), Some(op), 0);
+    let call = (Some(Collective::Scan), RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn fwExclusiveScan(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    let call = (CollectiveKind::ExclusiveScan, RawCounts::Same(count), Some(op), 0);
+    let call = (Some(Collective::ExclusiveScan), RawCounts::Same(count), Some(op), 0);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, (send, recv, data_type), (plan, comm, request)) }
 }
@@ -406,7 +406,7 @@ pub unsafe extern "C" fn fwExclusiveScan(
 /// Barrier. Finishes when all ranks have called it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) -> fwResult {
-    let call = (CollectiveKind::Barrier, RawCounts::Same(0), None, 0);
+    let call = (None, RawCounts::Same(0), None, 0);
     let arrays = (ptr::null(), ptr::null_mut(), FW_FLOAT32);
     // SAFETY: guaranteed by the caller.
     unsafe { collective(call, arrays, (ptr::null(), comm, request)) }

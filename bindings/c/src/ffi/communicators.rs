@@ -52,8 +52,11 @@ pub(super) unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, ApiE
     Ok(config)
 }
 
-/// Converts a time in seconds.
-pub(super) fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
+/// Converts a time in seconds. 1e9 or more is no limit.
+///
+/// # Errors
+/// If the value is negative or NaN.
+pub fn seconds(value: f64, what: &str) -> Result<Duration, ApiError> {
     if value >= FOREVER {
         return Ok(Config::NEVER);
     }

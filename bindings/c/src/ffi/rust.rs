@@ -17,12 +17,13 @@ use foldwire::grow::Admission;
 use foldwire::op::OpCode;
 use foldwire::plan::PlanSpec;
 use foldwire::store::{Store, StoreError};
-use foldwire::{Bound, Config, DType, Element, Plan, Report};
+use foldwire::{Bound, Collective, Config, DType, Element, Plan, Report};
 use foldwire_bootstrap::StorePlace;
 use foldwire_threads::World;
 
-use super::call::{CheckedCollective, CollectiveKind, CoreCommunicator, ValueCounts};
+use super::call::{CheckedCollective, CoreCommunicator, ValueCounts};
 use super::codec::{self, ValueBytes};
+pub use super::communicators::seconds;
 pub use super::device::{ArrayMemory, DeviceStream};
 use super::memory::LentArray;
 use super::messages::{self, CheckedMessage};
@@ -188,8 +189,8 @@ pub enum CountArgs {
 /// Arguments of a collective.
 #[derive(Clone, Debug)]
 pub struct CollectiveArgs {
-    /// Name of the collective, for example `all_reduce` or `exclusive_scan`.
-    pub name: &'static str,
+    /// The collective; `None` for a barrier.
+    pub collective: Option<Collective>,
     /// Array lengths.
     pub lengths: CountArgs,
     /// The send array.
@@ -223,55 +224,17 @@ pub struct MessageArgs {
     pub plan: Option<Plan>,
 }
 
-/// Names of the collectives.
-const KINDS: [(&str, CollectiveKind); 11] = [
-    ("all_reduce", CollectiveKind::AllReduce),
-    ("reduce_scatter", CollectiveKind::ReduceScatter),
-    ("all_gather", CollectiveKind::AllGather),
-    ("broadcast", CollectiveKind::Broadcast),
-    ("reduce", CollectiveKind::Reduce),
-    ("gather", CollectiveKind::Gather),
-    ("scatter", CollectiveKind::Scatter),
-    ("all_to_all", CollectiveKind::AllToAll),
-    ("scan", CollectiveKind::Scan),
-    ("exclusive_scan", CollectiveKind::ExclusiveScan),
-    ("barrier", CollectiveKind::Barrier),
-];
-
-/// Returns the static name of a collective, or `None` for an unknown name.
-#[must_use]
-pub fn collective(name: &str) -> Option<&'static str> {
-    KINDS.iter().find(|(known, _)| *known == name).map(|(known, _)| *known)
-}
-
-/// Returns the required lengths of a rank's send and receive array, in values. Sums of counts
-/// saturate here; `CheckedCollective::new` refuses those that overflow.
-fn needed_lengths(
-    kind: CollectiveKind,
-    counts: &ValueCounts,
-    (rank, size): (usize, usize),
-    root: usize,
-) -> [usize; 2] {
-    let add = |counts: &[usize]| counts.iter().fold(0, |sum: usize, &n| sum.saturating_add(n));
-    let (own, whole, received) = match counts {
-        ValueCounts::Same(own) => (*own, own.saturating_mul(size), own.saturating_mul(size)),
-        ValueCounts::Given(counts) => (counts[rank], add(counts), add(counts)),
-        ValueCounts::Exchanged(to, from) => (0, add(to), add(from)),
-    };
-    let at_root = |n| if rank == root { n } else { 0 };
-    match kind {
-        CollectiveKind::AllReduce | CollectiveKind::Scan | CollectiveKind::ExclusiveScan => {
-            [own, own]
-        }
-        CollectiveKind::Broadcast => [at_root(own), own],
-        CollectiveKind::Reduce => [own, at_root(own)],
-        CollectiveKind::ReduceScatter => [whole, own],
-        CollectiveKind::AllGather => [own, whole],
-        CollectiveKind::Gather => [own, at_root(whole)],
-        CollectiveKind::Scatter => [at_root(whole), own],
-        CollectiveKind::AllToAll => [whole, received],
-        CollectiveKind::Barrier => [0, 0],
+/// Looks up a collective by the name that Python has for it, for example `all_reduce`. `None` is
+/// the barrier.
+///
+/// # Errors
+/// If there is no collective with this name.
+pub fn collective(name: &str) -> Result<Option<Collective>, ApiError> {
+    if name == "barrier" {
+        return Ok(None);
     }
+    let known = Collective::ALL.into_iter().find(|known| known.name().replace('-', "_") == name);
+    known.map(Some).ok_or_else(|| ApiError::argument(format!("unknown collective {name}")))
 }
 
 /// Converts a number to its C type.
@@ -416,10 +379,7 @@ impl ErasedCommunicator {
     /// The arrays must exist, with the stated lengths, until the call has finished or is dropped.
     /// Until then nobody else may use the receive array, nor write the send array.
     pub unsafe fn start(&self, call: &CollectiveArgs) -> Result<ErasedCall, ApiError> {
-        let CollectiveArgs { name, lengths, send, recv, dtype, op, root, plan, memory } = call;
-        let kind = KINDS.iter().find(|(known, _)| known == name);
-        let (_, kind) =
-            *kind.ok_or_else(|| ApiError::argument(format!("unknown collective {name}")))?;
+        let CollectiveArgs { collective, lengths, dtype, op, root, plan, memory, .. } = call;
         let size = self.size();
         let complete = |counts: &Vec<usize>| match counts.len() {
             n if n == size => Ok(Rc::from(&counts[..])),
@@ -433,24 +393,16 @@ impl ErasedCommunicator {
             }
         };
         // Each array must have exactly the length that the call uses.
-        let needed = needed_lengths(kind, &counts, (self.rank(), size), *root);
-        for (what, array, need) in [("send", send, needed[0]), ("receive", recv, needed[1])] {
-            // A call ignores an array that it does not use.
-            if need > 0 && array.n_values != need {
-                let message =
-                    format!("the {what} array has {} values, but needs {need}", array.n_values);
-                return Err(ApiError::argument(message));
-            }
-        }
-        let (send, recv) = (send.start(), recv.start().cast_mut());
+        let (send, recv) = (call.send.start(), call.recv.start().cast_mut());
         let (root, place) = (number(*root, "root")?, (self.rank(), size));
         let op = ReduceOperation::Known(*op);
-        // SAFETY: the arrays have the lengths that the call uses; the rest is guaranteed by the
-        // caller.
-        let call = unsafe {
-            CheckedCollective::new(kind, counts, send, recv, *dtype, op, root, *plan, place)
+        // SAFETY: `check_lengths` below compares the arrays' lengths with those that the call uses,
+        // before it is started. The rest is guaranteed by the caller.
+        let checked = unsafe {
+            CheckedCollective::new(*collective, counts, send, recv, *dtype, op, root, *plan, place)
         }?;
-        Ok(ErasedCall(call.start(&self.0, *memory)?))
+        checked.check_lengths([call.send.n_values, call.recv.n_values])?;
+        Ok(ErasedCall(checked.start(&self.0, *memory)?))
     }
 
     /// Starts to send or receive a message.

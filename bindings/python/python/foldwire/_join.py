@@ -62,12 +62,12 @@ def _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_ra
     if limit is None:
         raise Error("limit must be a number of seconds, not None", field="limit")
     place = whole(rank, "rank"), whole(size, "size", 1), str(job), whole(epoch, "epoch")
-    timeout, deadline, lanes, calls = settings(timeout, deadline, lanes, calls)
+    common = settings(timeout, deadline, lanes, calls)
     link_rate = number(link_rate, "link_rate", "bytes per second")
     read_plan(bound, plan)
     return _logged(lambda: Communicator(
-        _native.meet(as_store(store), place, seconds(limit, "limit"), timeout, deadline, lanes,
-                     link_rate, calls), bound, plan))
+        _native.meet(as_store(store), place, seconds(limit, "limit"), common, link_rate),
+        bound, plan))
 
 
 def rejoin(store: Any, *, limit: float = 60.0, job: str = "foldwire", timeout=None, deadline=None,
@@ -85,23 +85,21 @@ def rejoin(store: Any, *, limit: float = 60.0, job: str = "foldwire", timeout=No
     """
     if limit is None:
         raise Error("limit must be a number of seconds, not None", field="limit")
-    timeout, deadline, _, calls = settings(timeout, deadline, None, calls)
+    common = settings(timeout, deadline, None, calls)
     read_plan(bound, plan)
     return _logged(lambda: Communicator._grown(
-        _native.rejoin(as_store(store), str(job), seconds(limit, "limit"), timeout, deadline,
-                       calls), bound, plan))
+        _native.rejoin(as_store(store), str(job), seconds(limit, "limit"), common), bound, plan))
 
 
 def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, bound, plan):
     if limit is None:
         raise Error("limit must be a number of seconds, not None", field="limit")
-    timeout, deadline, lanes, calls = settings(timeout, deadline, lanes, calls)
+    common = settings(timeout, deadline, lanes, calls)
     link_rate = number(link_rate, "link_rate", "bytes per second")
     # Check the plan before connecting to other ranks.
     read_plan(bound, plan)
     return _logged(lambda: Communicator(
-        _native.join(id_, size, rank, seconds(limit, "limit"), timeout, deadline, lanes,
-                     link_rate, calls), bound, plan))
+        _native.join(id_, size, rank, seconds(limit, "limit"), common, link_rate), bound, plan))
 
 
 def _logged(connect) -> Communicator:

@@ -4,6 +4,7 @@ DTYPES: List[Tuple[str, int, int, bool]]
 VERSION: str
 HAS_DEVICES: bool
 HDF5_FILTER: Tuple[int, int]
+Settings = Tuple[Optional[float], Optional[float], Optional[int], int]
 
 class Plan:
     def __new__(cls, text: str) -> Plan: ...
@@ -66,21 +67,12 @@ class Store:
 def meet(
     store: Any,
     place: Tuple[int, int, str, int],
-    limit: float = ...,
-    timeout: Optional[float] = ...,
-    deadline: Optional[float] = ...,
-    lanes: Optional[int] = ...,
-    link_rate: Optional[float] = ...,
-    n_calls: int = ...,
+    limit: float,
+    settings: Settings,
+    link_rate: Optional[float],
 ) -> Comm: ...
-
 def rejoin(
-    store: Any,
-    job: str,
-    limit: float = ...,
-    timeout: Optional[float] = ...,
-    deadline: Optional[float] = ...,
-    n_calls: int = ...,
+    store: Any, job: str, limit: float, settings: Settings
 ) -> Tuple[Comm, int, bytes, List[Optional[int]]]: ...
 
 class Request:
@@ -88,14 +80,7 @@ class Request:
     def poll(self, wake: Callable[[], None]) -> bool: ...
     def wait(self) -> Dict[str, Any]: ...
 
-def threads(
-    n_ranks: int,
-    rate: Optional[float] = ...,
-    timeout: Optional[float] = ...,
-    deadline: Optional[float] = ...,
-    lanes: Optional[int] = ...,
-    n_calls: int = ...,
-) -> List[Comm]: ...
+def threads(n_ranks: int, rate: Optional[float], settings: Settings) -> List[Comm]: ...
 def compress(
     values: Any, dtype: int, layout: Tuple[List[int], bool, bool, bool, Optional[float]], plan: str
 ) -> bytes: ...
@@ -105,13 +90,10 @@ def info(
 ) -> Tuple[int, Tuple[List[int], bool, bool, bool, Optional[float]], float]: ...
 def unique_id() -> bytes: ...
 def join(
-    id: Optional[bytes] = ...,
-    n_ranks: int = ...,
-    rank: int = ...,
-    limit: float = ...,
-    timeout: Optional[float] = ...,
-    deadline: Optional[float] = ...,
-    lanes: Optional[int] = ...,
-    link_rate: Optional[float] = ...,
-    n_calls: int = ...,
+    id: Optional[bytes],
+    n_ranks: int,
+    rank: int,
+    limit: float,
+    settings: Settings,
+    link_rate: Optional[float],
 ) -> Comm: ...

@@ -32,7 +32,7 @@ def threads(n: int, *, rate=None, timeout=None, deadline=None, lanes=None, calls
     n, rate = whole(n, "n", 1), number(rate, "rate", "bytes per second")
     common = settings(timeout, deadline, lanes, calls)
     read_plan(bound, plan)
-    made = _native.threads(n, rate, *common)
+    made = _native.threads(n, rate, common)
     return [Communicator(native, bound, plan) for native in made]
 
 
