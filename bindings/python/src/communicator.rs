@@ -1,62 +1,37 @@
-//! The classes `Comm`, `Request` and `Plan` of `foldwire._native`. The Python package passes the
+//! The classes `Comm` and `Plan` of `foldwire._native`. The Python package passes the
 //! name of a call and arrays that are contiguous and aligned.
 //!
 //! `failure::raise` creates the exception for an error. For the error of a call, use
 //! `LockedEndpoint::raise`: a signal handler or another thread may have ended the call.
 
 use std::ops::Range;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldwire::grow::Admission;
 use foldwire::op::OpCode;
 use foldwire::plan::PlanSpec;
-use foldwire::{Config, DType, Plan, Report};
-use foldwire_bootstrap::StorePlace;
+use foldwire::{Config, DType, Plan};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
-    self, ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
+    ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
     MessageArgs, RankEndpoint, RawArray, collective, seconds,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::endpoint::{LockedEndpoint, LockedState, ObjectId};
+use crate::endpoint::{LockedEndpoint, ObjectId};
 use crate::failure::raise;
 use crate::ffi::{self, CallWithArrays};
 use crate::report::dict;
+use crate::request::PyRequest;
 use crate::store::ObjectStore;
 use crate::sums;
 
 /// Creates the error for an invalid argument.
 fn argument(message: impl Into<String>) -> ApiError {
     ApiError::new(FW_INVALID_ARGUMENT, message)
-}
-
-/// Settings of a new communicator, as `settings` of the Python package makes them: time limit of
-/// waiting and of whole calls, in seconds, lanes, and calls at once.
-type Settings = (Option<f64>, Option<f64>, Option<usize>, usize);
-
-/// Creates core's configuration of a communicator, and returns its number of calls at once.
-fn config(
-    (timeout, deadline, lanes, n_calls): Settings,
-    link_rate: Option<f64>,
-) -> Result<(Config, usize), ApiError> {
-    let mut config = Config::default();
-    if let Some(timeout) = timeout {
-        config.timeout = seconds(timeout, "timeout")?;
-    }
-    if let Some(deadline) = deadline {
-        config.deadline = Some(seconds(deadline, "deadline")?);
-    }
-    if let Some(lanes) = lanes {
-        config.lanes = lanes;
-    }
-    config.link_rate = link_rate;
-    Ok((config, n_calls))
 }
 
 /// A parsed plan.
@@ -116,12 +91,11 @@ impl PyCommunicator {
             let running = start(state.comm(self.id)?)?;
             Ok(state.add_call(running))
         })?;
-        let endpoint = Arc::clone(&self.endpoint);
-        Ok(PyRequest { endpoint, id, outcome: Mutex::new(None) })
+        Ok(PyRequest::new(Arc::clone(&self.endpoint), id))
     }
 
     /// Wraps the communicator of a group that has grown.
-    fn grown(grown: GrownGroup) -> PyGrown {
+    pub(crate) fn grown(grown: GrownGroup) -> PyGrown {
         let GrownGroup { comm, generation, facts, old_ranks } = grown;
         let (rank, size, n_calls) = properties(&comm);
         let (endpoint, id) = LockedEndpoint::of(comm);
@@ -140,7 +114,7 @@ impl PyCommunicator {
 }
 
 /// A communicator, its generation, the facts, and each rank's rank before.
-type PyGrown = (PyCommunicator, u64, Vec<u8>, Vec<Option<u32>>);
+pub(crate) type PyGrown = (PyCommunicator, u64, Vec<u8>, Vec<Option<u32>>);
 
 /// A message: array, type, peer, tag and plan. It is sent if it has a plan, else received.
 type MessageTuple<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, PyPlan>>);
@@ -168,95 +142,6 @@ impl Drop for PyCommunicator {
     fn drop(&mut self) {
         self.endpoint.release(self.id);
     }
-}
-
-/// Creates the communicators of `n_ranks` ranks that are threads, in order of ranks.
-#[pyfunction]
-pub(crate) fn threads(
-    py: Python<'_>,
-    n_ranks: usize,
-    rate: Option<f64>,
-    settings: Settings,
-) -> PyResult<Vec<PyCommunicator>> {
-    let all = || -> Result<Vec<PyCommunicator>, ApiError> {
-        let (config, n_calls) = config(settings, None)?;
-        let rank_endpoints = RankEndpoint::threads(n_ranks, rate)?.into_iter();
-        rank_endpoints
-            .map(|rank_endpoint| PyCommunicator::create(rank_endpoint, config, n_calls))
-            .collect()
-    };
-    all().map_err(|fault| raise(py, &fault))
-}
-
-/// Creates a unique id. One rank calls this and passes the id to all others.
-#[pyfunction]
-pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
-    py.detach(rust::unique_id).map_err(|fault| raise(py, &fault))
-}
-
-/// Joins ranks in other processes: those with the same unique id, or without one, those that a
-/// launcher started.
-#[pyfunction]
-pub(crate) fn join(
-    py: Python<'_>,
-    id: Option<Vec<u8>>,
-    n_ranks: usize,
-    rank: usize,
-    limit: f64,
-    settings: Settings,
-    link_rate: Option<f64>,
-) -> PyResult<PyCommunicator> {
-    let made = py.detach(|| {
-        let (config, n_calls) = config(settings, link_rate)?;
-        let limit = seconds(limit, "limit")?;
-        let rank_endpoint = match id {
-            Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit)?,
-            None => RankEndpoint::from_env(limit)?,
-        };
-        PyCommunicator::create(rank_endpoint, config, n_calls)
-    });
-    made.map_err(|fault| raise(py, &fault))
-}
-
-/// Joins the ranks that meet in a store. `store` has the methods that `store.rs` names.
-#[pyfunction]
-pub(crate) fn meet(
-    py: Python<'_>,
-    store: Py<PyAny>,
-    place: (usize, usize, String, u64),
-    limit: f64,
-    settings: Settings,
-    link_rate: Option<f64>,
-) -> PyResult<PyCommunicator> {
-    let mut store = ObjectStore::new(py, store)?;
-    let made = py.detach(|| {
-        let (config, n_calls) = config(settings, link_rate)?;
-        let limit = seconds(limit, "limit")?;
-        let (rank, size, job, epoch) = place;
-        let place = StorePlace { rank, size, job, epoch, limit };
-        let rank_endpoint = RankEndpoint::from_store(&mut store, place)?;
-        PyCommunicator::create(rank_endpoint, config, n_calls)
-    });
-    made.map_err(|fault| store.raise(py, &fault))
-}
-
-/// Waits until a group admits this process. Returns what `Comm.admit` returns.
-#[pyfunction]
-pub(crate) fn rejoin(
-    py: Python<'_>,
-    store: Py<PyAny>,
-    job: &str,
-    limit: f64,
-    settings: Settings,
-) -> PyResult<PyGrown> {
-    let mut store = ObjectStore::new(py, store)?;
-    let made = py.detach(|| {
-        let (config, n_calls) = config(settings, None)?;
-        let limit = seconds(limit, "limit")?;
-        let grown = ErasedCommunicator::rejoin(&mut store, job, limit, config, n_calls)?;
-        Ok(PyCommunicator::grown(grown))
-    });
-    made.map_err(|fault| store.raise(py, &fault))
 }
 
 /// Arguments of a collective from Python.
@@ -509,107 +394,5 @@ impl PyCommunicator {
     /// Ends this rank, with all communicators of the same endpoint.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.endpoint.close());
-    }
-}
-
-/// A call in progress.
-#[pyclass(frozen, name = "Request", module = "foldwire._native")]
-pub(crate) struct PyRequest {
-    endpoint: Arc<LockedEndpoint>,
-    id: ObjectId,
-    /// Result, once the call has finished.
-    outcome: Mutex<Option<Result<Report, ApiError>>>,
-}
-
-impl Drop for PyRequest {
-    fn drop(&mut self) {
-        self.endpoint.release(self.id);
-    }
-}
-
-/// Waker that calls a Python function once.
-struct WakeCallback(Mutex<Option<Py<PyAny>>>);
-
-impl Wake for WakeCallback {
-    fn wake(self: Arc<Self>) {
-        let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(function) = function {
-            // If the interpreter has ended, nothing waits for the call. If the event loop was
-            // closed meanwhile, the function raises, and the exception is ignored for the same
-            // reason.
-            Python::try_attach(|py| drop(function.call0(py)));
-        }
-    }
-}
-
-impl PyRequest {
-    /// Locks the result.
-    fn outcome(&self) -> MutexGuard<'_, Option<Result<Report, ApiError>>> {
-        // No thread waits for the GIL or the endpoint while it holds this lock.
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the call's result if it has finished. `advance` advances or finishes the call. It
-    /// runs only if no thread has stored the result before.
-    fn settle(
-        &self,
-        py: Python<'_>,
-        advance: impl FnOnce(&mut LockedState) -> Option<Result<Report, ApiError>> + Send,
-    ) -> Option<Result<Report, ApiError>> {
-        let known = self.outcome().clone();
-        known.or_else(|| {
-            let outcome = py.detach(|| {
-                self.endpoint.enter(|state| {
-                    let known = self.outcome().clone();
-                    let outcome = known.or_else(|| advance(state));
-                    self.outcome().clone_from(&outcome);
-                    Ok(outcome)
-                })
-            });
-            outcome.unwrap_or_else(|fault| Some(Err(fault)))
-        })
-    }
-
-    /// Advances all calls of the endpoint, and returns whether this one has finished.
-    fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
-        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
-        let done = self.settle(py, |state| {
-            let running = match state.request(self.id) {
-                Ok(running) => running,
-                Err(fault) => return Some(Err(fault)),
-            };
-            match Pin::new(running.call()).poll(&mut Context::from_waker(waker)) {
-                Poll::Pending => None,
-                Poll::Ready(report) => {
-                    state.forget(self.id);
-                    Some(report)
-                }
-            }
-        });
-        Ok(done.is_some())
-    }
-}
-
-#[pymethods]
-impl PyRequest {
-    /// Advances all calls, and returns whether this one has finished.
-    fn test(&self, py: Python<'_>) -> PyResult<bool> {
-        self.poll_with(py, Waker::noop())
-    }
-
-    /// Returns whether the call has finished. If not, `wake` is called once, on any thread, when
-    /// the call may have made progress.
-    fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> PyResult<bool> {
-        self.poll_with(py, &Waker::from(Arc::new(WakeCallback(Mutex::new(Some(wake))))))
-    }
-
-    /// Waits until the call has finished, and returns its report.
-    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
-        match self.settle(py, |state| Some(state.finish(self.id))) {
-            Some(Ok(report)) => dict(py, &report),
-            Some(Err(fault)) => Err(self.endpoint.raise(py, &fault)),
-            None => unreachable!("`finish` waits until the call has finished"),
-        }
     }
 }

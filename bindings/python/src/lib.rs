@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `ffi` | address and type of numpy arrays; all `unsafe` code |
 //! | `codec` | compression of arrays to bytes |
-//! | `communicator` | the classes `Comm`, `Request` and `Plan` |
+//! | `communicator` | the classes `Comm` and `Plan` |
 //! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
+//! | `join` | functions that create communicators |
 //! | `report` | conversion of reports to dicts |
+//! | `request` | the class `Request` |
 //! | `store` | stores in which ranks meet |
 //! | `simulated` | with the feature of this name: a simulated device, for tests |
 //!
@@ -24,7 +26,9 @@ mod communicator;
 mod endpoint;
 mod failure;
 mod ffi;
+mod join;
 mod report;
+mod request;
 #[cfg(feature = "simulated")]
 mod simulated;
 mod store;
@@ -45,16 +49,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HAS_DEVICES", cfg!(feature = "cuda"))?;
     module.add("HDF5_FILTER", (ffi::hdf5::FILTER_ID, (&raw const ffi::hdf5::FILTER).addr()))?;
     module.add_class::<communicator::PyCommunicator>()?;
-    module.add_class::<communicator::PyRequest>()?;
+    module.add_class::<request::PyRequest>()?;
     module.add_class::<communicator::PyPlan>()?;
     module.add_class::<store::PyStore>()?;
     #[cfg(feature = "simulated")]
     module.add_class::<simulated::PySimulatedDevice>()?;
-    module.add_function(wrap_pyfunction!(communicator::threads, module)?)?;
-    module.add_function(wrap_pyfunction!(communicator::unique_id, module)?)?;
-    module.add_function(wrap_pyfunction!(communicator::join, module)?)?;
-    module.add_function(wrap_pyfunction!(communicator::meet, module)?)?;
-    module.add_function(wrap_pyfunction!(communicator::rejoin, module)?)?;
+    module.add_function(wrap_pyfunction!(join::threads, module)?)?;
+    module.add_function(wrap_pyfunction!(join::unique_id, module)?)?;
+    module.add_function(wrap_pyfunction!(join::join, module)?)?;
+    module.add_function(wrap_pyfunction!(join::meet, module)?)?;
+    module.add_function(wrap_pyfunction!(join::rejoin, module)?)?;
     module.add_function(wrap_pyfunction!(codec::compress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::info, module)?)

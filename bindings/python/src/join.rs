@@ -1,0 +1,124 @@
+//! Functions of `foldwire._native` that create communicators: of threads, and of processes that
+//! meet by a unique id, a launcher or a store, or that join a running group.
+
+use foldwire::Config;
+use foldwire_bootstrap::StorePlace;
+use foldwire_c::errors::ApiError;
+use foldwire_c::ffi::rust::{self, ErasedCommunicator, RankEndpoint, seconds};
+use pyo3::prelude::*;
+
+use crate::communicator::{PyCommunicator, PyGrown};
+use crate::failure::raise;
+use crate::store::ObjectStore;
+
+/// Settings of a new communicator, as `settings` of the Python package makes them: time limit of
+/// waiting and of whole calls, in seconds, lanes, and calls at once.
+type Settings = (Option<f64>, Option<f64>, Option<usize>, usize);
+
+/// Creates core's configuration of a communicator, and returns its number of calls at once.
+fn config(
+    (timeout, deadline, lanes, n_calls): Settings,
+    link_rate: Option<f64>,
+) -> Result<(Config, usize), ApiError> {
+    let mut config = Config::default();
+    if let Some(timeout) = timeout {
+        config.timeout = seconds(timeout, "timeout")?;
+    }
+    if let Some(deadline) = deadline {
+        config.deadline = Some(seconds(deadline, "deadline")?);
+    }
+    if let Some(lanes) = lanes {
+        config.lanes = lanes;
+    }
+    config.link_rate = link_rate;
+    Ok((config, n_calls))
+}
+
+/// Creates the communicators of `n_ranks` ranks that are threads, in order of ranks.
+#[pyfunction]
+pub(crate) fn threads(
+    py: Python<'_>,
+    n_ranks: usize,
+    rate: Option<f64>,
+    settings: Settings,
+) -> PyResult<Vec<PyCommunicator>> {
+    let all = || -> Result<Vec<PyCommunicator>, ApiError> {
+        let (config, n_calls) = config(settings, None)?;
+        let rank_endpoints = RankEndpoint::threads(n_ranks, rate)?.into_iter();
+        rank_endpoints
+            .map(|rank_endpoint| PyCommunicator::create(rank_endpoint, config, n_calls))
+            .collect()
+    };
+    all().map_err(|fault| raise(py, &fault))
+}
+
+/// Creates a unique id. One rank calls this and passes the id to all others.
+#[pyfunction]
+pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
+    py.detach(rust::unique_id).map_err(|fault| raise(py, &fault))
+}
+
+/// Joins ranks in other processes: those with the same unique id, or without one, those that a
+/// launcher started.
+#[pyfunction]
+pub(crate) fn join(
+    py: Python<'_>,
+    id: Option<Vec<u8>>,
+    n_ranks: usize,
+    rank: usize,
+    limit: f64,
+    settings: Settings,
+    link_rate: Option<f64>,
+) -> PyResult<PyCommunicator> {
+    let made = py.detach(|| {
+        let (config, n_calls) = config(settings, link_rate)?;
+        let limit = seconds(limit, "limit")?;
+        let rank_endpoint = match id {
+            Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit)?,
+            None => RankEndpoint::from_env(limit)?,
+        };
+        PyCommunicator::create(rank_endpoint, config, n_calls)
+    });
+    made.map_err(|fault| raise(py, &fault))
+}
+
+/// Joins the ranks that meet in a store. `store` has the methods that `store.rs` names.
+#[pyfunction]
+pub(crate) fn meet(
+    py: Python<'_>,
+    store: Py<PyAny>,
+    place: (usize, usize, String, u64),
+    limit: f64,
+    settings: Settings,
+    link_rate: Option<f64>,
+) -> PyResult<PyCommunicator> {
+    let mut store = ObjectStore::new(py, store)?;
+    let made = py.detach(|| {
+        let (config, n_calls) = config(settings, link_rate)?;
+        let limit = seconds(limit, "limit")?;
+        let (rank, size, job, epoch) = place;
+        let place = StorePlace { rank, size, job, epoch, limit };
+        let rank_endpoint = RankEndpoint::from_store(&mut store, place)?;
+        PyCommunicator::create(rank_endpoint, config, n_calls)
+    });
+    made.map_err(|fault| store.raise(py, &fault))
+}
+
+/// Waits until a group admits this process. Returns what `Comm.admit` returns.
+#[pyfunction]
+pub(crate) fn rejoin(
+    py: Python<'_>,
+    store: Py<PyAny>,
+    job: &str,
+    limit: f64,
+    settings: Settings,
+) -> PyResult<PyGrown> {
+    let mut store = ObjectStore::new(py, store)?;
+    let made = py.detach(|| {
+        let (config, n_calls) = config(settings, None)?;
+        let limit = seconds(limit, "limit")?;
+        let grown = ErasedCommunicator::rejoin(&mut store, job, limit, config, n_calls)?;
+        Ok(PyCommunicator::grown(grown))
+    });
+    made.map_err(|fault| store.raise(py, &fault))
+}
