@@ -2,6 +2,7 @@
 //! suite for every type and transport) once, which is most of the time that testing takes. Each
 //! file is for one claim; `cargo test -p foldwire-tests --test all shrink::` runs one file.
 
+mod array_groups;
 mod automatic;
 mod bounds;
 mod bundles;
@@ -26,6 +27,7 @@ mod inter_step;
 mod interpolated;
 mod limits;
 mod located;
+mod measured_links;
 mod messages;
 mod mistaken_frames;
 mod misuse;
