@@ -19,12 +19,12 @@ mod solver;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use foldwire::layout::share;
 use foldwire::{Communicator, Error, Op, Plan, Report, Transport};
 use foldwire_arguments::CgArgs;
 use foldwire_fields::dims::Dims;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
 use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
@@ -110,7 +110,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
             "{} planes are too few for {} ranks; ask for fewer --ranks",
             grid.shape[0], args.ranks
         );
-        return Err(UsageError::new(message).into());
+        bail!(UsageError::new(message));
     }
     let variant = |dots, borders: String, plan| SolverVariant { dots, borders, plan };
     let alone = variant(DotMethod::Reproducible, "raw".to_owned(), Plan::raw());
@@ -165,9 +165,8 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
 
 fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
     let wants_three = |dims: &Dims| {
-        <[usize; 3]>::try_from(dims.sizes()).map_err(|_| {
-            UsageError::new(format!("{dims}: a grid needs three dimensions, such as 64x64x64"))
-        })
+        <[usize; 3]>::try_from(dims.sizes())
+            .map_err(|_| usage!("{dims}: a grid needs three dimensions, such as 64x64x64"))
     };
     Ok(match &args.field {
         None => Grid::of_charges(wants_three(&args.shape)?),
@@ -178,7 +177,7 @@ fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
             });
             if let Some(at) = values.iter().position(|value| !value.is_finite()) {
                 let message = format!("{}: value {at} is not finite", field.name);
-                return Err(UsageError::new(message).into());
+                bail!(UsageError::new(message));
             }
             Grid::of_field(wants_three(&field.dims)?, &values)
         }

@@ -10,10 +10,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use foldwire::{DType, Error, Plan, Rank, Report};
 use foldwire_arguments::{HaloArgs, coding};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_wave::{Ground, Survey};
 use foldwire_workbench::memory::median_run;
 use foldwire_workbench::picture::Gallery;
@@ -60,14 +60,14 @@ struct HaloRow {
 /// other bits than a run on one rank.
 pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let &[y, z, x] = args.shape.sizes() else {
-        return Err(UsageError::new("--shape needs three numbers, such as 96x96x96").into());
+        bail!(usage!("--shape needs three numbers, such as 96x96x96"));
     };
     // A survey has a source for each rank. Here all ranks share the field of one source.
     let ground = Survey { shape: [y, z, x], ..Survey::new(1) }.ground();
     if (0..args.ranks).any(|rank| ground.slab(args.ranks, rank).is_none()) {
         let message =
             format!("{} ranks have too few planes each; ask for fewer --ranks", args.ranks);
-        return Err(UsageError::new(message).into());
+        bail!(UsageError::new(message));
     }
     coding::check_all(&args.codec, DType::F32)?;
     let variants = coding::variants(&args.codec, &args.bound);

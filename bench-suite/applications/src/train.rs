@@ -21,10 +21,10 @@ mod neural_net;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use foldwire::{DType, Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::median_run;
 #[cfg(feature = "plots")]
@@ -97,12 +97,12 @@ struct LossPoint {
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     if args.batch < args.ranks {
         let message = format!("{} samples are too few for {} ranks", args.batch, args.ranks);
-        return Err(UsageError::new(format!("{message}; ask for a larger --batch")).into());
+        bail!(usage!("{message}; ask for a larger --batch"));
     }
     let widths = [N_INPUTS, args.width, args.width, 1];
     let n_values = NeuralNet::n_values(&widths);
     room::check((N_COPIES * size_of::<f32>() * n_values) as u128 * args.ranks as u128)
-        .map_err(|error| UsageError::new(format!("{error}; ask for a smaller --width")))?;
+        .map_err(|error| usage!("{error}; ask for a smaller --width"))?;
     let dataset = PlaneDataset::new(&FieldSource::open(args.field.as_deref())?)?;
     let net = NeuralNet::new(&widths);
     let loss_start = dataset.loss(&net);

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use foldwire::layout::share;
 use foldwire::{Communicator, DType, Error, Plan, Report, Transport};
 use foldwire_arguments::{TransposeArgs, coding};
@@ -111,7 +111,7 @@ impl Matrix {
         data.fill(0, 0, &mut values);
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let message = format!("{}: value {at} is not finite", data.about());
-            return Err(UsageError::new(message).into());
+            bail!(UsageError::new(message));
         }
         Ok(Self { side, values, magnitude: data.magnitude() })
     }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use foldwire::pipeline::Pipeline;
 use foldwire::schedule::{self, Schedule};
 use foldwire::{Bound, DType, Op, Plan, Preset};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::plot::PlotFile;
 
 use super::collectives::{FormArg, form};
@@ -391,7 +391,7 @@ impl<T> From<OpArg> for Op<'_, T> {
 pub(super) fn array_sizes(text: &str) -> Result<SizeList, UsageError> {
     let sizes: SizeList = text.parse()?;
     match sizes.n_bytes().iter().find(|&&n| n > MAX_SIZE) {
-        Some(&n) => Err(UsageError::new(format!("{} is too much; take 1024G at most", Size(n)))),
+        Some(&n) => Err(usage!("{} is too much; take 1024G at most", Size(n))),
         None => Ok(sizes),
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use foldwire::{Bound, Collective};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 use super::bench::{BackendArg, array_sizes};
 use super::collectives::collective;
@@ -123,12 +123,12 @@ impl ChooseArgs {
     /// A [`UsageError`] for such an option.
     pub fn check(&self) -> Result<(), UsageError> {
         if self.backend != BackendArg::Libfabric && self.provider.is_some() {
-            return Err(UsageError::new("--provider is for --backend libfabric"));
+            return Err(usage!("--provider is for --backend libfabric"));
         }
         if self.backend != BackendArg::Threads && self.ranks.is_some() {
-            return Err(UsageError::new(
+            return Err(usage!(
                 "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 2 \
-                 foldwire choose …)",
+                 foldwire choose …)"
             ));
         }
         Ok(())

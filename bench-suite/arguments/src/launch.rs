@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::values;
 use clap::Args;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,23 +79,21 @@ impl FromStr for EnvArg {
 
     fn from_str(text: &str) -> Result<Self, UsageError> {
         let (head, value) = text.split_once('=').ok_or_else(|| {
-            UsageError::new(format!(
-                "`{text}` sets nothing: write NAME=VALUE, or 2:NAME=VALUE for rank 2"
-            ))
+            usage!("`{text}` sets nothing: write NAME=VALUE, or 2:NAME=VALUE for rank 2")
         })?;
         let (rank, name) = match head.split_once(':') {
             None => (None, head),
             Some((rank, name)) => match rank.parse() {
                 Ok(rank) => (Some(rank), name),
                 Err(_) => {
-                    return Err(UsageError::new(format!(
+                    return Err(usage!(
                         "`{rank}` is no rank: write NAME=VALUE, or 2:NAME=VALUE for rank 2"
-                    )));
+                    ));
                 }
             },
         };
         if name.is_empty() {
-            return Err(UsageError::new(format!("`{text}` has no name before `=`")));
+            return Err(usage!("`{text}` has no name before `=`"));
         }
         Ok(Self { rank, name: name.to_owned(), value: value.to_owned() })
     }
@@ -105,9 +103,9 @@ impl FromStr for EnvArg {
 fn seconds(text: &str) -> Result<Duration, UsageError> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     // Clock arithmetic with longer times could overflow.
-    seconds.filter(|time| time.as_secs() <= 366 * 24 * 3600).ok_or_else(|| {
-        UsageError::new(format!("`{text}` is no time: write seconds, such as 30 or 0.5"))
-    })
+    seconds
+        .filter(|time| time.as_secs() <= 366 * 24 * 3600)
+        .ok_or_else(|| usage!("`{text}` is no time: write seconds, such as 30 or 0.5"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use foldwire::Bound;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use serde::Serialize;
 
 use super::BackendArg;
@@ -158,7 +158,7 @@ impl P2pTest {
 /// Parses a number of ranks, at least two.
 fn ranks(text: &str) -> Result<usize, UsageError> {
     match values::ranks(text)? {
-        1 => Err(UsageError::new("a message needs at least 2 ranks")),
+        1 => Err(usage!("a message needs at least 2 ranks")),
         n => Ok(n),
     }
 }
@@ -168,7 +168,7 @@ fn message_sizes(text: &str) -> Result<SizeList, UsageError> {
     const MOST: usize = 4 << 30;
     let sizes: SizeList = text.parse()?;
     match sizes.n_bytes().iter().find(|&&n| n > MOST) {
-        Some(&n) => Err(UsageError::new(format!("{} is too much; take 4G at most", Size(n)))),
+        Some(&n) => Err(usage!("{} is too much; take 4G at most", Size(n))),
         None => Ok(sizes),
     }
 }

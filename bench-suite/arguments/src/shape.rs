@@ -3,7 +3,7 @@
 use foldwire::Float;
 use foldwire::codec::CodecParams;
 use foldwire_fields::dims::Dims;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use std::str::FromStr;
 
 /// Source of the shape.
@@ -27,10 +27,9 @@ impl FromStr for ShapeArg {
             "file" => Self::OfFile,
             "find" => Self::Found,
             "none" => Self::Line,
-            dims => Self::Given(
-                dims.parse()
-                    .map_err(|error| UsageError::new(format!("{error}; or file, find or none")))?,
-            ),
+            dims => {
+                Self::Given(dims.parse().map_err(|error| usage!("{error}; or file, find or none"))?)
+            }
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 /// Largest size of an array, in bytes.
 pub const MAX_SIZE: usize = 1 << 40;
@@ -28,21 +28,18 @@ impl FromStr for SizeList {
         let mut sizes = Vec::new();
         for item in text.split(',') {
             let Some(range) = range(item) else {
-                return Err(UsageError::new(format!(
+                return Err(usage!(
                     "`{item}` is no size: write bytes (4, 64K, 16M, 1G, in powers of 1024; 646MB, \
                      in powers of 1000), or a range as in 1K:64M (each twice the one before) or \
                      1K:64M:4 (four times)"
-                )));
+                ));
             };
             sizes.extend(range);
         }
         sizes.sort_unstable();
         sizes.dedup();
         if sizes.len() > MAX_SIZES {
-            return Err(UsageError::new(format!(
-                "these are {} sizes; ask for at most {MAX_SIZES}",
-                sizes.len()
-            )));
+            return Err(usage!("these are {} sizes; ask for at most {MAX_SIZES}", sizes.len()));
         }
         Ok(Self(sizes))
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_published::SPEEDS;
 
 /// Source of codec speeds.
@@ -28,10 +28,10 @@ impl FromStr for SpeedsArg {
             ("measure", ..) => Ok(Self::Measure),
             (_, Some((name, _)), _) => Ok(Self::Published(name)),
             (_, _, Some("toml" | "json")) => Ok(Self::File(path.to_owned())),
-            _ => Err(UsageError::new(format!(
+            _ => Err(usage!(
                 "`{text}` is neither `measure`, a file NAME.toml or NAME.json, nor one of {}",
                 SPEEDS.map(|(name, _)| name).join(", ")
-            ))),
+            )),
         }
     }
 }

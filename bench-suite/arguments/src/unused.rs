@@ -7,7 +7,7 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use foldwire::Preset;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 use super::{BackendArg, BenchArgs, Command, P2pTest};
 
@@ -21,7 +21,7 @@ pub fn check(command: &Command, given: &ArgMatches) -> Result<(), UsageError> {
         let is_given = |name: &&&str| given.value_source(name) == Some(ValueSource::CommandLine);
         if let Some(name) = names.iter().find(is_given) {
             let name = name.replace('_', "-");
-            return Err(UsageError::new(format!("--{name} has no use here: {why}")));
+            return Err(usage!("--{name} has no use here: {why}"));
         }
     }
     Ok(())

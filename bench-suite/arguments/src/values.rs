@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use foldwire::Bound;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 /// Rate of one rank's link, each way.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,10 +64,10 @@ impl FromStr for LinkRate {
                 "mbit" => 1e6 / 8.0,
                 "gbit" => 1e9 / 8.0,
                 _ => {
-                    return Err(UsageError::new(format!(
+                    return Err(usage!(
                         "`{text}` is no link rate: write a number and its unit, as in 10gbit, \
                          250mbit, 100MB/s or 12.5GB/s, or `none` for no limit"
-                    )));
+                    ));
                 }
             },
         };
@@ -75,10 +75,10 @@ impl FromStr for LinkRate {
             Ok(rate) if rate.is_finite() && rate > 0.0 => {
                 Ok(Self { text: text.to_owned(), bytes_per_s: Some(rate) })
             }
-            _ => Err(UsageError::new(format!(
+            _ => Err(usage!(
                 "`{text}` is no link rate: the number must be above 0, as in 10gbit or 250MB/s; \
                 `none` means no limit"
-            ))),
+            )),
         }
     }
 }
@@ -94,7 +94,7 @@ pub fn bound(text: &str) -> Result<Bound, UsageError> {
     let parsed = text.parse::<Bound>().map_err(|error| UsageError::new(error.to_string()))?;
     match parsed.check_on_operands() {
         Ok(()) => Ok(parsed),
-        Err(error) => Err(UsageError::new(format!("`{text}`: {error}"))),
+        Err(error) => Err(usage!("`{text}`: {error}")),
     }
 }
 
@@ -113,10 +113,10 @@ pub fn time(text: &str) -> Result<f64, UsageError> {
     if (0.0..=3600.0).contains(&seconds) {
         Ok(seconds)
     } else {
-        Err(UsageError::new(format!(
+        Err(usage!(
             "`{text}` is no time: write a number and its unit (ns, us, ms, s), as in 2us, an hour \
             at most"
-        )))
+        ))
     }
 }
 
@@ -124,9 +124,7 @@ pub fn time(text: &str) -> Result<f64, UsageError> {
 pub fn frequency(text: &str) -> Result<f32, UsageError> {
     let most = foldwire_wave::MAX_HZ;
     text.parse().ok().filter(|hz| (1.0..=most).contains(hz)).ok_or_else(|| {
-        UsageError::new(format!(
-            "`{text}` is no frequency from 1 to {most} Hz, as points lie 10 m apart"
-        ))
+        usage!("`{text}` is no frequency from 1 to {most} Hz, as points lie 10 m apart")
     })
 }
 
@@ -134,19 +132,16 @@ pub fn frequency(text: &str) -> Result<f32, UsageError> {
 /// bottom.
 pub fn way_down(text: &str) -> Result<f32, UsageError> {
     text.parse().ok().filter(|part| *part > 0.0 && *part <= 2.0).ok_or_else(|| {
-        UsageError::new(format!(
-            "`{text}` is no time above 0, 2 at most; 1 is when the bottom is reached"
-        ))
+        usage!("`{text}` is no time above 0, 2 at most; 1 is when the bottom is reached")
     })
 }
 
 /// Parses a fraction of 0 or more by which a time may exceed another.
 pub fn tolerance(text: &str) -> Result<f64, UsageError> {
-    text.parse().ok().filter(|part: &f64| part.is_finite() && *part >= 0.0).ok_or_else(|| {
-        UsageError::new(format!(
-            "`{text}` is no fraction: write a number of 0 or more, such as 0.15"
-        ))
-    })
+    text.parse()
+        .ok()
+        .filter(|part: &f64| part.is_finite() && *part >= 0.0)
+        .ok_or_else(|| usage!("`{text}` is no fraction: write a number of 0 or more, such as 0.15"))
 }
 
 /// Parses a number of warm-up rounds, which may be 0.
@@ -160,15 +155,13 @@ const MAX_RANKS: usize = 1024;
 /// Parses a number of ranks, 1…1024.
 pub fn ranks(text: &str) -> Result<usize, UsageError> {
     count(text, MAX_RANKS).ok_or_else(|| {
-        UsageError::new(format!(
-            "a collective needs at least 1 rank, and this program supports at most {MAX_RANKS}"
-        ))
+        usage!("a collective needs at least 1 rank, and this program supports at most {MAX_RANKS}")
     })
 }
 
 /// Parses a number of repetitions, 1…10 000.
 pub fn repeat(text: &str) -> Result<usize, UsageError> {
-    count(text, 10_000).ok_or_else(|| UsageError::new("a whole number from 1 to 10000 is needed"))
+    count(text, 10_000).ok_or_else(|| usage!("a whole number from 1 to 10000 is needed"))
 }
 
 fn count(text: &str, max: usize) -> Option<usize> {

@@ -32,7 +32,7 @@ use foldwire::schedule::ProgramSpec;
 use foldwire::select::{self, Network};
 use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
 use foldwire_arguments::{AccuracyArgs, OpArg, reduces};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::{progress, quality, room, streams};
 use serde::Serialize;
@@ -108,15 +108,12 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
     let codec = args.codec;
     if codec.codec.loss() != Loss::Bound || !codec.is_for(T::DTYPE) {
         let message = format!("codec {codec} keeps no bound on {}, so its errors", T::DTYPE);
-        return Err(UsageError::new(format!(
-            "{message} cannot be measured in units of the bound; try fz-light"
-        ))
-        .into());
+        bail!(usage!("{message} cannot be measured in units of the bound; try fz-light"));
     }
     if let Some(schedule) = args.schedules().find(|&named| !reduces(named)) {
         let message =
             format!("schedule {} has no all-reduce, and not both reduce", schedule.name());
-        return Err(UsageError::new(format!("{message} and broadcast")).into());
+        bail!(usage!("{message} and broadcast"));
     }
     let data = source.data::<T>(1);
     let setting = AccuracySetting {
@@ -196,14 +193,14 @@ fn measure<T: Float + Into<f64>>(
                 progress.set_message(format!("{n} ranks, {}, {}", pipeline.name, method.name()));
                 room::check(method.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
                     let what = format!("{n} ranks by {}: {error}", method.name());
-                    UsageError::new(format!("{what}; ask for fewer --ranks or a smaller --count"))
+                    usage!("{what}; ask for fewer --ranks or a smaller --count")
                 })?;
                 let mut local_ranks = LocalRanks::new(method, args.codec, n, args.count)?;
                 let outcome = local_ranks.all_reduce(operands.arrays(), args.op, &plan)?;
                 if outcome.bound == 0.0 {
                     let message = "the values are all equal, or the bound is too small for them, \
                                    so that nothing is lost; give another --bound, such as abs:0.1";
-                    return Err(UsageError::new(message).into());
+                    bail!(UsageError::new(message));
                 }
                 let magnitude = operands.magnitude() + outcome.bound;
                 let is_sum = matches!(args.op, OpArg::Sum | OpArg::Avg);
@@ -213,7 +210,7 @@ fn measure<T: Float + Into<f64>>(
                          have no errors; scale the field, or ask for fewer --ranks",
                         T::DTYPE
                     );
-                    return Err(UsageError::new(message).into());
+                    bail!(UsageError::new(message));
                 }
                 let errors = Errors::new(&outcome.result, &exact, outcome.bound);
                 let half_step = Quantum::new::<T>(outcome.bound)?.step() / (2.0 * outcome.bound);

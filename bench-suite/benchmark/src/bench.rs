@@ -57,9 +57,10 @@ mod threads;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use anyhow::bail;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::device::DeviceOption;
 use foldwire_workbench::streams;
@@ -85,61 +86,54 @@ const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_
 /// Usage errors, calls that fail, output that cannot be written, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
-        return Err(UsageError::new("--provider is for --backend libfabric").into());
+        bail!(usage!("--provider is for --backend libfabric"));
     }
     if args.backend != BackendArg::Tcp && (args.streams.is_some() || args.encrypt) {
-        return Err(UsageError::new("--streams and --encrypt are for --backend tcp").into());
+        bail!(usage!("--streams and --encrypt are for --backend tcp"));
     }
     if args.backend != BackendArg::Threads && args.ranks.is_some() {
-        return Err(UsageError::new(
+        bail!(usage!(
             "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 \
-            foldwire bench …)",
-        )
-        .into());
+            foldwire bench …)"
+        ));
     }
     if args.backend != BackendArg::Threads && args.latency.is_some() {
-        return Err(UsageError::new(
-            "--latency is for --backend threads; other backends have the latency of their network",
-        )
-        .into());
+        bail!(usage!(
+            "--latency is for --backend threads; other backends have the latency of their network"
+        ));
     }
     if args.backend != BackendArg::Threads && args.launches > 1 {
-        return Err(UsageError::new(
+        bail!(usage!(
             "--launches is for --backend threads; here the launcher starts the ranks: run mpirun \
-             several times, each with --json",
-        )
-        .into());
+             several times, each with --json"
+        ));
     }
     if let Some(ScheduleArg::One(named)) = args.schedule
         && !named.0.supports(args.form.collective)
     {
         let (name, collective) = (named.0.name(), args.form.name());
-        return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
+        bail!(usage!("schedule {name} has no {collective}"));
     }
     if args.sweeps() && args.in_flight > 1 {
-        return Err(UsageError::new(
-            "--schedule all compares single calls; leave out --in-flight, or name one schedule",
-        )
-        .into());
+        bail!(usage!(
+            "--schedule all compares single calls; leave out --in-flight, or name one schedule"
+        ));
     }
     if args.form == UNEVEN_EXCHANGE && args.in_flight > 1 {
-        return Err(UsageError::new(
+        bail!(usage!(
             "alltoallv is measured one call after the other; leave out --in-flight, or take \
-             alltoall",
-        )
-        .into());
+             alltoall"
+        ));
     }
     if args.device.is_some() && (args.in_flight > 1 || args.overlap.is_some() || args.sweeps()) {
-        return Err(UsageError::new(
-            "--device measures single calls; leave out --in-flight, --overlap and --schedule all",
-        )
-        .into());
+        bail!(usage!(
+            "--device measures single calls; leave out --in-flight, --overlap and --schedule all"
+        ));
     }
     if args.fill.is_some() && args.backend == BackendArg::Mpi {
-        return Err(UsageError::new(
-            "the MPI library knows no fill value; leave out --fill, or take another backend",
-        )
-        .into());
+        bail!(usage!(
+            "the MPI library knows no fill value; leave out --fill, or take another backend"
+        ));
     }
     let source = FieldSource::open_filled(args.field.as_deref(), args.fill)?;
     if let Some(codec) = args.codec {
@@ -147,9 +141,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     match source.dtype(args.dtype) {
         DType::F32 if args.in_flight > 1 => run_with::<f32, ConcurrentCalls>(args, &source),
-        dtype if args.in_flight > 1 => Err(UsageError::new(format!(
+        dtype if args.in_flight > 1 => Err(usage!(
             "--in-flight is measured with f32 only, and the values are {dtype}; write --dtype f32"
-        ))
+        )
         .into()),
         DType::F64 => run_with::<f64, SequentialCalls>(args, &source),
         DType::F16 => run_with::<f16, SequentialCalls>(args, &source),
@@ -189,10 +183,10 @@ fn run_with<T: Float + Into<f64>, P: CallMode<T>>(
 
 #[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
-    UsageError::new(format!(
+    usage!(
         "this foldwire was built without {feature}; build it with --features {feature} (which \
         needs {needs})"
-    ))
+    )
     .into()
 }
 
@@ -262,7 +256,7 @@ fn config(args: &BenchArgs) -> Result<Config, UsageError> {
 /// # Errors
 /// Fails if the environment holds wrong settings.
 pub(crate) fn config_from_env() -> Result<Config, UsageError> {
-    let wrong = |error| UsageError::new(format!("{}: {error}", foldwire::select::VARIABLE));
+    let wrong = |error| usage!("{}: {error}", foldwire::select::VARIABLE);
     Config::from_env().map_err(wrong)
 }
 

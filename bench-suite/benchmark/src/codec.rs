@@ -34,7 +34,7 @@ use foldwire::{Bound, DType, Float, Quantum};
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::{CodecArgs, LevelArg, ShapeArg};
 use foldwire_fields::field::{Field, SMALLER};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
 use foldwire_workbench::device::{DeviceOption, open};
 use foldwire_workbench::plot::PlotFile;
@@ -185,7 +185,7 @@ fn dtype_of<T: Float>(_: &[T]) -> DType {
 /// Rejects codecs that the user named and that do not support the type. Also rejects options that
 /// have no effect.
 fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), UsageError> {
-    let of_field = |error| UsageError::new(format!("{}: {error}", field.name));
+    let of_field = |error| usage!("{}: {error}", field.name);
     for coding in args.codings() {
         if args.is_named(coding) {
             coding.check(T::DTYPE).map_err(of_field)?;
@@ -197,19 +197,17 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
             () if args.predictor != Prediction::default() => "--predictor",
             () => return Ok(()),
         };
-        return Err(UsageError::new(format!(
+        return Err(usage!(
             "{unused} is for codecs that predict values from other rows: --codec dense, fz-nd"
-        )));
+        ));
     }
     match &args.shape {
-        ShapeArg::Given(dims) if dims.n_values() != values.len() => {
-            Err(of_field(UsageError::new(format!(
-                "holds {} values, but --shape {dims} are {}; the shape is that of each file, \
+        ShapeArg::Given(dims) if dims.n_values() != values.len() => Err(of_field(usage!(
+            "holds {} values, but --shape {dims} are {}; the shape is that of each file, \
                  slowest dimension first",
-                values.len(),
-                dims.n_values()
-            ))))
-        }
+            values.len(),
+            dims.n_values()
+        ))),
         _ => Ok(()),
     }
 }
@@ -247,10 +245,10 @@ fn levels(requested: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, Usa
         };
         if !available.contains(&level) {
             let names: Vec<_> = available.iter().map(|level| level.name()).collect();
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "this machine cannot run --level {level}; it has {}",
                 names.join(", ")
-            )));
+            ));
         }
         if !levels.contains(&level) {
             levels.push(level);
@@ -298,15 +296,14 @@ fn bench<'a, T: Float + Into<f64>>(
     variants: &CodecVariants,
 ) -> Result<CodecBench<'a, T>, UsageError> {
     let n_bytes = CodecBench::<T>::n_bytes(values.len(), &variants.codings).ok_or_else(|| {
-        UsageError::new(format!(
+        usage!(
             "{}: {} values are too many for one frame; measure on a piece of the file (under 4 GB)",
             field.name,
             values.len()
-        ))
+        )
     })?;
-    room::check(n_bytes).map_err(|error| {
-        UsageError::new(format!("to measure on {}: {error}; {SMALLER}", field.name))
-    })?;
+    room::check(n_bytes)
+        .map_err(|error| usage!("to measure on {}: {error}; {SMALLER}", field.name))?;
     Ok(CodecBench::new(values, &variants.codings, args.repeat))
 }
 

@@ -20,9 +20,10 @@ mod mpi;
 mod output;
 mod threads;
 
+use anyhow::bail;
 use foldwire::{DType, Plan, Transport};
 use foldwire_arguments::{BackendArg, P2pArgs, coding};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::{room, streams};
 
@@ -43,17 +44,16 @@ use output::P2pResults;
 /// Usage errors, calls that fail, output that cannot be written, and messages beyond their bound.
 pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
-        return Err(UsageError::new("--provider is for --backend libfabric").into());
+        bail!(usage!("--provider is for --backend libfabric"));
     }
     if args.backend != BackendArg::Tcp && (args.streams.is_some() || args.encrypt) {
-        return Err(UsageError::new("--streams and --encrypt are for --backend tcp").into());
+        bail!(usage!("--streams and --encrypt are for --backend tcp"));
     }
     if args.backend != BackendArg::Threads && args.ranks.is_some() {
-        return Err(UsageError::new(
+        bail!(usage!(
             "--ranks is for --backend threads; here the launcher starts the ranks \
-             (mpirun -n 2 foldwire p2p …)",
-        )
-        .into());
+             (mpirun -n 2 foldwire p2p …)"
+        ));
     }
     coding::check_all(&args.codec, DType::F32)?;
     counts::<f32>(&args.sizes)?;
@@ -95,15 +95,14 @@ fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn MessageImplementation<
 /// ranks run on this machine.
 fn check(args: &P2pArgs, size: usize, n_here: usize) -> Result<(), UsageError> {
     if size < 2 {
-        return Err(UsageError::new(
-            "a message needs at least 2 ranks; start them with mpirun -n 2 or foldwire launch -n 2",
+        return Err(usage!(
+            "a message needs at least 2 ranks; start them with mpirun -n 2 or foldwire launch -n 2"
         ));
     }
     let longest = args.sizes.n_bytes().iter().copied().max().unwrap_or(0);
     // The sent, the received and the expected values.
-    room::check(3 * n_here as u128 * longest as u128).map_err(|error| {
-        UsageError::new(format!("{error}; ask for smaller --sizes or fewer ranks"))
-    })
+    room::check(3 * n_here as u128 * longest as u128)
+        .map_err(|error| usage!("{error}; ask for smaller --sizes or fewer ranks"))
 }
 
 /// Prints results. Only rank 0 calls it.

@@ -21,7 +21,7 @@ use foldwire::{DType, Float};
 use foldwire_arguments::PapersArgs;
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::Experiment;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::{Data, FieldSource};
 
 /// Runs the subcommand. Results go to stdout, everything else to stderr.
@@ -51,7 +51,7 @@ fn check_lossy(codecs: &[CodecArg], dtype: DType) -> Result<(), UsageError> {
     for codec in codecs {
         codec.check(dtype)?;
         if codec.codec.loss() == Loss::None {
-            return Err(UsageError::new(format!("codec {codec} is exact, so it has no errors")));
+            return Err(usage!("codec {codec} is exact, so it has no errors"));
         }
     }
     Ok(())
@@ -75,6 +75,6 @@ fn describe<T: Float>(data: &Data<T>) -> &str {
 fn wide(source: &FieldSource) -> Result<DType, UsageError> {
     match source.dtype(None::<DType>) {
         dtype @ (DType::F32 | DType::F64) => Ok(dtype),
-        dtype => Err(UsageError::new(format!("the papers' fields are f32 or f64, not {dtype}"))),
+        dtype => Err(usage!("the papers' fields are f32 or f64, not {dtype}")),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use serde::Deserialize;
 
 /// Path of the table if the user names none.
@@ -62,10 +62,7 @@ impl PeerTable {
 
     fn read(path: &Path) -> Result<Self, UsageError> {
         let fault = |error: csv::Error| {
-            UsageError::new(format!(
-                "{}: {error}; --peers takes a table in the form of peers.csv",
-                path.display()
-            ))
+            usage!("{}: {error}; --peers takes a table in the form of peers.csv", path.display())
         };
         let rows = csv::Reader::from_path(path)
             .map_err(fault)?

@@ -21,9 +21,10 @@ mod speeds_file;
 mod sweep;
 mod validate;
 
+use anyhow::bail;
 use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 
@@ -44,7 +45,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
         && !named.0.supports(collective)
     {
         let (name, collective) = (named.0.name(), collective.name());
-        return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
+        bail!(usage!("schedule {name} has no {collective}"));
     }
     check_presets(&args.presets())?;
     match source.dtype(args.dtype) {
@@ -66,10 +67,7 @@ fn check_presets(presets: &[Preset]) -> Result<(), UsageError> {
     if names.is_empty() {
         return Ok(());
     }
-    Err(UsageError::new(format!(
-        "only calls by one codec can be predicted; leave out {}",
-        names.join(", ")
-    )))
+    Err(usage!("only calls by one codec can be predicted; leave out {}", names.join(", ")))
 }
 
 fn predict<T: Float>(
@@ -78,13 +76,12 @@ fn predict<T: Float>(
     source: &FieldSource,
 ) -> anyhow::Result<()> {
     if !args.size.is_multiple_of(T::BYTES) {
-        return Err(UsageError::new(format!(
+        bail!(usage!(
             "{} bytes are no whole number of {} values; write a multiple of {}",
             args.size,
             T::DTYPE,
             T::BYTES
-        ))
-        .into());
+        ));
     }
     let setting = SweepSetting::new::<T>(args, collective);
     let data = source.data::<T>(1);

@@ -26,7 +26,7 @@ use foldwire::kernel::Level;
 use foldwire::select::Speeds;
 use foldwire::{Bound, DType, Float, Op, Plan, Quantum, Rank, bf16, f16, schedule};
 use foldwire_arguments::TuneArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
@@ -207,7 +207,7 @@ fn default_file() -> Option<PathBuf> {
 pub(crate) fn speeds(path: Option<&Path>) -> Result<Option<Speeds>, UsageError> {
     let Some(path) = path else { return Ok(None) };
     let fault = |error: &dyn std::fmt::Display| {
-        UsageError::new(format!("{}: {error}; foldwire tune writes such files", path.display()))
+        usage!("{}: {error}; foldwire tune writes such files", path.display())
     };
     let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
     text.parse().map(Some).map_err(|error: foldwire::select::ParseSpeedsError| fault(&error))

@@ -11,7 +11,7 @@ use foldwire::pipeline::FUSED;
 use foldwire::{DType, Plan, SuspectedFill};
 use foldwire_arguments::CompressArgs;
 use foldwire_fields::field::split_type;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::{progress, streams};
 
 use crate::files::{ArrayFile, EXTENSION, Output, Piece, is_pipe};
@@ -71,7 +71,7 @@ pub(crate) fn speed(n_bytes: u64, start: Instant) -> String {
 }
 
 fn fault(path: &Path, message: &str) -> UsageError {
-    UsageError::new(format!("{}: {message}", path.display()))
+    usage!("{}: {message}", path.display())
 }
 
 fn plan(args: &CompressArgs, dtype: DType) -> Result<Plan, UsageError> {

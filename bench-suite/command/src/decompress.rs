@@ -8,7 +8,7 @@ use anyhow::Context;
 use foldwire::codec::DecodeError;
 use foldwire::compress::{Decoder, DecompressError, Info};
 use foldwire_arguments::DecompressArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::{progress, streams};
 
 use crate::compress::speed;
@@ -124,9 +124,9 @@ fn output_of(file: &Path) -> Result<PathBuf, UsageError> {
     }
     match file.extension() {
         Some(extension) if extension == EXTENSION => Ok(file.with_extension("")),
-        _ => Err(UsageError::new(format!(
+        _ => Err(usage!(
             "{}: the name does not end in .{EXTENSION}, so name the output with --output",
             file.display()
-        ))),
+        )),
     }
 }

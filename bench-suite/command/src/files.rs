@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use foldwire::DType;
 use foldwire::compress::{Layout, Order, SEGMENT};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Dtype, FileFormat, dims_in_name, split_type};
 use foldwire_fields::npy::{MAGIC, NpyText};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams::OutputError;
 
 /// Extension of compressed files.
@@ -59,7 +59,7 @@ pub(crate) fn is_pipe(path: &Path) -> bool {
 
 /// Opens a file or standard input. Returns its length, too, if it is a regular file.
 pub(crate) fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
-    let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
+    let fault = |message: &str| usage!("{}: {message}", path.display());
     if is_pipe(path) {
         if io::stdin().is_terminal() {
             return Err(fault("standard input is a terminal; pipe data into this command").into());
@@ -98,7 +98,7 @@ impl ArrayFile {
     /// A [`UsageError`] if the file is missing or of an unknown type, or if it does not hold as
     /// many values as `dims` or its header say.
     pub(crate) fn open(path: &Path, dims: Option<&Dims>) -> anyhow::Result<Self> {
-        let fault = |message: String| UsageError::new(format!("{}: {message}", path.display()));
+        let fault = |message: String| usage!("{}: {message}", path.display());
         let (mut reader, length) = open(path)?;
         let mut start = Vec::new();
         let format = match FileFormat::of(path) {
@@ -149,7 +149,7 @@ impl ArrayFile {
     /// # Errors
     /// If the file cannot be read, ends early, or is too long.
     pub(crate) fn next<'a>(&mut self, piece: &'a mut Piece) -> anyhow::Result<&'a [u8]> {
-        let fault = |message: &str| UsageError::new(format!("{}: {message}", self.path.display()));
+        let fault = |message: &str| usage!("{}: {message}", self.path.display());
         let left = self.n_bytes.map_or(u64::MAX, |n_bytes| n_bytes - self.n_read);
         let most = usize::try_from(left).unwrap_or(usize::MAX);
         let room = piece.bytes();
@@ -277,17 +277,15 @@ fn of_npy(text: &NpyText) -> Result<(DType, Layout), String> {
 pub(crate) fn npy_text(dtype: DType, layout: &Layout) -> Result<NpyText, UsageError> {
     let is_bool = layout.is_bool;
     let found = NPY_TYPES.iter().find(|(_, of, bool)| (*of, *bool) == (dtype, is_bool));
-    let (letters, ..) = found.ok_or_else(|| {
-        UsageError::new(format!("numpy has no {dtype}; write raw values: --output NAME.{dtype}"))
-    })?;
+    let (letters, ..) = found
+        .ok_or_else(|| usage!("numpy has no {dtype}; write raw values: --output NAME.{dtype}"))?;
     let order = match dtype.n_bytes() {
         1 => '|',
         _ if layout.is_big_endian => '>',
         _ => '<',
     };
     let size = |&size: &u64| {
-        usize::try_from(size)
-            .map_err(|_| UsageError::new("the array is too large for this machine"))
+        usize::try_from(size).map_err(|_| usage!("the array is too large for this machine"))
     };
     Ok(NpyText {
         descr: format!("{order}{letters}"),
@@ -313,11 +311,11 @@ impl Output {
     /// # Errors
     /// A [`UsageError`] if the file exists and `force` is false, or if it cannot be created.
     pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
-        let fault = |message: String| UsageError::new(format!("{}: {message}", path.display()));
+        let fault = |message: String| usage!("{}: {message}", path.display());
         if path == Path::new("-") {
             if io::stdout().is_terminal() {
                 let message = "standard output is a terminal; name a file with --output";
-                return Err(UsageError::new(message).into());
+                bail!(UsageError::new(message));
             }
             return Ok(Self::Stdout(io::stdout().lock()));
         }
@@ -358,7 +356,7 @@ impl Output {
         let Self::File { writer, .. } = self else {
             let message = "the array came from a pipe, so its shape is known only at its end; \
                            write it to a file, or as raw values";
-            return Err(UsageError::new(message).into());
+            bail!(UsageError::new(message));
         };
         writer.seek(SeekFrom::Start(0)).map_err(OutputError::from)?;
         Ok(writer.write_all(bytes).map_err(OutputError::from)?)

@@ -14,10 +14,10 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use foldwire_arguments::LaunchArgs;
 use foldwire_bootstrap::Token;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::streams::{self, OutputError};
 use nix::sys::signal::Signal;
 
@@ -76,10 +76,7 @@ pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     if let Some(rank) = args.env.iter().filter_map(|arg| arg.rank).find(|&rank| rank >= args.ranks)
     {
         let last = args.ranks - 1;
-        return Err(UsageError::new(format!(
-            "--env is for rank {rank}, but ranks are 0 to {last}"
-        ))
-        .into());
+        bail!(usage!("--env is for rank {rank}, but ranks are 0 to {last}"));
     }
     let (sender, events) = mpsc::channel();
     listen_to_signals(sender.clone())?;

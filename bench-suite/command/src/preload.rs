@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use foldwire_arguments::PreloadArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::streams;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::FileHeader;
@@ -81,12 +81,11 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let launcher = launcher_of(&args.command[0]);
     let needed = args.command.iter().find_map(|word| abi_of_program(&which(word)?));
     let Some(abi) = needed.or(launcher) else {
-        return Err(UsageError::new(format!(
+        bail!(usage!(
             "no word of the command `{} …` is an MPI program or a launcher of Open MPI or MPICH; \
             name the program's file",
             args.command[0].display()
-        ))
-        .into());
+        ));
     };
     let library = match &args.library {
         Some(library) => library.clone(),

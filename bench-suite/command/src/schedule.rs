@@ -9,11 +9,12 @@ mod picture;
 
 use std::fmt::Write as _;
 
+use anyhow::bail;
 use foldwire::schedule::check::{self, Message, Summary};
 use foldwire::schedule::{self, ProgramSpec, Schedule, program};
 use foldwire::{Collective, Rank};
 use foldwire_arguments::ScheduleArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams;
 use foldwire_workbench::table::{Align, Table};
 use serde_json::json;
@@ -33,9 +34,9 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let collective = match args.collective {
         Some(collective) if !schedule.supports(collective) => {
             let name = schedule.name();
-            return Err(UsageError::new(format!("{name} has no {}", collective.name())).into());
+            bail!(usage!("{name} has no {}", collective.name()));
         }
-        requested => requested.or(first).ok_or_else(|| UsageError::new("it can do nothing"))?,
+        requested => requested.or(first).ok_or_else(|| usage!("it can do nothing"))?,
     };
     let call = call(args, collective)?;
     let (summary, messages) = check::messages(schedule, call)?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::IntErrorKind;
 use std::str::FromStr;
 
-use crate::usage::UsageError;
+use crate::usage::{UsageError, usage};
 
 /// Largest number of values in an array: values of 8 bytes that fill the address space.
 const MAX_VALUES: usize = isize::MAX as usize / 8;
@@ -102,14 +102,14 @@ impl FromStr for Dims {
         let dims: Option<Vec<_>> = text.split(['x', 'X', '×']).map(dimension).collect();
         match dims.map(Self::new) {
             Some(Ok(dims)) => Ok(dims),
-            Some(Err(DimsError::Overflow)) => Err(UsageError::new(format!(
+            Some(Err(DimsError::Overflow)) => Err(usage!(
                 "`{text}` overflows: no machine has room for so many values; look for a digit too \
                 many"
-            ))),
-            Some(Err(DimsError::NoValues)) | None => Err(UsageError::new(format!(
+            )),
+            Some(Err(DimsError::NoValues)) | None => Err(usage!(
                 "`{text}` are no dimensions: write whole numbers above 0, slowest first, as in \
                 128x160x160"
-            ))),
+            )),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::dims::{Dims, dimension};
 use crate::memory::{self, NoMemory};
 pub use crate::npy::Dtype;
 use crate::npy::{MAGIC, NpyHeader};
-use crate::usage::UsageError;
+use crate::usage::{UsageError, usage};
 use half::{bf16, f16};
 
 /// Advice for a file that does not fit in memory.
@@ -120,7 +120,7 @@ impl Field {
         dims: Option<&Dims>,
         room: &dyn Fn(u128) -> Result<(), NoMemory>,
     ) -> Result<Self, UsageError> {
-        let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
+        let fault = |message: &str| usage!("{}: {message}", path.display());
         let unreadable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => fault("there is no such file; check the path"),
             _ => fault(&format!("cannot be read: {error}")),
@@ -179,7 +179,7 @@ impl Field {
         n_bytes: u64,
         dims: Option<&Dims>,
     ) -> Result<Self, UsageError> {
-        let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
+        let fault = |message: &str| usage!("{}: {message}", path.display());
         let too_short = || fault("is shorter than its header says; copy or save it again");
         let format = format.map_err(|error| fault(&error.to_string()))?;
         let (dtype, big_endian, own_dims, n_values) = match format {
@@ -286,11 +286,11 @@ impl FileFormat {
             Some("f16") => Ok(Self::Raw(Dtype::F16)),
             Some("bf16") => Ok(Self::Raw(Dtype::Bf16)),
             Some("npy") => Ok(Self::Npy),
-            _ => Err(UsageError::new(
+            _ => Err(usage!(
                 "the type of the values is not known from this name; write it before the path, as \
                  in f32:PATH (or f64:, f16:, bf16:), or rename or link raw little-endian values \
                  to NAME.f32, NAME.f64, NAME.f16 \
-                 or NAME.bf16, or save a NumPy array as .npy",
+                 or NAME.bf16, or save a NumPy array as .npy"
             )),
         }
     }
@@ -299,15 +299,15 @@ impl FileFormat {
 fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
     let size = dtype.n_bytes();
     if n_bytes == 0 {
-        return Err(UsageError::new("is empty"));
+        return Err(usage!("is empty"));
     }
     if !n_bytes.is_multiple_of(size) {
-        return Err(UsageError::new(format!(
+        return Err(usage!(
             "has {n_bytes} bytes, which is no multiple of {size}; it is cut short, has a header, \
             or is of another type"
-        )));
+        ));
     }
-    usize::try_from(n_bytes / size).map_err(|_| UsageError::new("is too large for this machine"))
+    usize::try_from(n_bytes / size).map_err(|_| usage!("is too large for this machine"))
 }
 
 /// Finds dimensions in the names of the file and its folders whose product is `n_values`.

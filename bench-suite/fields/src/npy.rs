@@ -12,7 +12,7 @@
 use std::io::{self, Read};
 
 use crate::dims::{Dims, dimension};
-use crate::usage::UsageError;
+use crate::usage::{UsageError, usage};
 
 /// Magic bytes at the start of every file.
 pub const MAGIC: [u8; 6] = *b"\x93NUMPY";
@@ -63,25 +63,22 @@ impl NpyText {
     /// A usage error without the file's name, if this is not a `.npy` file.
     pub fn read(file: &mut impl Read) -> Result<Self, UsageError> {
         let not_npy = |_| {
-            UsageError::new(
-                "this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64",
-            )
+            usage!("this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64")
         };
         let [major, minor] = version(file).map_err(not_npy)?;
         if !matches!((major, minor), (1..=3, 0)) {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "version {major}.{minor} of the .npy format is not known here (1.0, 2.0 and 3.0 \
                  are); save the array with numpy.save, or its values with \
                  array.astype('<f4').tofile('NAME.f32')"
-            )));
+            ));
         }
         Self::parse(&header_text(file, major).map_err(not_npy)?)
     }
 
     fn parse(text: &str) -> Result<Self, UsageError> {
-        let damaged = || {
-            UsageError::new("the .npy header cannot be read; save the array again with numpy.save")
-        };
+        let damaged =
+            || usage!("the .npy header cannot be read; save the array again with numpy.save");
         let descr = value_of(text, "descr").ok_or_else(damaged)?;
         let descr = descr.split_once(',').map_or(descr, |(first, _)| first).trim();
         let shape = value_of(text, "shape").ok_or_else(damaged)?;
@@ -180,21 +177,20 @@ fn of_field(text: NpyText) -> Result<NpyHeader, UsageError> {
         ">f8" => (Dtype::F64, true),
         ">f2" => (Dtype::F16, true),
         other => {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "values of type `{other}` are not supported; convert with array.astype('<f4') or \
                 '<f8'"
-            )));
+            ));
         }
     };
     if text.fortran_order && text.shape.len() > 1 {
-        return Err(UsageError::new(
+        return Err(usage!(
             "the array is in Fortran order; save it in C order with numpy.save(name, \
-            numpy.ascontiguousarray(array))",
+            numpy.ascontiguousarray(array))"
         ));
     }
-    let dims = Dims::new(text.shape).map_err(|fault| {
-        UsageError::new(format!("the array {fault}; check the array that was saved"))
-    })?;
+    let dims = Dims::new(text.shape)
+        .map_err(|fault| usage!("the array {fault}; check the array that was saved"))?;
     Ok(NpyHeader { dtype, big_endian, dims })
 }
 

@@ -14,3 +14,13 @@ impl UsageError {
         Self(message.into())
     }
 }
+
+/// Makes a [`UsageError`] from a message, written as for [`format!`].
+#[macro_export]
+macro_rules! usage {
+    ($($message:tt)*) => {
+        $crate::usage::UsageError::new(format!($($message)*))
+    };
+}
+
+pub use usage;

@@ -15,10 +15,11 @@ mod summary;
 
 use std::time::Duration;
 
+use anyhow::bail;
 use foldwire::{Bound, Float, Preset, Report};
 use foldwire_arguments::{StackArgs, rows};
 use foldwire_fields::dims::Dims;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_wave::Survey;
 use foldwire_workbench::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use foldwire_workbench::picture::Gallery;
@@ -186,7 +187,7 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
         return Ok(inputs);
     }
     let &[y, z, x] = args.shape.sizes() else {
-        return Err(UsageError::new("--shape needs three numbers, such as 176x128x176").into());
+        bail!(usage!("--shape needs three numbers, such as 176x128x176"));
     };
     let n_shots = args.ranks.unwrap_or(DEFAULT_RANKS);
     let survey = Survey { shape: [y, z, x], n_shots, hz: args.hz, time: args.time };
@@ -214,11 +215,11 @@ fn check_room(
     let arrays = (n_ranks * n_arrays) as u128 * n_bytes as u128;
     let exact = (dims.n_values() * size_of::<f64>()) as u128;
     room::check(arrays + exact).map_err(|error| {
-        UsageError::new(format!(
+        usage!(
             "{n_arrays} arrays of {} on each of {n_ranks} ranks: {error}; ask for fewer --ranks or \
             presets",
             table::bytes(n_bytes as u64)
-        ))
+        )
     })
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldwire::{DType, Float};
 use foldwire_fields::field::{Field, FieldValues, SMALLER};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
 
 use crate::input;
@@ -138,9 +138,8 @@ impl FieldSource {
                     input::warn_of_fill(&field);
                 }
                 // Two copies of the converted values exist while they are moved into shared memory.
-                room::check(2 * field.values.n_bytes() as u128).map_err(|error| {
-                    UsageError::new(format!("to send {}: {error}; {SMALLER}", field.name))
-                })?;
+                room::check(2 * field.values.n_bytes() as u128)
+                    .map_err(|error| usage!("to send {}: {error}; {SMALLER}", field.name))?;
                 Ok(Self::File(field))
             }
         }

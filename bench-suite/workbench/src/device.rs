@@ -13,7 +13,7 @@ mod built_in {
     use anyhow::Context;
     use foldwire::{Call, Communicator, Float, Plan, Report, Transport};
     use foldwire_cuda::{Cuda, DeviceBuffer, DeviceError, Driver, Transfer, Workspace};
-    use foldwire_fields::usage::UsageError;
+    use foldwire_fields::usage::usage;
 
     /// A device, if there is one.
     pub type DeviceOption = Option<Arc<dyn Driver>>;
@@ -29,9 +29,8 @@ mod built_in {
             Some(("cuda", number)) => number.parse().ok(),
             _ => None,
         };
-        let number = number.ok_or_else(|| {
-            UsageError::new(format!("there is no device {name}; write cuda, or cuda:1"))
-        })?;
+        let number =
+            number.ok_or_else(|| usage!("there is no device {name}; write cuda, or cuda:1"))?;
         let device = Cuda::open(number).context("--device")?;
         streams::remark(format_args!("device: {}", device.description()));
         Ok(Some(device))
@@ -110,7 +109,7 @@ mod built_in {
 mod none {
     use std::convert::Infallible;
 
-    use foldwire_fields::usage::UsageError;
+    use foldwire_fields::usage::usage;
 
     /// No device.
     pub type DeviceOption = Option<Infallible>;
@@ -121,10 +120,8 @@ mod none {
     /// If the user named a device.
     pub fn open(name: Option<&str>) -> anyhow::Result<DeviceOption> {
         name.map_or(Ok(None), |_| {
-            Err(UsageError::new(
-                "this foldwire was built without devices; build it with --features cuda",
-            )
-            .into())
+            Err(usage!("this foldwire was built without devices; build it with --features cuda")
+                .into())
         })
     }
 }

@@ -11,7 +11,7 @@ use foldwire::bound::ValueRange;
 use foldwire::{Float, SuspectedFill, bf16, f16};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Field, FieldValues, SMALLER};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
 
 use crate::{room, streams, threads};
@@ -134,11 +134,11 @@ pub fn load(
         }
         files => {
             if let Some(ranks) = ranks.filter(|&ranks| ranks != files.len()) {
-                return Err(UsageError::new(format!(
+                return Err(usage!(
                     "--ranks {ranks} does not match {} input files; give one file per rank, or one \
                     file that is cut",
                     files.len()
-                )));
+                ));
             }
             let mut fields =
                 files.iter().map(|file| read(file, dims)).collect::<Result<Vec<_>, _>>()?;
@@ -188,22 +188,22 @@ fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
     let dims = first.dims.clone();
     for field in &fields[1..] {
         if field.values.dtype() != first.values.dtype() {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "{} holds {}, but {} holds {}; convert one, since a collective has one type",
                 first.name,
                 first.values.dtype(),
                 field.name,
                 field.values.dtype()
-            )));
+            ));
         }
         if field.dims.n_values() != dims.n_values() {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "{} holds {} values, but {} holds {}; every rank needs the same number of values",
                 first.name,
                 dims.n_values(),
                 field.name,
                 field.dims.n_values()
-            )));
+            ));
         }
     }
     let source = format!("{} files, one per rank, from {} on", fields.len(), first.name);
@@ -229,15 +229,16 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     let slowest = field.dims.sizes()[0];
     let per_rank = slowest / ranks;
     if per_rank == 0 {
-        return Err(UsageError::new(format!(
+        return Err(usage!(
             "{} ({}) has {slowest} slices along its slowest dimension, too few for {ranks} ranks; \
              use --ranks {slowest} or fewer, or regroup the values with --dims, or give one file \
              per rank",
-            field.name, field.dims
-        )));
+            field.name,
+            field.dims
+        ));
     }
     room::check(field.values.n_bytes() as u128)
-        .map_err(|error| UsageError::new(format!("to cut {}: {error}; {SMALLER}", field.name)))?;
+        .map_err(|error| usage!("to cut {}: {error}; {SMALLER}", field.name))?;
     let dims = field.dims.with_slowest(per_rank);
     let n_values = dims.n_values();
     let volumes = match &field.values {

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use epaint_default_fonts::UBUNTU_LIGHT;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
@@ -168,10 +168,10 @@ impl FromStr for PlotFile {
             "svg" => PictureFormat::Svg,
             "png" => PictureFormat::Png,
             _ => {
-                return Err(UsageError::new(format!(
+                return Err(usage!(
                     "`{text}` does not say the picture's format: write a name that ends in .svg or \
                      .png"
-                )));
+                ));
             }
         };
         Ok(Self { path, format })

@@ -3,7 +3,7 @@
 
 use foldwire::Preset;
 use foldwire::threads::{Threads, Workers};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use rayon::prelude::*;
 
 /// Creates a pool of `n_threads` threads, which stays until the program ends. One thread needs no
@@ -17,7 +17,7 @@ pub fn of(n_threads: usize) -> Result<Threads, UsageError> {
         return Ok(Threads::ONE);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-    let pool = pool.map_err(|error| UsageError::new(format!("{n_threads} threads: {error}")))?;
+    let pool = pool.map_err(|error| usage!("{n_threads} threads: {error}"))?;
     Ok(Threads::of(Box::leak(Box::new(Pool(pool)))))
 }
 

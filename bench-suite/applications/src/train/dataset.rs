@@ -8,7 +8,7 @@
 
 use std::f64::consts::TAU;
 
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_sim::Random;
 use foldwire_workbench::data::{FieldSource, SIDE};
 
@@ -55,10 +55,10 @@ impl PlaneDataset {
             FieldSource::File(field) => (field.name.clone(), field.dims.sizes().to_vec()),
         };
         let &[.., n_rows, n_columns] = &dims[..] else {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "{name} has one dimension and so no plane; save it as .npy, or put its dimensions \
                  into its name, as in temperature_64x128.f32"
-            )));
+            ));
         };
         let data = source.data::<f32>(1);
         let plane = &data.base()[..n_rows * n_columns];
@@ -71,15 +71,14 @@ impl PlaneDataset {
             })
             .collect();
         if samples.len() < MIN_SAMPLES {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "the first plane of {name} ({n_rows}x{n_columns}) has {} finite values, too few to \
                  learn from; at least {MIN_SAMPLES} are needed",
                 samples.len()
-            )));
+            ));
         }
-        normalise(&mut samples).ok_or_else(|| {
-            UsageError::new(format!("the first plane of {name} has the same value everywhere"))
-        })?;
+        normalise(&mut samples)
+            .ok_or_else(|| usage!("the first plane of {name} has the same value everywhere"))?;
         let mut random = Random(SEED);
         random.shuffle(&mut samples);
         let directions = (0..N_INPUTS / 2).map(|_| direction(&mut random)).collect();

@@ -17,7 +17,7 @@ use foldwire::{Collective, Float, Rank, Report};
 use foldwire_arguments::sizes::{Size, SizeList};
 use foldwire_arguments::{BenchArgs, FormArg, OpArg};
 use foldwire_fields::memory;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::Data;
 use foldwire_workbench::memory::{Memcpy, gbps, median};
 use foldwire_workbench::{ranks, room};
@@ -66,20 +66,18 @@ impl Settings {
     /// Takes the settings from the arguments, for `size` ranks and values of `T`.
     pub(super) fn new<T: Float>(args: &BenchArgs, size: usize) -> Result<Self, UsageError> {
         if args.root >= size {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "--root {} is no rank: the {size} ranks are 0 to {}",
                 args.root,
                 size - 1
-            )));
+            ));
         }
         let FormArg { collective, is_uneven } = args.form;
         let never = matches!(collective, Collective::Scatter | Collective::Gather)
             || (is_uneven && collective == Collective::AllToAll);
         if args.in_place && never {
             let name = args.form.name();
-            return Err(UsageError::new(format!(
-                "{name} is not done in place; leave out --in-place"
-            )));
+            return Err(usage!("{name} is not done in place; leave out --in-place"));
         }
         let counts = counts::<T>(&args.sizes)?;
         let shares = |count| {
@@ -88,10 +86,10 @@ impl Settings {
         };
         let is_exchange = args.in_place && collective == Collective::AllToAll;
         if is_exchange && counts.iter().any(|count| !count.is_multiple_of(size)) {
-            return Err(UsageError::new(format!(
+            return Err(usage!(
                 "an all-to-all is done in place with equal shares only; write --sizes that divide \
                  evenly among {size} ranks, or leave out --in-place"
-            )));
+            ));
         }
         Ok(Self {
             collective,
@@ -129,10 +127,10 @@ impl Settings {
         };
         let n_ranks = ranks.len();
         room::check(ranks.map(n_bytes).sum()).map_err(|error| {
-            UsageError::new(format!(
+            usage!(
                 "arrays of {} on {n_ranks} ranks: {error}; ask for smaller --sizes or fewer ranks",
                 Size(count * T::BYTES)
-            ))
+            )
         })
     }
 
@@ -156,12 +154,12 @@ impl Settings {
 pub(crate) fn counts<T: Float>(sizes: &SizeList) -> Result<Vec<usize>, UsageError> {
     let count = |&n_bytes: &usize| {
         n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
-            UsageError::new(format!(
+            usage!(
                 "{n_bytes} bytes are no whole number of {} values; write sizes that are multiples \
                  of {}",
                 T::DTYPE,
                 T::BYTES
-            ))
+            )
         })
     };
     sizes.n_bytes().iter().map(count).collect()

@@ -13,13 +13,14 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use foldwire::codec::CodecId;
 use foldwire::select::{ChoiceReason, Speeds};
 use foldwire::{Collective, Communicator, Config, Plan, Rank, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, ChooseArgs, OpArg};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
 use foldwire_workbench::{ranks, room, streams};
@@ -225,7 +226,7 @@ impl<'a> ChooseTask<'a> {
         let counts = counts::<f32>(&args.sizes)?;
         let most = counts.iter().copied().max().unwrap_or(0) * size_of::<f32>();
         room::check(2 * (n_own * most) as u128).map_err(|error| {
-            UsageError::new(format!("arrays of {}: {error}; ask for smaller --sizes", Size(most)))
+            usage!("arrays of {}: {error}; ask for smaller --sizes", Size(most))
         })?;
         let speeds = tune::speeds(args.speeds.as_deref())?.unwrap_or(usual);
         let config = config_from_env()?.with_speeds(speeds);
@@ -234,7 +235,7 @@ impl<'a> ChooseTask<'a> {
         if task.n_rows() == 0 {
             let longest = args.longest;
             let fault = format!("every size takes longer than {longest} s on every link");
-            return Err(UsageError::new(format!("{fault}: give a larger --longest")).into());
+            bail!(usage!("{fault}: give a larger --longest"));
         }
         Ok(task)
     }

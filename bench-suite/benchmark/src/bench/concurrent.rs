@@ -10,7 +10,7 @@ use anyhow::Context;
 use foldwire::Transport;
 use foldwire::{Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
 use foldwire_fields::memory;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 
 use super::benchmark::{Benchmark, Settings};
 use super::call_mode::{self, BackendExtras, BenchInputs, CallMode};
@@ -40,10 +40,10 @@ impl CallMode<f32> for ConcurrentCalls {
         }
         let comm = SharedCommunicator::with_config(endpoint, config(args)?, n_calls);
         let comm = comm.map_err(|error| match error {
-            Error::TooFewChannels { have, .. } => anyhow::Error::from(UsageError::new(format!(
+            Error::TooFewChannels { have, .. } => anyhow::Error::from(usage!(
                 "--in-flight {n_calls} is too much here: there is room for {have} calls at once; \
                  ask for fewer, or for fewer --lanes"
-            ))),
+            )),
             error => error.into(),
         })?;
         let mut implementations: Vec<Box<dyn Implementation<SharedCommunicator<'a, X>, f32> + 'a>> =

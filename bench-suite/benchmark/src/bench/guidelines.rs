@@ -8,10 +8,11 @@
 //! Source: J. L. Träff, W. D. Gropp, R. Thakur, "Self-consistent MPI performance guidelines", IEEE
 //! Trans. Parallel Distrib. Syst. 21 (2010).
 
+use anyhow::bail;
 use foldwire::{Collective, Communicator, DType, Preset, Rank, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::{BackendArg, GuidelinesArgs, OpArg};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
@@ -108,17 +109,15 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
             return Err(super::not_built("mpi", "an MPI library and libclang"));
         }
         BackendArg::Mpi => {
-            return Err(UsageError::new(
+            bail!(usage!(
                 "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 \
-                 foldwire guidelines --backend mpi)",
-            )
-            .into());
+                 foldwire guidelines --backend mpi)"
+            ));
         }
         BackendArg::Libfabric | BackendArg::Tcp => {
-            return Err(UsageError::new(
-                "guidelines are judged over threads and MPI; write --backend threads or mpi",
-            )
-            .into());
+            bail!(usage!(
+                "guidelines are judged over threads and MPI; write --backend threads or mpi"
+            ));
         }
     }
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);

@@ -1,12 +1,13 @@
 //! `foldwire papers errors`: how the errors of one compression are distributed, by codec (ZCCL's
 //! figures 5 and 6).
 
+use anyhow::bail;
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};
 use foldwire::{DType, Float};
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::PaperErrorsArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::Columns;
@@ -83,7 +84,7 @@ fn measure<T: Float + Into<f64>>(
     let range = ValueRange::of(values);
     let bound = args.bound.absolute(range)?;
     if bound == 0.0 {
-        return Err(UsageError::new("the values are all equal, so they have no errors").into());
+        bail!(usage!("the values are all equal, so they have no errors"));
     }
     let exact: Vec<f64> = values.iter().map(|&x| x.into()).collect();
     let params = CodecParams::new(quantum::<T>(coding, args.bound, range)?).with_shape(shape);
@@ -96,7 +97,7 @@ fn measure<T: Float + Into<f64>>(
         let setup = CodecSetup { coding, params, bound, n_threads: 1, n_rounds: 0 };
         let (ratio, decoded) = setup.decoded(values)?;
         let errors = Errors::new(&decoded, &exact, bound);
-        let summary = errors.summary().ok_or_else(|| UsageError::new("no value is finite"))?;
+        let summary = errors.summary().ok_or_else(|| usage!("no value is finite"))?;
         found = Some((coding, ratio, errors, summary));
         if summary.worst <= 1.0 {
             break;

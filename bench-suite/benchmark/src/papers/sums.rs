@@ -10,7 +10,7 @@ use foldwire::bound::ValueRange;
 use foldwire::codec::CodecParams;
 use foldwire::{Bound, DType, Float};
 use foldwire_arguments::papers::PaperSumsArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::table::{Columns, scientific};
 use foldwire_workbench::{room, streams, threads};
@@ -95,7 +95,7 @@ fn measure<T: Float + Into<f64>>(
 ) -> anyhow::Result<()> {
     super::check_lossy(&args.codec, T::DTYPE)?;
     room::check(N_ARRAYS * size_of_val(x) as u128)
-        .map_err(|error| UsageError::new(format!("to add {name}: {error}")))?;
+        .map_err(|error| usage!("to add {name}: {error}"))?;
     let mut y = x.to_vec();
     y.rotate_left(x.len() / 2);
     let constant = vec![T::from_f64(0.0); x.len()];

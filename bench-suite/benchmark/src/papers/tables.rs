@@ -10,7 +10,7 @@ mod specs;
 
 use std::num::NonZero;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use foldwire::Bound;
 use foldwire::bound::ValueRange;
 use foldwire::codec::CodecParams;
@@ -19,7 +19,7 @@ use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::PaperTablesArgs;
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::FieldValues;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_published::{BOUNDS, figures};
 use foldwire_workbench::table::{Align, Table, scientific};
 use foldwire_workbench::{input, progress, room, streams, threads};
@@ -75,11 +75,10 @@ pub(super) fn run(args: &PaperTablesArgs) -> anyhow::Result<()> {
     let bounds = bounds(args)?;
     let found = sets::find(&args.data);
     if found.is_empty() {
-        return Err(UsageError::new(format!(
+        bail!(usage!(
             "{}: no file is named as those of the papers' data sets (see --help)",
             args.data.display()
-        ))
-        .into());
+        ));
     }
     let n_threads = args
         .threads
@@ -104,7 +103,7 @@ pub(super) fn run(args: &PaperTablesArgs) -> anyhow::Result<()> {
             let field = input::read(file, None)?;
             let FieldValues::F32(values) = field.values else { continue };
             room::check(N_ARRAYS * size_of_val(&values[..]) as u128)
-                .map_err(|error| UsageError::new(format!("to measure {}: {error}", field.name)))?;
+                .map_err(|error| usage!("to measure {}: {error}", field.name))?;
             let pair = before.as_ref().filter(|(dims, _)| *dims == field.dims);
             let pair = pair.map(|(_, values)| &values[..]);
             let n_faults = bench.faults.len();
@@ -140,7 +139,7 @@ fn bounds(args: &PaperTablesArgs) -> Result<Vec<f64>, UsageError> {
     }
     let relative = |bound: &Bound| match *bound {
         Bound::Relative(factor) => Ok(factor),
-        other => Err(UsageError::new(format!("the papers' bounds are relative, not {other}"))),
+        other => Err(usage!("the papers' bounds are relative, not {other}")),
     };
     args.bound.iter().map(relative).collect()
 }

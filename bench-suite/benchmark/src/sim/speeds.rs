@@ -3,13 +3,13 @@
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use foldwire::codec::CodecId;
 use foldwire::{Float, Plan};
 use foldwire_arguments::SimArgs;
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::speeds::SpeedsArg;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_sim::cost::{Costs, WireSizes};
 use foldwire_workbench::data::Data;
 use serde::Serialize;
@@ -111,7 +111,7 @@ impl ModelSpeeds {
             SpeedsArg::Published(name) => Some(published(name)?),
             SpeedsArg::File(path) => {
                 let fault = |error: &dyn std::fmt::Display| {
-                    UsageError::new(format!("{}: {error}; see docs/scale.md", path.display()))
+                    usage!("{}: {error}; see docs/scale.md", path.display())
                 };
                 let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
                 let is_json = path.extension().is_some_and(|extension| extension == "json");
@@ -123,30 +123,27 @@ impl ModelSpeeds {
         let lacking = codecs.iter().filter(|codec| file.is_some() && given(codec).is_none());
         let lacking: Vec<&str> = lacking.map(|(codec, _)| codec.name()).collect();
         if !lacking.is_empty() {
-            return Err(UsageError::new(format!(
+            bail!(usage!(
                 "--speeds has none of {}; add them, or leave out presets with these codecs",
                 lacking.join(", ")
-            ))
-            .into());
+            ));
         }
         let ratio = |codec: &(CodecId, u16)| {
             Some(file.as_ref()?.ratio(given(codec)?)).filter(|r| !r.is_empty())
         };
         if codecs.iter().any(|codec| ratio(codec).is_none()) && args.frame > MAX_FRAME {
-            return Err(UsageError::new(format!(
+            bail!(usage!(
                 "--frame {} is too large to measure; use 16M at most, or --speeds with a file that \
                 holds the ratio",
                 Size(args.frame)
-            ))
-            .into());
+            ));
         }
         if file.is_none() && args.threads > here {
-            return Err(UsageError::new(format!(
+            bail!(usage!(
                 "this machine has {here} cores, so it cannot measure --threads {}; take --speeds \
                 of a file",
                 args.threads
-            ))
-            .into());
+            ));
         }
         // A measurement gives the speed of one thread while all `busy` threads compute. So a rank
         // of n threads has n times that speed.

@@ -10,9 +10,10 @@ mod fabric;
 mod results;
 mod threads;
 
+use anyhow::bail;
 use foldwire::{DType, bf16, f16};
 use foldwire_arguments::SimArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::{self, Columns};
@@ -26,10 +27,9 @@ use serde_json::{Map, Value};
 pub(super) fn run(args: &SimArgs, source: &FieldSource) -> anyhow::Result<()> {
     let files = args.validate.as_deref().unwrap_or_default();
     if files.is_empty() && !args.fabric.is_empty() {
-        return Err(UsageError::new(
-            "--fabric goes with files of measured times: --validate RESULTS.json --fabric …",
-        )
-        .into());
+        bail!(usage!(
+            "--fabric goes with files of measured times: --validate RESULTS.json --fabric …"
+        ));
     }
     let comparison = match source.dtype(args.dtype) {
         _ if !files.is_empty() => fabric::compare(args, files, source)?,

@@ -10,7 +10,7 @@ use std::thread;
 use anyhow::Context;
 use foldwire_arguments::LaunchArgs;
 use foldwire_bootstrap::{Root, Token};
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::usage;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -69,9 +69,7 @@ impl RankProcesses {
         for rank in 0..args.ranks {
             let mut child = command(args, rank, root, token, &job).spawn().map_err(|error| {
                 let program = args.program[0].display();
-                UsageError::new(format!(
-                    "cannot start `{program}` ({error}); give a path, or a program in PATH"
-                ))
+                usage!("cannot start `{program}` ({error}); give a path, or a program in PATH")
             })?;
             let prefix = prefix(args, rank);
             // Both exist, because the command requests pipes.

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 /// Replacement for drawing. It never evaluates the plot, because no file can exist.
 #[macro_export]
@@ -35,10 +35,10 @@ impl FromStr for PlotFile {
     type Err = UsageError;
 
     fn from_str(_: &str) -> Result<Self, UsageError> {
-        Err(UsageError::new(
+        Err(usage!(
             "this foldwire was built without plots, files that end in .svg or .png; build it with \
              --features plots, as in `cargo run --release --features plots -- bench allreduce \
-             --plot allreduce.svg`",
+             --plot allreduce.svg`"
         ))
     }
 }

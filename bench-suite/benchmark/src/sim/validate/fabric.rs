@@ -15,10 +15,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use foldwire::transport::Rank;
 use foldwire::{DType, Float, Preset, bf16, f16};
 use foldwire_arguments::SimArgs;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_sim::cost::{ClusterModel, Costs, HostModel, ModelCall, NetworkModel, predict};
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::progress;
@@ -128,12 +129,11 @@ impl FabricModel {
             match (with_core.iter().min_by_key(n_bytes), with_core.iter().max_by_key(n_bytes)) {
                 (Some(&short), Some(&long)) if short.1.n_bytes < long.1.n_bytes => (short, long),
                 _ => {
-                    return Err(UsageError::new(
+                    bail!(usage!(
                         "--fabric needs raw times of one value and of a long array between ranks \
                      with a core each: `foldwire bench allgather --backend … --preset raw --sizes \
-                     8,64M --link RATE --json`",
-                    )
-                    .into());
+                     8,64M --link RATE --json`"
+                    ));
                 }
             };
         let short = machine.timed_case(short)?;
@@ -207,11 +207,7 @@ impl LocalMachine<'_> {
         };
         let data = self.source.data::<T>(results.ranks);
         if data.about() != results.data {
-            return Err(UsageError::new(format!(
-                "the results are of {}; name that field with --field",
-                results.data
-            ))
-            .into());
+            bail!(usage!("the results are of {}; name that field with --field", results.data));
         }
         let known =
             self.known.iter().find(|(dtype, known, _)| *dtype == T::DTYPE && *known == task);

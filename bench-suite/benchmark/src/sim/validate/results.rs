@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use foldwire::{Bound, Collective, DType, Plan, Preset};
 use foldwire_arguments::values::LinkRate;
-use foldwire_fields::usage::UsageError;
+use foldwire_fields::usage::{UsageError, usage};
 
 use crate::bench::output::BenchResults;
 use crate::bench::row::CollectiveRow;
@@ -52,7 +52,7 @@ impl FabricResults {
     /// Fails if the file is missing, is not a result of the benchmark, or holds calls that the
     /// model does not cover, such as minima.
     pub(super) fn read(path: &Path) -> Result<Self, UsageError> {
-        let fault = |error: String| UsageError::new(format!("{}: {error}", path.display()));
+        let fault = |error: String| usage!("{}: {error}", path.display());
         let unread = |error| fault(format!("{error}; {SOURCE}"));
         let text = std::fs::read_to_string(path).map_err(unread)?;
         Self::parse(&text).map_err(fault)
