@@ -26,13 +26,14 @@ use foldwire_arguments::CgArgs;
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
-use foldwire_workbench::memory::median_run;
+use foldwire_workbench::memory::{median_run, take_turns};
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{input, progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serde_json::json;
 
 use solver::{Grid, GridSlab};
 
@@ -124,15 +125,10 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     );
     let progress = progress::bar("solving", 1 + variants.len() * args.repeat);
     let alone = solve(&grid, args, 1, &alone, &progress)?;
-    let mut runs: Vec<Vec<CgRun>> = variants.iter().map(|_| Vec::new()).collect();
-    // Take turns, so that disturbances of the machine affect all variants alike.
-    for _ in 0..args.repeat {
-        for (variant, runs) in variants.iter().zip(&mut runs) {
-            let name =
-                || format!("{} dot products, borders {}", variant.dots.name(), variant.borders);
-            runs.push(solve(&grid, args, args.ranks, variant, &progress).with_context(name)?);
-        }
-    }
+    let runs = take_turns(&variants, args.repeat, |variant| {
+        let name = || format!("{} dot products, borders {}", variant.dots.name(), variant.borders);
+        solve(&grid, args, args.ranks, variant, &progress).with_context(name)
+    })?;
     progress.finish_and_clear();
     let mut rows: Vec<CgRow> = Vec::new();
     for (variant, runs) in variants.iter().zip(&runs) {
@@ -142,11 +138,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     if let Some(file) = &args.plot {
         foldwire_workbench::draw!(file, picture(args, &grid, &rows))?;
     }
-    if args.json {
-        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
-    } else {
-        streams::write(&render(&rows))?;
-    }
+    streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
     for row in rows.iter().filter(|row| row.borders == "raw") {
         let CgRow { dots, iterations, residual, .. } = row;
         ensure!(

@@ -31,6 +31,7 @@ use foldwire_arguments::{CaseArg, ClimateArgs};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::UsageError;
 use foldwire_sphere::{Sphere, TestCase};
+use foldwire_workbench::memory::take_turns;
 use foldwire_workbench::picture::Gallery;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
@@ -126,14 +127,10 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     let of_all_levels = messages.run(raw)?;
     let link_rate = args.link.bytes_per_s();
     let messages = Experiment { n_ranks: args.ranks, link_rate, ..messages };
-    let mut runs: Vec<Vec<ClimateRun>> = methods.iter().map(|_| Vec::new()).collect();
-    // Take turns, so that disturbances of the machine affect all methods alike.
-    for _ in 0..args.repeat {
-        for ((name, method), runs) in methods.iter().zip(&mut runs) {
-            progress.set_message(format!("{name}: messages"));
-            runs.push(messages.run(method).with_context(|| name.clone())?);
-        }
-    }
+    let runs = take_turns(&methods, args.repeat, |(name, method)| {
+        progress.set_message(format!("{name}: messages"));
+        messages.run(method).with_context(|| name.clone())
+    })?;
     progress.finish_and_clear();
 
     let mass = |heights: &[f64]| top.mass(heights);
@@ -310,19 +307,14 @@ fn draw(args: &ClimateArgs, exact: &[f64], lossy: &[(&str, &[f64])]) -> anyhow::
 }
 
 fn render(rows: &[ClimateRow]) -> String {
-    let dash = || "-".to_owned();
     Columns::of(rows)
         .text("growth", "", |row| &row.exchange)
         .text("bits of", "one rank", |row| if row.has_bits_of_one_rank { "yes" } else { "no" })
         .number("mass", "change", |row| table::scientific(row.mass_change))
         .number("RMS error", "m, at last", |row| table::scientific(row.growth.rms_m))
-        .number("grown", "day", |row| {
-            row.growth.grown_day.map_or_else(dash, |day| format!("{day:.1}"))
-        })
+        .maybe("grown", "day", |row| row.growth.grown_day.map(|day| format!("{day:.1}")))
         .number("worst", "x perturbed", |row| table::scientific(row.growth.worst))
-        .number("grown", "x perturbed", |row| {
-            row.growth.grown.map_or_else(dash, |ratio| format!("{ratio:.2}"))
-        })
+        .maybe("grown", "x perturbed", |row| row.growth.grown.map(|ratio| format!("{ratio:.2}")))
         .text("growth", "test", |row| if row.growth.passes { "passes" } else { "fails" })
         .render()
 }

@@ -15,13 +15,14 @@ use foldwire::{DType, Error, Plan, Rank, Report};
 use foldwire_arguments::{HaloArgs, coding};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_wave::{Ground, Survey};
-use foldwire_workbench::memory::median_run;
+use foldwire_workbench::memory::{median_run, take_turns};
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::borders::HaloPlanes;
 
@@ -77,14 +78,9 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let alone = simulate(&ground, args, 1, &Plan::raw(), &progress)?;
     let plans: Vec<(String, Plan)> =
         std::iter::once(("raw".to_owned(), Plan::raw())).chain(variants).collect();
-    let mut runs: Vec<Vec<HaloRun>> = plans.iter().map(|_| Vec::new()).collect();
-    // Take turns, so that disturbances of the machine affect all runs alike.
-    for _ in 0..args.repeat {
-        for ((name, plan), runs) in plans.iter().zip(&mut runs) {
-            let outcome = simulate(&ground, args, args.ranks, plan, &progress);
-            runs.push(outcome.with_context(|| name.clone())?);
-        }
-    }
+    let runs = take_turns(&plans, args.repeat, |(name, plan)| {
+        simulate(&ground, args, args.ranks, plan, &progress).with_context(|| name.clone())
+    })?;
     progress.finish_and_clear();
     let exact: Vec<f64> = alone.field.iter().map(|&value| value.into()).collect();
     let mut rows: Vec<HaloRow> = Vec::new();
@@ -92,11 +88,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
         let time_of_raw = rows.first().map(|row| row.time_s);
         rows.push(row(name, args, runs, &exact, time_of_raw));
     }
-    if args.json {
-        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
-    } else {
-        streams::write(&render(&rows))?;
-    }
+    streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
     let is_same =
         |run: &HaloRun| run.field.iter().zip(&alone.field).all(|(a, b)| a.to_bits() == b.to_bits());
     ensure!(
@@ -116,6 +108,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
 }
 
 /// Measurements and final field of one run.
+#[derive(Default)]
 struct HaloRun {
     time: Duration,
     /// Mean over ranks.
@@ -154,12 +147,7 @@ fn simulate(
         Ok((started.elapsed(), exchanging, report, slab.snapshot()))
     });
     let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut outcome = HaloRun {
-        time: Duration::ZERO,
-        exchanging: Duration::ZERO,
-        report: Report::default(),
-        field: Vec::new(),
-    };
+    let mut outcome = HaloRun::default();
     for (time, exchanging, report, planes) in ranks {
         outcome.time = outcome.time.max(time);
         outcome.exchanging += exchanging / n_ranks as u32;
@@ -197,7 +185,6 @@ fn row(
 }
 
 fn render(rows: &[HaloRow]) -> String {
-    let dash = || "-".to_owned();
     Columns::of(rows)
         .text("exchange", "", |row| &row.exchange)
         .number("run", "s", |row| format!("{:.2}", row.time_s))
@@ -207,7 +194,7 @@ fn render(rows: &[HaloRow]) -> String {
         .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
         .number("ratio", "", |row| format!("{:.2}", row.ratio))
         .number("max error", "of the field", |row| table::scientific(row.quality.max_error))
-        .number("PSNR", "dB", |row| row.quality.psnr_db.map_or_else(dash, |x| format!("{x:.1}")))
-        .number("NRMSE", "", |row| row.quality.nrmse.map_or_else(dash, table::scientific))
+        .maybe("PSNR", "dB", |row| row.quality.psnr_db.map(|x| format!("{x:.1}")))
+        .maybe("NRMSE", "", |row| row.quality.nrmse.map(table::scientific))
         .render()
 }

@@ -26,13 +26,14 @@ use foldwire::{DType, Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::memory::median_run;
+use foldwire_workbench::memory::{median_run, take_turns};
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, ranks, room, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serde_json::json;
 
 use adam::Adam;
 use dataset::{N_INPUTS, PlaneDataset};
@@ -108,15 +109,11 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let loss_start = dataset.loss(&net);
     let exchanges = GradientExchange::all(args);
     let progress = progress::bar("training", exchanges.len() * args.repeat * args.steps);
-    let mut runs: Vec<Vec<TrainRun>> = exchanges.iter().map(|_| Vec::new()).collect();
-    // Take turns, so that disturbances of the machine affect all runs alike.
-    for _ in 0..args.repeat {
-        for (exchange, runs) in exchanges.iter().zip(&mut runs) {
-            progress.set_message(exchange.name.clone());
-            let outcome = train(&net, &dataset, args, exchange, &progress);
-            runs.push(outcome.with_context(|| exchange.name.clone())?);
-        }
-    }
+    let runs = take_turns(&exchanges, args.repeat, |exchange| {
+        progress.set_message(exchange.name.clone());
+        let outcome = train(&net, &dataset, args, exchange, &progress);
+        outcome.with_context(|| exchange.name.clone())
+    })?;
     progress.finish_and_clear();
     let mut rows: Vec<TrainRow> = Vec::new();
     for (exchange, runs) in exchanges.iter().zip(&runs) {
@@ -133,12 +130,11 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         DType::from(args.dtype),
         args.ranks
     );
-    if args.json {
-        let object = serde_json::json!({ "about": about, "n_values": n_values, "rows": rows });
-        streams::write(&format!("{object}\n"))?;
-    } else {
-        streams::write(&format!("# {about}\n\n{}", render(&rows)))?;
-    }
+    streams::results(
+        args.json,
+        || json!({ "about": about, "n_values": n_values, "rows": rows }),
+        || format!("# {about}\n\n{}", render(&rows)),
+    )?;
     for (row, runs) in rows.iter().zip(&runs) {
         runs.iter()
             .try_for_each(|run| agree(&run.digests))
@@ -152,6 +148,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
 }
 
 /// Measurements and losses of one run.
+#[derive(Default)]
 struct TrainRun {
     time: Duration,
     /// Mean over ranks.
@@ -209,12 +206,9 @@ fn train(
     });
     let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut outcome = TrainRun {
-        time: Duration::ZERO,
-        exchanging: Duration::ZERO,
-        report: Report::default(),
         losses: vec![0.0; args.steps],
         loss: ranks.first().map_or(f64::NAN, |(.., net)| dataset.loss(net)),
-        digests: Vec::new(),
+        ..TrainRun::default()
     };
     for (time, exchanging, report, losses, net) in ranks {
         outcome.time = outcome.time.max(time);

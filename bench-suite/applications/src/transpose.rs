@@ -13,10 +13,11 @@ use foldwire::{Communicator, DType, Error, Plan, Report, Transport};
 use foldwire_arguments::{TransposeArgs, coding};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::memory::median_run;
+use foldwire_workbench::memory::{median_run, take_turns};
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{progress, ranks, streams};
 use serde::Serialize;
+use serde_json::json;
 
 /// Results of one way to exchange blocks.
 #[derive(Debug, Serialize)]
@@ -57,26 +58,19 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let variants = coding::variants(&args.codec, &args.bound);
     let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(variants).collect();
     let progress = progress::bar("transposing", plans.len() * args.repeat);
-    let mut runs: Vec<Vec<TransposeRun>> = plans.iter().map(|_| Vec::new()).collect();
-    // Take turns, so that disturbances of the machine affect all runs alike.
-    for _ in 0..args.repeat {
-        for ((name, plan), runs) in plans.iter().zip(&mut runs) {
-            progress.set_message(name.clone());
-            runs.push(matrix.add_transposed(args, plan).with_context(|| name.clone())?);
-            progress.inc(1);
-        }
-    }
+    let runs = take_turns(&plans, args.repeat, |(name, plan)| {
+        progress.set_message(name.clone());
+        let run = matrix.add_transposed(args, plan).with_context(|| name.clone());
+        progress.inc(1);
+        run
+    })?;
     progress.finish_and_clear();
     let mut rows: Vec<TransposeRow> = Vec::new();
     for ((name, _), runs) in plans.iter().zip(&runs) {
         let raw = rows.first().map(|row| row.time_s);
         rows.push(row(name, args, matrix.side, runs, raw));
     }
-    if args.json {
-        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
-    } else {
-        streams::write(&render(&rows))?;
-    }
+    streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
     for row in &rows {
         let TransposeRow { exchange, max_err, allowed, .. } = row;
         ensure!(max_err <= allowed, "{exchange}: off by {max_err:e}, {allowed:e} is allowed");
@@ -93,6 +87,7 @@ struct Matrix {
 }
 
 /// Measurements and errors of one run.
+#[derive(Default)]
 struct TransposeRun {
     time: Duration,
     /// Mean over ranks.
@@ -120,13 +115,7 @@ impl Matrix {
     fn add_transposed(&self, args: &TransposeArgs, plan: &Plan) -> anyhow::Result<TransposeRun> {
         let world = ranks::world(args.ranks, args.link.bytes_per_s());
         let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
-        let mut outcome = TransposeRun {
-            time: Duration::ZERO,
-            exchanging: Duration::ZERO,
-            report: Report::default(),
-            max_err: 0.0,
-            allowed: 0.0,
-        };
+        let mut outcome = TransposeRun::default();
         for rank in ranks {
             let rank = rank?;
             outcome.time = outcome.time.max(rank.time);

@@ -19,7 +19,7 @@ mod threads;
 
 use foldwire_arguments::{InfoArgs, PresetsArgs};
 use foldwire_workbench::streams;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use section::ReportSection;
 
@@ -42,15 +42,12 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
         tcp::section(),
         cuda::section(),
     ];
-    if args.json {
-        let object: Map<_, _> =
-            sections.iter().map(|section| (section.key.to_owned(), section.json())).collect();
-        streams::write(&format!("{}\n", Value::Object(object)))?;
-    } else {
-        let texts: Vec<_> = sections.iter().map(ReportSection::text).collect();
-        streams::write(&texts.join("\n"))?;
-    }
-    Ok(())
+    let json = || {
+        let objects = sections.iter().map(|section| (section.key.to_owned(), section.json()));
+        Value::Object(objects.collect())
+    };
+    let text = || sections.iter().map(ReportSection::text).collect::<Vec<_>>().join("\n");
+    Ok(streams::results(args.json, json, text)?)
 }
 
 /// Runs `foldwire presets`, which prints only the section on presets.
@@ -60,6 +57,5 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<()> {
 /// If stdout cannot be written.
 pub(crate) fn run_presets(args: &PresetsArgs) -> anyhow::Result<()> {
     let section = presets::section();
-    streams::write(&if args.json { format!("{}\n", section.json()) } else { section.text() })?;
-    Ok(())
+    Ok(streams::results(args.json, || section.json(), || section.text())?)
 }

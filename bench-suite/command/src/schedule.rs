@@ -46,8 +46,8 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
             SchedulePicture { schedule, call, summary, messages: &messages }
         )?;
     }
-    if args.json {
-        let object = json!({
+    let json = || {
+        json!({
             "schedule": schedule.name(),
             "collective": collective.name(),
             "ranks": call.size,
@@ -56,10 +56,9 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
             "parts": schedule.n_parts(call),
             "critical_path": summary.critical_path,
             "messages": messages.iter().map(object).collect::<Vec<_>>(),
-        });
-        return Ok(streams::write(&format!("{object}\n"))?);
-    }
-    Ok(streams::write(&programs(schedule, call, &summary))?)
+        })
+    };
+    Ok(streams::results(args.json, json, || programs(schedule, call, &summary))?)
 }
 
 fn call(args: &ScheduleArgs, collective: Collective) -> Result<ProgramSpec, UsageError> {

@@ -361,13 +361,10 @@ fn row<T: Float + Into<f64>>(
 /// Renders the rows of one bound as a table. With several bounds, a title names the bound.
 fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
     let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
-    let dash = || "-".to_owned();
     let table = Columns::of(rows)
         .text("preset", "", |row| row.title)
         .number("time", "ms", |row| ms(row.time_s))
-        .number("speed-up", "x raw", |row| {
-            row.speedup_raw.map_or_else(dash, |times| format!("{times:.2}"))
-        })
+        .maybe("speed-up", "x raw", |row| row.speedup_raw.map(|times| format!("{times:.2}")))
         .number("algbw", "GB/s", |row| format!("{:.3}", row.algbw_gbps))
         .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
         .number("ratio", "", |row| format!("{:.2}", row.ratio))
@@ -378,8 +375,8 @@ fn render(rows: &[StackRow], has_several_bounds: bool) -> String {
         .number("wait", "ms", |row| ms(row.wait_s))
         .number("worst case", "", |row| table::scientific(row.bound_worst))
         .number("max error", "", |row| table::scientific(row.quality.max_error))
-        .number("PSNR", "dB", |row| row.quality.psnr_db.map_or_else(dash, |x| format!("{x:.1}")))
-        .number("NRMSE", "", |row| row.quality.nrmse.map_or_else(dash, table::scientific));
+        .maybe("PSNR", "dB", |row| row.quality.psnr_db.map(|x| format!("{x:.1}")))
+        .maybe("NRMSE", "", |row| row.quality.nrmse.map(table::scientific));
     let title = rows.first().filter(|_| has_several_bounds);
     let title = title.map_or_else(String::new, |row| format!("bound {}\n", row.bound));
     title + &table.render()

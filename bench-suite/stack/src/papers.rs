@@ -52,22 +52,20 @@ pub(super) fn all() -> Vec<Paper> {
 
 /// Renders the papers as a table.
 pub(super) fn render() -> String {
-    let text = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
-    };
+    let text = |value: Option<f64>, digits: usize| value.map(|x| format!("{x:.digits$}"));
     let table = Columns::of(all())
         .text("paper", "", |paper| paper.paper)
         .text("system", "", |paper| paper.system)
-        .number("speed-up", "", |paper| text(paper.speedup, 2))
-        .number("compress", "%", |paper| text(paper.compress, 1))
-        .number("communicate", "%", |paper| text(paper.communicate, 1))
-        .number("compute", "%", |paper| match (paper.compress, paper.compute) {
-            (Some(_), None) => "with it".to_owned(),
+        .maybe("speed-up", "", |paper| text(paper.speedup, 2))
+        .maybe("compress", "%", |paper| text(paper.compress, 1))
+        .maybe("communicate", "%", |paper| text(paper.communicate, 1))
+        .maybe("compute", "%", |paper| match (paper.compress, paper.compute) {
+            (Some(_), None) => Some("with it".to_owned()),
             _ => text(paper.compute, 1),
         })
-        .number("other", "%", |paper| text(paper.other, 1))
-        .number("PSNR", "dB", |paper| text(paper.psnr_db, 1))
-        .number("NRMSE", "", |paper| paper.nrmse.map_or_else(|| "-".to_owned(), table::scientific))
+        .maybe("other", "%", |paper| text(paper.other, 1))
+        .maybe("PSNR", "dB", |paper| text(paper.psnr_db, 1))
+        .maybe("NRMSE", "", |paper| paper.nrmse.map(table::scientific))
         .text("table", "", |paper| paper.source);
     format!(
         "{}Speed-ups over MPI (gZCCL: NCCL), shares of the time. Their own images, machines and \

@@ -29,6 +29,25 @@ pub fn alternate(n_rounds: usize, contenders: &mut [Contender<'_>]) -> Vec<Vec<D
     times
 }
 
+/// Runs every contender `n_rounds` times, in turns, so that disturbances of the machine affect all
+/// alike. Returns the runs of each contender, in their order.
+///
+/// # Errors
+/// The first error of a run.
+pub fn take_turns<C, R, E>(
+    contenders: &[C],
+    n_rounds: usize,
+    mut run: impl FnMut(&C) -> Result<R, E>,
+) -> Result<Vec<Vec<R>>, E> {
+    let mut runs: Vec<Vec<R>> = contenders.iter().map(|_| Vec::new()).collect();
+    for _ in 0..n_rounds {
+        for (contender, runs) in contenders.iter().zip(&mut runs) {
+            runs.push(run(contender)?);
+        }
+    }
+    Ok(runs)
+}
+
 /// Time that `work` takes.
 pub fn time(work: impl FnOnce()) -> Duration {
     let start = Instant::now();

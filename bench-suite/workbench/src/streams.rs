@@ -32,6 +32,18 @@ pub fn write(results: &str) -> Result<(), OutputError> {
     Ok(stdout.flush()?)
 }
 
+/// Writes results to stdout as one line of JSON, or as text for people.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub fn results<J: Display>(
+    as_json: bool,
+    json: impl FnOnce() -> J,
+    text: impl FnOnce() -> String,
+) -> Result<(), OutputError> {
+    write(&if as_json { format!("{}\n", json()) } else { text() })
+}
+
 /// Writes a line to stderr in one piece. Errors are ignored.
 pub fn remark(line: impl Display) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());

@@ -86,6 +86,24 @@ impl<R> Columns<R> {
         self.column((name, unit, Align::Right), cell)
     }
 
+    /// Adds a column of numbers that some rows lack.
+    #[must_use]
+    pub fn maybe<S: Display>(self, name: &str, unit: &str, cell: impl Fn(&R) -> Option<S>) -> Self {
+        self.number(name, unit, |row| cell(row).map_or_else(|| "-".to_owned(), |x| x.to_string()))
+    }
+
+    /// Same as [`maybe`](Self::maybe), but adds no column if all rows lack the number.
+    #[must_use]
+    pub fn if_any<S: Display>(
+        self,
+        name: &str,
+        unit: &str,
+        cell: impl Fn(&R) -> Option<S>,
+    ) -> Self {
+        let is_missing = self.rows.iter().all(|row| cell(row).is_none());
+        if is_missing { self } else { self.maybe(name, unit, cell) }
+    }
+
     fn column<S: Display>(
         mut self,
         (name, unit, align): (&str, &str, Align),
@@ -190,6 +208,14 @@ mod tests {
         let columns = Columns::of([("raw", 12.5)]);
         let columns = columns.text("name", "", |row| row.0).number("time", "ms", |row| row.1);
         assert_eq!(columns.render(), table.render());
+    }
+
+    #[test]
+    fn a_number_may_be_missing_in_a_row_or_in_all() {
+        let some = Columns::of([Some(1), None]).if_any("n", "", |n| *n).render();
+        assert!(some.lines().last().unwrap().ends_with('-'), "{some}");
+        let none: Columns<Option<i32>> = Columns::of([None, None]).text("of", "", |_| "x");
+        assert!(!none.if_any("n", "", |n| *n).render().contains('-'));
     }
 
     #[test]

@@ -120,9 +120,8 @@ pub(super) fn render<'r>(rows: impl Iterator<Item = (&'r str, &'r MessageRow)>) 
         });
     }
     for (at, kind) in kinds.into_iter().enumerate() {
-        table = table.number(kind, "work %", |(_, row)| {
-            let percent = |part| format!("{:.2}", part * 100.0);
-            row.kinds[at].overhead.map_or_else(|| "-".to_owned(), percent)
+        table = table.maybe(kind, "work %", |(_, row)| {
+            row.kinds[at].overhead.map(|part| format!("{:.2}", part * 100.0))
         });
     }
     table.render()

@@ -28,6 +28,7 @@ pub(super) struct Experiment<'s> {
 }
 
 /// Measurements and samples of one run.
+#[derive(Default)]
 pub(super) struct ClimateRun {
     /// Duration of each step on rank 0, without gathers.
     pub(super) steps: Vec<Duration>,
@@ -61,13 +62,7 @@ impl Experiment<'_> {
             let rank = comm.rank();
             self.run_rank(rank, MeteredExchange::new(&mut comm, method))
         });
-        let mut run = ClimateRun {
-            steps: Vec::new(),
-            gathers: Vec::new(),
-            traffic: Default::default(),
-            samples: Vec::new(),
-            gathered: Vec::new(),
-        };
+        let mut run = ClimateRun::default();
         for (rank, ended) in ranks.into_iter().enumerate() {
             let of_rank = ended?;
             run.traffic.iter_mut().zip(of_rank.traffic).for_each(|(sum, traffic)| *sum += traffic);
