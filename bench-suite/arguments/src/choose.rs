@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use foldwire::{Bound, Collective};
-use foldwire_fields::usage::{UsageError, usage};
+use foldwire_fields::usage::UsageError;
 
 use super::bench::{BackendArg, array_sizes};
 use super::collectives::collective;
@@ -115,22 +115,5 @@ impl ChooseArgs {
             [] => usual.iter().map(|link| link.parse()).collect(),
             requested => Ok(requested.to_vec()),
         }
-    }
-
-    /// Refuses options of other backends.
-    ///
-    /// # Errors
-    /// A [`UsageError`] for such an option.
-    pub fn check(&self) -> Result<(), UsageError> {
-        if self.backend != BackendArg::Libfabric && self.provider.is_some() {
-            return Err(usage!("--provider is for --backend libfabric"));
-        }
-        if self.backend != BackendArg::Threads && self.ranks.is_some() {
-            return Err(usage!(
-                "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 2 \
-                 foldwire choose …)"
-            ));
-        }
-        Ok(())
     }
 }

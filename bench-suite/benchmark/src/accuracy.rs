@@ -126,11 +126,11 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
         data: data.about().to_owned(),
     };
     let rows = measure(args, &data)?;
-    if args.json {
-        streams::write(&format!("{}\n", output::json(&setting, &rows)))?;
-    } else {
-        streams::write(&output::text(&setting, &rows))?;
-    }
+    streams::results(
+        args.json,
+        || output::json(&setting, &rows),
+        || output::text(&setting, &rows),
+    )?;
     if let Some(file) = &args.plot {
         foldwire_workbench::draw!(file, plot::ErrorGrowthPlot { setting: &setting, rows: &rows })?;
     }

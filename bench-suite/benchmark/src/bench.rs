@@ -21,8 +21,8 @@
 //! | `plot` | the plot of times over sizes |
 //! | `choose` | `foldwire choose`: automatic plans compared with the plans that they choose from |
 //! | `guidelines` | `foldwire guidelines`: collectives compared with each other |
-//! | `threads`, `mpi`, `job` | start ranks, or run as a rank that a launcher started |
-//! | `libfabric`, `tcp` | join the ranks of a job |
+//! | `threads` | starts ranks as threads |
+//! | `mpi` | the MPI library's own collectives as implementations |
 
 pub(crate) mod benchmark;
 #[cfg(any(test, feature = "mpi"))]
@@ -34,10 +34,6 @@ mod concurrent;
 mod device;
 pub mod guidelines;
 mod implementation;
-#[cfg(any(feature = "libfabric", feature = "tcp"))]
-mod job;
-#[cfg(feature = "libfabric")]
-pub(crate) mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
 pub(crate) mod output;
@@ -50,15 +46,15 @@ mod result_check;
 pub(crate) mod row;
 pub(crate) mod runner;
 mod sweep;
-#[cfg(feature = "tcp")]
-pub(crate) mod tcp;
 mod threads;
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use anyhow::bail;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
+use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
@@ -67,9 +63,10 @@ use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
 
+use crate::job::{self, Library, Measurement, NetworkOptions};
 use crate::tune;
 use benchmark::Settings;
-use call_mode::{CallMode, SequentialCalls};
+use call_mode::{BackendExtras, BenchInputs, CallMode, SequentialCalls};
 use concurrent::ConcurrentCalls;
 use implementation::{Implementation, PlanImplementation, WholeMessages};
 use output::BenchResults;
@@ -85,18 +82,7 @@ const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_
 /// # Errors
 /// Usage errors, calls that fail, output that cannot be written, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    if args.backend != BackendArg::Libfabric && args.provider.is_some() {
-        bail!(usage!("--provider is for --backend libfabric"));
-    }
-    if args.backend != BackendArg::Tcp && (args.streams.is_some() || args.encrypt) {
-        bail!(usage!("--streams and --encrypt are for --backend tcp"));
-    }
-    if args.backend != BackendArg::Threads && args.ranks.is_some() {
-        bail!(usage!(
-            "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 \
-            foldwire bench …)"
-        ));
-    }
+    options(args).check(args.backend, args.ranks, "mpirun -n 4 foldwire bench …")?;
     if args.backend != BackendArg::Threads && args.latency.is_some() {
         bail!(usage!(
             "--latency is for --backend threads; other backends have the latency of their network"
@@ -156,38 +142,62 @@ fn run_with<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &FieldSource,
 ) -> anyhow::Result<()> {
-    match args.backend {
-        BackendArg::Threads => threads::run::<T, P>(args, source),
-        #[cfg(feature = "mpi")]
-        BackendArg::Mpi => mpi::run::<T, P>(args, source),
-        #[cfg(not(feature = "mpi"))]
-        BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
-        #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => {
-            let link = args.link.as_ref();
-            let join = libfabric::joins(args.provider.as_deref(), link, args.frame)?;
-            job::run::<T, P, _>(args, source, join)
-        }
-        #[cfg(not(feature = "libfabric"))]
-        BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
-        #[cfg(feature = "tcp")]
-        BackendArg::Tcp => {
-            let link = args.link.as_ref();
-            let join = tcp::joins(args.streams, args.encrypt, link, args.frame)?;
-            job::run::<T, P, _>(args, source, join)
-        }
-        #[cfg(not(feature = "tcp"))]
-        BackendArg::Tcp => Err(not_built("tcp", "nothing else")),
+    if args.backend == BackendArg::Threads {
+        return threads::run::<T, P>(args, source);
+    }
+    #[cfg(feature = "mpi")]
+    if args.backend == BackendArg::Mpi && args.mpi_best {
+        mpi::set_environment()?;
+    }
+    job::run(args.backend, options(args), |size| {
+        let settings = Settings::new::<T>(args, size)?;
+        Ok(BenchMeasurement { args, source, settings, mode: PhantomData::<fn() -> (T, P)> })
+    })
+}
+
+fn options(args: &BenchArgs) -> NetworkOptions<'_> {
+    NetworkOptions {
+        provider: args.provider.as_deref(),
+        streams: args.streams,
+        encrypt: args.encrypt,
+        link_rate: args.link.as_ref().and_then(LinkRate::bytes_per_s),
+        frame_bytes: args.frame,
     }
 }
 
-#[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
-pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
-    usage!(
-        "this foldwire was built without {feature}; build it with --features {feature} (which \
-        needs {needs})"
-    )
-    .into()
+/// The benchmark as the ranks of a job run it.
+struct BenchMeasurement<'a, T, P> {
+    args: &'a BenchArgs,
+    source: &'a FieldSource,
+    settings: Settings,
+    mode: PhantomData<fn() -> (T, P)>,
+}
+
+impl<T: Float + Into<f64>, P: CallMode<T>> Measurement for BenchMeasurement<'_, T, P> {
+    type Results = BenchResults;
+
+    fn run_rank<X: Transport + 'static>(
+        &self,
+        endpoint: X,
+        backend: &str,
+        library: Option<&Library>,
+    ) -> anyhow::Result<BenchResults> {
+        let Self { args, source, settings, .. } = self;
+        let (size, rank) = (endpoint.size(), endpoint.rank().index());
+        // The number of ranks on this machine is unknown, so only this rank's memory is checked.
+        settings.check_room::<T>(size, rank..rank + 1)?;
+        let data = &source.data::<T>(size).with_fill(args.fill);
+        let mut extras = BackendExtras { library, ..BackendExtras::default() };
+        #[cfg(feature = "mpi")]
+        if let Some(library) = library.filter(|_| settings.in_flight == 1) {
+            extras.implementations = mpi::implementations(library, settings, args.mpi_best)?;
+        }
+        P::run_rank(BenchInputs { args, settings, data, backend }, endpoint, extras)
+    }
+
+    fn show(&self, _: &str, results: &BenchResults) -> anyhow::Result<()> {
+        show(self.args, results)
+    }
 }
 
 /// Returns the implementations that every backend has. The communicator `long`, if there is one,

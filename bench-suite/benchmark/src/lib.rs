@@ -5,6 +5,7 @@
 //! | [`codec`](mod@codec) | codecs alone, compared with memory and with other compressors (peers) |
 //! | [`accuracy`] | errors of reductions over ranks |
 //! | [`bench`](mod@bench) | collectives over sizes; its folder also has `choose` and `guidelines` |
+//! | `job` | (starts ranks for other modules: processes of a job, over any backend) |
 //! | [`papers`] | experiments of the papers with codecs, beside what they report |
 //! | [`p2p`] | messages between two ranks, and the barrier |
 //! | [`sim`] | the cost model: predictions for a cluster, and their validation |
@@ -17,6 +18,7 @@
 pub mod accuracy;
 pub mod bench;
 pub mod codec;
+mod job;
 pub mod p2p;
 pub mod papers;
 pub mod peers;

@@ -6,36 +6,33 @@
 //! | `implementation` | the trait of all implementations, and messages of a plan |
 //! | `benchmark` | the loop that all ranks run: sizes × rounds × implementations |
 //! | `output` | results for people and programs |
-//! | `threads`, `mpi`, `job` | start ranks, or run as a rank that a launcher started |
+//! | `mpi` | the MPI library's own messages as an implementation |
 //!
 //! The measurements match those of the OSU benchmarks and of Intel's IMB: osu_latency for
 //! `pingpong`, osu_bibw and Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
 
 mod benchmark;
 mod implementation;
-#[cfg(any(feature = "libfabric", feature = "tcp"))]
-mod job;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
-mod threads;
 
-use anyhow::bail;
-use foldwire::{DType, Plan, Transport};
+use foldwire::{Communicator, DType, Plan, Transport};
+use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, P2pArgs, coding};
 use foldwire_fields::usage::{UsageError, usage};
-use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::{room, streams};
+use foldwire_workbench::data::{Data, FieldSource};
+use foldwire_workbench::{ranks, room, streams};
 
 use crate::bench::benchmark::counts;
-#[cfg(feature = "libfabric")]
-use crate::bench::libfabric;
-#[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
-use crate::bench::not_built;
-#[cfg(feature = "tcp")]
-use crate::bench::tcp;
+use crate::bench::{config_from_env, progress};
+use crate::job::{self, Library, Measurement, NetworkOptions};
+use benchmark::MessageBenchmark;
 use implementation::{MessageImplementation, PlanMessages};
-use output::P2pResults;
+use output::{P2pHead, P2pResults};
+
+/// Default number of ranks that are threads.
+const DEFAULT_RANKS: usize = 2;
 
 /// Runs the subcommand, or this process's rank of it. Results go to rank 0's stdout, everything
 /// else to stderr.
@@ -43,41 +40,68 @@ use output::P2pResults;
 /// # Errors
 /// Usage errors, calls that fail, output that cannot be written, and messages beyond their bound.
 pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
-    if args.backend != BackendArg::Libfabric && args.provider.is_some() {
-        bail!(usage!("--provider is for --backend libfabric"));
-    }
-    if args.backend != BackendArg::Tcp && (args.streams.is_some() || args.encrypt) {
-        bail!(usage!("--streams and --encrypt are for --backend tcp"));
-    }
-    if args.backend != BackendArg::Threads && args.ranks.is_some() {
-        bail!(usage!(
-            "--ranks is for --backend threads; here the launcher starts the ranks \
-             (mpirun -n 2 foldwire p2p …)"
-        ));
-    }
+    let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
+    let options = NetworkOptions {
+        provider: args.provider.as_deref(),
+        streams: args.streams,
+        encrypt: args.encrypt,
+        link_rate,
+        frame_bytes: None,
+    };
+    options.check(args.backend, args.ranks, "mpirun -n 2 foldwire p2p …")?;
     coding::check_all(&args.codec, DType::F32)?;
     counts::<f32>(&args.sizes)?;
     let source = FieldSource::open(args.field.as_deref())?;
-    match args.backend {
-        BackendArg::Threads => threads::run(args, &source),
+    if args.backend == BackendArg::Threads {
+        let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+        check(args, size, size)?;
+        let p2p = P2pMeasurement { args, data: source.data::<f32>(size) };
+        let run = |endpoint| p2p.run_rank(endpoint, "threads", None);
+        let ranks = ranks::world(size, link_rate).run_endpoints(run);
+        let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        return show(args, &ranks.swap_remove(0));
+    }
+    job::run(args.backend, options, |size| {
+        // The number of ranks on this machine is unknown, so only this rank's memory is checked.
+        check(args, size, 1)?;
+        Ok(P2pMeasurement { args, data: source.data::<f32>(size) })
+    })
+}
+
+/// The benchmark on every rank.
+struct P2pMeasurement<'a> {
+    args: &'a P2pArgs,
+    /// The values of all ranks, so that a receiver can check what it received.
+    data: Data<f32>,
+}
+
+impl Measurement for P2pMeasurement<'_> {
+    type Results = P2pResults;
+
+    fn run_rank<X: Transport + 'static>(
+        &self,
+        endpoint: X,
+        backend: &str,
+        library: Option<&Library>,
+    ) -> anyhow::Result<P2pResults> {
+        let Self { args, data } = self;
+        let comm = Communicator::with_config(endpoint, config_from_env()?)?;
+        let head = P2pHead::new(args, &comm, backend, data);
+        #[cfg_attr(not(feature = "mpi"), expect(unused_mut, reason = "there is no library"))]
+        let mut implementations = plans(args);
         #[cfg(feature = "mpi")]
-        BackendArg::Mpi => mpi::run(args, &source),
-        #[cfg(not(feature = "mpi"))]
-        BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
-        #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => {
-            let join = libfabric::joins(args.provider.as_deref(), args.link.as_ref(), None)?;
-            job::run(args, &source, join)
+        if let Some(library) = library {
+            implementations.push(Box::new(mpi::LibraryMessages::new(library)));
         }
-        #[cfg(not(feature = "libfabric"))]
-        BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
-        #[cfg(feature = "tcp")]
-        BackendArg::Tcp => {
-            let join = tcp::joins(args.streams, args.encrypt, args.link.as_ref(), None)?;
-            job::run(args, &source, join)
-        }
-        #[cfg(not(feature = "tcp"))]
-        BackendArg::Tcp => Err(not_built("tcp", "nothing else")),
+        let progress = &progress(comm.rank().index());
+        let mut wait = job::barrier_of(library);
+        let barrier = wait.as_mut();
+        let benchmark = MessageBenchmark { args, comm, barrier, implementations, data, progress };
+        Ok(P2pResults { head, rows: benchmark.run()? })
+    }
+
+    fn show(&self, _: &str, results: &P2pResults) -> anyhow::Result<()> {
+        show(self.args, results)
     }
 }
 

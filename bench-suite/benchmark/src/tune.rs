@@ -150,11 +150,8 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
         std::fs::write(path, text).with_context(|| path.display().to_string())?;
         streams::remark(format_args!("speeds: {}", path.display()));
     }
-    if args.json {
-        let json = serde_json::json!({ "about": about, "rows": rows, "file": path });
-        return Ok(streams::write(&format!("{json}\n"))?);
-    }
-    Ok(streams::write(&format!("{about}\n{}", text(&rows)))?)
+    let json = || serde_json::json!({ "about": about, "rows": rows, "file": path });
+    Ok(streams::results(args.json, json, || format!("{about}\n{}", text(&rows)))?)
 }
 
 /// Returns the seconds of an all-reduce of a short array between two threads, for each codec.

@@ -11,8 +11,8 @@ use foldwire_workbench::streams;
 use super::benchmark::{Benchmark, Settings};
 use super::implementation::Implementation;
 use super::output::{BenchHead, BenchResults};
-use super::runner::{Barrier, barrier};
 use super::{config, plans, presets, progress};
+use crate::job::{self, Library};
 
 /// Everything a rank knows before it joins the other ranks.
 #[derive(Clone, Copy)]
@@ -26,8 +26,8 @@ pub(super) struct BenchInputs<'a, T> {
 
 /// Additions of a backend to the common benchmark.
 pub(super) struct BackendExtras<'a, X: Transport, T> {
-    /// The backend's own barrier, if it has one.
-    pub(super) barrier: Option<Box<dyn FnMut() + 'a>>,
+    /// The MPI library, if it takes part.
+    pub(super) library: Option<&'a Library>,
     /// A communicator of the same ranks whose frames hold whole messages.
     pub(super) long_frames: Option<Communicator<X>>,
     /// Additional implementations, for calls that run one after the other.
@@ -36,16 +36,8 @@ pub(super) struct BackendExtras<'a, X: Transport, T> {
 
 impl<X: Transport, T> Default for BackendExtras<'_, X, T> {
     fn default() -> Self {
-        Self { barrier: None, long_frames: None, implementations: Vec::new() }
+        Self { library: None, long_frames: None, implementations: Vec::new() }
     }
-}
-
-/// Adapts a backend's own barrier.
-pub(super) fn backend_barrier<'b, C>(mut wait: Box<dyn FnMut() + 'b>) -> Box<Barrier<'b, C>> {
-    Box::new(move |_| {
-        wait();
-        Ok(())
-    })
 }
 
 /// Way in which a benchmark makes its calls: one after the other, or several at once.
@@ -100,7 +92,7 @@ impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
         let mut implementations = presets(args, data.shape(), long, &device)?;
         implementations.extend(extras.implementations);
         let progress = progress(comm.rank().index());
-        let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, backend_barrier);
+        let mut wait = job::barrier_of(extras.library);
         let shares_memory = head.shares_memory(settings);
         let (barrier, progress) = (wait.as_mut(), &progress);
         let benchmark =

@@ -33,6 +33,7 @@ use super::implementation::PlanImplementation;
 use super::problem::Problem;
 use super::row::median;
 use super::runner::{Barrier, Runner, barrier, gather_json};
+use crate::job::{self, Library, Measurement, NetworkOptions};
 use crate::tune;
 
 /// Number of calls after which an automatic plan has finished its trial calls.
@@ -158,25 +159,13 @@ const DEFAULT_RANKS: usize = 4;
 /// # Errors
 /// Usage errors, calls that fail, and output that cannot be written.
 pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
-    args.check()?;
-    match args.backend {
-        BackendArg::Threads => between_threads(args),
-        #[cfg(feature = "mpi")]
-        BackendArg::Mpi => super::mpi::choose(args),
-        #[cfg(not(feature = "mpi"))]
-        BackendArg::Mpi => Err(super::not_built("mpi", "an MPI library and libclang")),
-        #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => {
-            let join = super::libfabric::joins(args.provider.as_deref(), None, None)?;
-            super::job::choose(args, join)
-        }
-        #[cfg(not(feature = "libfabric"))]
-        BackendArg::Libfabric => Err(super::not_built("libfabric", "libfabric and libclang")),
-        #[cfg(feature = "tcp")]
-        BackendArg::Tcp => super::job::choose(args, super::tcp::joins(None, false, None, None)?),
-        #[cfg(not(feature = "tcp"))]
-        BackendArg::Tcp => Err(super::not_built("tcp", "nothing else")),
+    let options =
+        NetworkOptions { provider: args.provider.as_deref(), ..NetworkOptions::default() };
+    options.check(args.backend, args.ranks, "mpirun -n 2 foldwire choose …")?;
+    if args.backend == BackendArg::Threads {
+        return between_threads(args);
     }
+    job::run(args.backend, options, |size| ChooseTask::new(args, size, 1, Speeds::default()))
 }
 
 fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
@@ -191,8 +180,7 @@ fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
             *comm.config_mut() = task.config;
             let hidden = ProgressBar::hidden();
             let progress = if comm.rank() == Rank(0) { &progress } else { &hidden };
-            let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-            LinkMeasurement { task: &task, link }.measure(&mut comm, wait.as_mut(), progress)
+            LinkMeasurement { task: &task, link }.measure(&mut comm, &mut barrier, progress)
         });
         let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         rows.append(&mut ranks.swap_remove(0));
@@ -240,30 +228,6 @@ impl<'a> ChooseTask<'a> {
         Ok(task)
     }
 
-    /// Runs this process's rank, over the links of the backend.
-    ///
-    /// # Errors
-    /// Fails if a call fails.
-    #[cfg(any(feature = "mpi", feature = "libfabric", feature = "tcp"))]
-    pub(super) fn run_rank<X: Transport>(&self, endpoint: X) -> anyhow::Result<Vec<ChoiceRow>> {
-        let mut comm = Communicator::with_config(endpoint, self.config)?;
-        let progress = super::progress(comm.rank().index());
-        progress.set_length(self.n_rows() as u64);
-        let mut rows = Vec::new();
-        for link in &self.links {
-            // The automatic plan assumes this rate; it does not limit the links.
-            comm.config_mut().link_rate = link.bytes_per_s();
-            let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-            rows.extend(LinkMeasurement { task: self, link }.measure(
-                &mut comm,
-                wait.as_mut(),
-                &progress,
-            )?);
-        }
-        progress.finish_and_clear();
-        Ok(rows)
-    }
-
     /// Returns the requested counts whose arrays a link of this rate transfers within `--longest`.
     fn counts_over(&self, link: &LinkRate) -> impl Iterator<Item = usize> {
         let rate = link.bytes_per_s().unwrap_or(f64::INFINITY);
@@ -276,19 +240,36 @@ impl<'a> ChooseTask<'a> {
         let n: usize = self.links.iter().map(|link| self.counts_over(link).count()).sum();
         n * self.args.collective.len()
     }
+}
 
-    /// Prints the results.
-    ///
-    /// # Errors
-    /// Fails if they cannot be printed.
-    pub(super) fn show(&self, backend: &str, rows: &[ChoiceRow]) -> anyhow::Result<()> {
+impl Measurement for ChooseTask<'_> {
+    type Results = Vec<ChoiceRow>;
+
+    fn run_rank<X: Transport + 'static>(
+        &self,
+        endpoint: X,
+        _: &str,
+        _: Option<&Library>,
+    ) -> anyhow::Result<Vec<ChoiceRow>> {
+        let mut comm = Communicator::with_config(endpoint, self.config)?;
+        let progress = super::progress(comm.rank().index());
+        progress.set_length(self.n_rows() as u64);
+        let mut rows = Vec::new();
+        for link in &self.links {
+            // The automatic plan assumes this rate; it does not limit the links.
+            comm.config_mut().link_rate = link.bytes_per_s();
+            let measurement = LinkMeasurement { task: self, link };
+            rows.extend(measurement.measure(&mut comm, &mut barrier, &progress)?);
+        }
+        progress.finish_and_clear();
+        Ok(rows)
+    }
+
+    fn show(&self, backend: &str, rows: &Vec<ChoiceRow>) -> anyhow::Result<()> {
         let Self { args, size, data, .. } = self;
         let about = format!("{size} ranks over {backend}, {}, {}", args.bound, data.about());
-        if args.json {
-            let result = serde_json::json!({ "about": about, "rows": rows });
-            return Ok(streams::write(&format!("{result}\n"))?);
-        }
-        Ok(streams::write(&self.text(&about, rows))?)
+        let json = || serde_json::json!({ "about": about, "rows": rows });
+        Ok(streams::results(args.json, json, || self.text(&about, rows))?)
     }
 }
 

@@ -19,8 +19,9 @@ use super::implementation::{
 };
 use super::output::{BenchHead, BenchResults};
 use super::problem::Problem;
-use super::runner::{AnyCommunicator, Runner, barrier};
+use super::runner::{AnyCommunicator, Runner};
 use super::{config, plans, progress};
+use crate::job;
 
 /// Makes several calls at once. It supports only `f32`, because each further type would be compiled
 /// again for every transport.
@@ -59,8 +60,7 @@ impl CallMode<f32> for ConcurrentCalls {
             }));
         }
         let progress = progress(comm.rank().index());
-        let mut wait =
-            extras.barrier.map_or_else(|| Box::new(barrier) as _, call_mode::backend_barrier);
+        let mut wait = job::barrier_of(extras.library);
         let shares_memory = head.shares_memory(settings);
         let (barrier, progress) = (wait.as_mut(), &progress);
         let benchmark =

@@ -22,10 +22,15 @@ use serde::Serialize;
 
 use super::benchmark::{counts, slowest};
 use super::implementation::{Implementation, PlanImplementation};
+#[cfg(feature = "mpi")]
+use super::mpi::LibraryDefault;
 use super::problem::Problem;
-use super::progress;
+#[cfg(feature = "mpi")]
+use super::row::MPI_DEFAULT;
 use super::row::median;
-use super::runner::{Barrier, Runner, barrier, gather_json};
+use super::runner::{Barrier, Runner, gather_json};
+use super::{config_from_env, progress};
+use crate::job::{self, Library, Measurement, NetworkOptions};
 
 /// A collective that should take no longer than other collectives, called one after the other.
 type Guideline = (Collective, &'static [Collective]);
@@ -100,39 +105,23 @@ impl GuidelineRow {
 /// # Errors
 /// Usage errors, calls that fail, and output that cannot be written.
 pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
-    match args.backend {
-        BackendArg::Threads => {}
-        #[cfg(feature = "mpi")]
-        BackendArg::Mpi if args.ranks.is_none() => return super::mpi::guidelines(args),
-        #[cfg(not(feature = "mpi"))]
-        BackendArg::Mpi if args.ranks.is_none() => {
-            return Err(super::not_built("mpi", "an MPI library and libclang"));
-        }
-        BackendArg::Mpi => {
-            bail!(usage!(
-                "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 \
-                 foldwire guidelines --backend mpi)"
-            ));
-        }
-        BackendArg::Libfabric | BackendArg::Tcp => {
-            bail!(usage!(
-                "guidelines are judged over threads and MPI; write --backend threads or mpi"
-            ));
-        }
+    if matches!(args.backend, BackendArg::Libfabric | BackendArg::Tcp) {
+        bail!(usage!("guidelines are judged over threads and MPI; write --backend threads or mpi"));
+    }
+    let link_rate = args.link.bytes_per_s();
+    let options = NetworkOptions { link_rate, ..NetworkOptions::default() };
+    options.check(args.backend, args.ranks, "mpirun -n 4 foldwire guidelines --backend mpi")?;
+    let guidelines = |_| Ok(Guidelines { args, counts: counts::<f32>(&args.sizes)? });
+    if args.backend == BackendArg::Mpi {
+        return job::run(args.backend, options, guidelines);
     }
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
-    let counts = counts::<f32>(&args.sizes)?;
-    let data = FieldSource::open(None)?.data::<f32>(size);
-    remark_short_frames(args, &counts);
-    let world = ranks::world(size, args.link.bytes_per_s());
-    let ranks = world.run(|mut comm| {
-        let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-        let measurement =
-            GuidelineMeasurement { counts: &counts, data: &data, implementations: presets(args)? };
-        measurement.measure(args, &mut comm, wait.as_mut())
-    });
+    let guidelines = guidelines(size)?;
+    remark_short_frames(args, &guidelines.counts);
+    let run = |endpoint| guidelines.run_rank(endpoint, "threads", None);
+    let ranks = ranks::world(size, link_rate).run_endpoints(run);
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    show(args, &format!("{size} ranks over threads"), &ranks.swap_remove(0))
+    guidelines.show("threads", &ranks.swap_remove(0))
 }
 
 /// Says which presets work message by message, if messages do not fit frames.
@@ -153,16 +142,46 @@ fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
     }
 }
 
-/// Prints comparisons. Only rank 0 calls it.
-pub(super) fn show(
-    args: &GuidelinesArgs,
-    about: &str,
-    rows: &[GuidelineRow],
-) -> anyhow::Result<()> {
-    if args.json {
-        return Ok(streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?);
+/// The user's request.
+struct Guidelines<'a> {
+    args: &'a GuidelinesArgs,
+    counts: Vec<usize>,
+}
+
+/// Comparisons, and the number of ranks.
+type Comparisons = (usize, Vec<GuidelineRow>);
+
+impl Measurement for Guidelines<'_> {
+    type Results = Comparisons;
+
+    fn run_rank<X: Transport + 'static>(
+        &self,
+        endpoint: X,
+        _: &str,
+        library: Option<&Library>,
+    ) -> anyhow::Result<Comparisons> {
+        let data = FieldSource::open(None)?.data::<f32>(endpoint.size());
+        let mut comm = Communicator::with_config(endpoint, config_from_env()?)?;
+        #[cfg_attr(not(feature = "mpi"), expect(unused_mut, reason = "there is no library"))]
+        let mut implementations = presets(self.args)?;
+        #[cfg(feature = "mpi")]
+        if let Some(library) = library {
+            implementations.push(JudgedImplementation {
+                name: MPI_DEFAULT,
+                make: Box::new(|_| Ok(Box::new(LibraryDefault::new(library)?))),
+            });
+        }
+        let mut wait = job::barrier_of(library);
+        let measurement =
+            GuidelineMeasurement { counts: &self.counts, data: &data, implementations };
+        Ok((comm.size(), measurement.measure(self.args, &mut comm, wait.as_mut())?))
     }
-    Ok(streams::write(&text(args, about, rows))?)
+
+    fn show(&self, backend: &str, (size, rows): &Comparisons) -> anyhow::Result<()> {
+        let about = format!("{size} ranks over {backend}");
+        let json = || serde_json::json!({ "rows": rows });
+        Ok(streams::results(self.args.json, json, || text(self.args, &about, rows))?)
+    }
 }
 
 /// Makes the implementation for a collective.
@@ -170,9 +189,9 @@ type MakeImplementation<'a, X> =
     dyn FnMut(Collective) -> anyhow::Result<Box<dyn Implementation<Communicator<X>, f32>>> + 'a;
 
 /// A named implementation to check.
-pub(super) struct JudgedImplementation<'a, X: Transport> {
-    pub(super) name: &'static str,
-    pub(super) make: Box<MakeImplementation<'a, X>>,
+struct JudgedImplementation<'a, X: Transport> {
+    name: &'static str,
+    make: Box<MakeImplementation<'a, X>>,
 }
 
 /// Returns the presets that the user requests. Multi-threaded ones compute on two threads.
@@ -180,7 +199,7 @@ pub(super) struct JudgedImplementation<'a, X: Transport> {
 /// # Errors
 ///
 /// The system's error if it cannot start threads.
-pub(super) fn presets<'a, X: Transport>(
+fn presets<'a, X: Transport>(
     args: &GuidelinesArgs,
 ) -> anyhow::Result<Vec<JudgedImplementation<'a, X>>> {
     let (bound, pools) = (args.bound, Pools::new(None)?);
@@ -196,16 +215,16 @@ pub(super) fn presets<'a, X: Transport>(
 }
 
 /// The measurement on one rank.
-pub(super) struct GuidelineMeasurement<'a, X: Transport> {
-    pub(super) counts: &'a [usize],
-    pub(super) data: &'a Data<f32>,
-    pub(super) implementations: Vec<JudgedImplementation<'a, X>>,
+struct GuidelineMeasurement<'a, X: Transport> {
+    counts: &'a [usize],
+    data: &'a Data<f32>,
+    implementations: Vec<JudgedImplementation<'a, X>>,
 }
 
 impl<X: Transport> GuidelineMeasurement<'_, X> {
     /// Times all collectives of all implementations alternately, and checks the medians. Every rank
     /// returns the same rows.
-    pub(super) fn measure(
+    fn measure(
         mut self,
         args: &GuidelinesArgs,
         comm: &mut Communicator<X>,

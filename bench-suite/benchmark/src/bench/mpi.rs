@@ -1,4 +1,4 @@
-//! One rank of an MPI job, and the MPI library's own collectives as implementations.
+//! The MPI library's own collectives as implementations.
 //!
 //! The MPI library takes part as two implementations. `mpi-default` runs on a duplicated
 //! communicator without any tuning. `mpi-best` (unless `--mpi-best false`) runs the library's
@@ -10,146 +10,38 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::select::Speeds;
-use foldwire::{Collective, Float};
-use foldwire_arguments::values::LinkRate;
-use foldwire_arguments::{BenchArgs, ChooseArgs, GuidelinesArgs, OpArg};
+use foldwire::{Collective, Float, Transport};
+use foldwire_arguments::OpArg;
 use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
-use foldwire_workbench::streams;
 use mpi::topology::{Communicator as _, SimpleCommunicator};
-use mpi::traits::CommunicatorCollectives;
 
-use super::benchmark::counts;
 use super::best::{AlgorithmCandidate, BestOf};
-use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::implementation::{CompletedRun, Implementation, ProblemBuffers, Run};
-use super::output::BenchResults;
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::runner::AnyCommunicator;
-use super::{FieldSource, Settings, choose, config_from_env, guidelines, show};
+use super::{Implementations, Settings};
 
-/// Runs this process's rank.
-pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
-    args: &BenchArgs,
-    source: &FieldSource,
-) -> anyhow::Result<()> {
-    if args.mpi_best
-        && let Some((name, value)) = native::required_environment()
-    {
-        // The library reads its environment when it starts, and changing it in a process with
-        // threads is unsafe. So start this program anew.
-        let program = env::current_exe().context("this program's own file is not known")?;
-        let error = Command::new(program).args(env::args_os().skip(1)).env(name, value).exec();
-        return Err(error).context(format!("cannot start again; set {name}={value} yourself"));
-    }
-    let universe = mpi::initialize().context("MPI does not start")?;
-    let world = universe.world();
-    // All ranks detect the same error, and only rank 0 reports it.
-    let settings = match Settings::new::<T>(args, world.size() as usize) {
-        Err(_) if world.rank() > 0 => return Ok(()),
-        settings => settings?,
-    };
-    match run_rank::<T, P>(args, source, &world, &settings) {
-        Ok(results) if world.rank() == 0 => show(args, &results),
-        Ok(_) => Ok(()),
-        Err(error) => {
-            // Other ranks may wait for this rank in an MPI call, which has no timeout.
-            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
-            world.abort(1)
-        }
-    }
+/// Starts this program anew if the library lacks environment variables that its algorithms need. It
+/// reads its environment when it starts, and changing it in a process with threads is unsafe.
+pub(super) fn set_environment() -> anyhow::Result<()> {
+    let Some((name, value)) = native::required_environment() else { return Ok(()) };
+    let program = env::current_exe().context("this program's own file is not known")?;
+    let error = Command::new(program).args(env::args_os().skip(1)).env(name, value).exec();
+    Err(error).context(format!("cannot start again; set {name}={value} yourself"))
 }
 
-fn run_rank<T: Float + Into<f64>, P: CallMode<T>>(
-    args: &BenchArgs,
-    source: &FieldSource,
+/// Returns the library's implementations.
+pub(super) fn implementations<'a, X: Transport + 'a, T: Float>(
     world: &SimpleCommunicator,
     settings: &Settings,
-) -> anyhow::Result<BenchResults> {
-    let (size, rank) = (world.size() as usize, world.rank() as usize);
-    // The number of ranks on this machine is unknown, so only this rank's memory is checked.
-    settings.check_room::<T>(size, rank..rank + 1)?;
-    let data = source.data::<T>(size).with_fill(args.fill);
-    let mut options = foldwire_mpi::Options::default();
-    options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
-    options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
-    let endpoint = foldwire_mpi::join_with(world, options)?;
-    let backend = format!("MPI ({})", native::library());
-    let inputs = BenchInputs { args, settings, data: &data, backend: &backend };
-
-    let mut extras = BackendExtras::default();
-    if settings.in_flight == 1 {
-        extras.implementations.push(Box::new(LibraryDefault(Native::duplicate(world)?)));
-        if args.mpi_best {
-            extras.implementations.push(Box::new(best(world, settings)?));
-        }
+    has_best: bool,
+) -> anyhow::Result<Implementations<'a, X, T>> {
+    let mut all: Implementations<'a, X, T> = vec![Box::new(LibraryDefault::new(world)?)];
+    if has_best {
+        all.push(Box::new(best(world, settings)?));
     }
-    let for_barrier = world.duplicate();
-    extras.barrier = Some(Box::new(move || for_barrier.barrier()));
-    P::run_rank(inputs, endpoint, extras)
-}
-
-/// Runs this process's rank of `foldwire choose`.
-pub(super) fn choose(args: &ChooseArgs) -> anyhow::Result<()> {
-    let universe = mpi::initialize().context("MPI does not start")?;
-    let world = universe.world();
-    let task = match choose::ChooseTask::new(args, world.size() as usize, 1, Speeds::default()) {
-        Err(_) if world.rank() > 0 => return Ok(()),
-        task => task?,
-    };
-    let options = foldwire_mpi::Options::default();
-    let joined = foldwire_mpi::join_with(&world, options).map_err(Into::into);
-    match joined.and_then(|endpoint| task.run_rank(endpoint)) {
-        Ok(rows) if world.rank() == 0 => task.show(&format!("MPI ({})", native::library()), &rows),
-        Ok(_) => Ok(()),
-        Err(error) => {
-            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
-            world.abort(1)
-        }
-    }
-}
-
-/// Runs this process's rank of `foldwire guidelines`.
-pub(super) fn guidelines(args: &GuidelinesArgs) -> anyhow::Result<()> {
-    let counts = counts::<f32>(&args.sizes)?;
-    let universe = mpi::initialize().context("MPI does not start")?;
-    let world = universe.world();
-    match measure_guidelines(args, &world, &counts) {
-        Ok(rows) if world.rank() == 0 => {
-            let about = format!("{} ranks over MPI ({})", world.size(), native::library());
-            guidelines::show(args, &about, &rows)
-        }
-        Ok(_) => Ok(()),
-        Err(error) => {
-            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
-            world.abort(1)
-        }
-    }
-}
-
-fn measure_guidelines(
-    args: &GuidelinesArgs,
-    world: &SimpleCommunicator,
-    counts: &[usize],
-) -> anyhow::Result<Vec<guidelines::GuidelineRow>> {
-    let data = FieldSource::open(None)?.data::<f32>(world.size() as usize);
-    let mut options = foldwire_mpi::Options::default();
-    options.link_rate = args.link.bytes_per_s();
-    let endpoint = foldwire_mpi::join_with(world, options)?;
-    let mut comm = foldwire::Communicator::with_config(endpoint, config_from_env()?)?;
-    let mut implementations = guidelines::presets(args)?;
-    implementations.push(guidelines::JudgedImplementation {
-        name: MPI_DEFAULT,
-        make: Box::new(|_| Ok(Box::new(LibraryDefault(Native::duplicate(world)?)))),
-    });
-    let for_barrier = world.duplicate();
-    let mut wait = |_: &mut _| {
-        for_barrier.barrier();
-        Ok(())
-    };
-    guidelines::GuidelineMeasurement { counts, data: &data, implementations }
-        .measure(args, &mut comm, &mut wait)
+    Ok(all)
 }
 
 /// Collects every algorithm that the library offers for the requested arrays. It offers other
@@ -178,7 +70,13 @@ fn best(
 }
 
 /// The library without tuning.
-struct LibraryDefault(Native);
+pub(super) struct LibraryDefault(Native);
+
+impl LibraryDefault {
+    pub(super) fn new(world: &SimpleCommunicator) -> Result<Self, native::Error> {
+        Native::duplicate(world).map(Self)
+    }
+}
 
 impl<C: AnyCommunicator, T: Float> Implementation<C, T> for LibraryDefault {
     fn name(&self) -> &'static str {

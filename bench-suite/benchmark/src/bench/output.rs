@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::benchmark::{BenchmarkOutcome, Settings};
 use super::call_mode::BenchInputs;
-use super::row::{self, CollectiveRow, MPI_BEST, MPI_DEFAULT};
+use super::row::{self, CollectiveRow, MPI_BEST};
 use super::sweep;
 
 /// Columns of `--csv`: fields of the head and of a row, and the number of rounds.
@@ -311,11 +311,9 @@ pub(crate) fn csv_of<R: Serialize>(
 
 /// Formats one line for each implementation and size. MPI has columns only if it takes part.
 fn table(rows: &[CollectiveRow], head: &BenchHead) -> String {
-    let has = |name: &str| rows.iter().any(|row| row.contestant == name);
-    let dash = || "-".to_owned();
     let two_digits = |x: f64| format!("{x:.2}");
     let micros = |s: f64| format!("{:.1}", s * 1e6);
-    let count = |n: Option<usize>| n.map_or_else(dash, |n| n.to_string());
+    let percent = |part: f64| format!("{part:.1}");
     let mut table = Columns::of(rows)
         .number("size", "bytes", |row| Size(row.n_bytes))
         .text("contestant", "", |row| &row.title)
@@ -324,52 +322,40 @@ fn table(rows: &[CollectiveRow], head: &BenchHead) -> String {
         .number("p99", "µs", |row| micros(row.p99_s))
         .number("algbw", "GB/s", |row| format!("{:.3}", row.algbw_gbps))
         .number("busbw", "GB/s", |row| format!("{:.3}", row.busbw_gbps))
-        .number("ratio", "", |row| row.ratio.map_or_else(dash, two_digits))
-        .number("threads", "", |row| row.threads.map_or_else(dash, |n| n.to_string()))
-        .number("max error", "", |row| row.max_err.map_or_else(dash, table::scientific))
-        .number("allowed", "", |row| row.bound_worst.map_or_else(dash, table::scientific))
-        .number("#wrong", "", |row| count(row.n_wrong));
+        .maybe("ratio", "", |row| row.ratio.map(two_digits))
+        .maybe("threads", "", |row| row.threads)
+        .maybe("max error", "", |row| row.max_err.map(table::scientific))
+        .maybe("allowed", "", |row| row.bound_worst.map(table::scientific))
+        .maybe("#wrong", "", |row| row.n_wrong);
     // Ranks may differ only without the guarantee of the same bits.
     if rows.iter().any(|row| row.n_unequal > Some(0)) {
-        table = table.number("#unequal", "ranks", |row| count(row.n_unequal));
+        table = table.maybe("#unequal", "ranks", |row| row.n_unequal);
     }
-    table = table.number("speed-up", "x raw", |row| row.speedup_raw.map_or_else(dash, two_digits));
-    if rows.iter().any(|row| row.times_memcpy.is_some()) {
-        table =
-            table.number("time", "x memcpy", |row| row.times_memcpy.map_or_else(dash, two_digits));
-    }
-    if has(MPI_DEFAULT) {
-        table = table.number("speed-up", "x MPI", |row| {
-            row.speedup_mpi_default.map_or_else(dash, two_digits)
-        });
-    }
-    if has(MPI_BEST) {
-        table = table
-            .number("speed-up", "x MPI best", |row| {
-                row.speedup_mpi_best.map_or_else(dash, two_digits)
-            })
-            .text("algorithm", "", |row| row.algorithm.clone().unwrap_or_default());
+    table = table
+        .maybe("speed-up", "x raw", |row| row.speedup_raw.map(two_digits))
+        .if_any("time", "x memcpy", |row| row.times_memcpy.map(two_digits))
+        .if_any("speed-up", "x MPI", |row| row.speedup_mpi_default.map(two_digits))
+        .if_any("speed-up", "x MPI best", |row| row.speedup_mpi_best.map(two_digits));
+    if rows.iter().any(|row| row.contestant == MPI_BEST) {
+        table = table.text("algorithm", "", |row| row.algorithm.clone().unwrap_or_default());
     }
     if rows.iter().any(|row| row.schedule.is_some()) {
-        table = table
-            .number("time", "x best", |row| row.times_best.map_or_else(dash, two_digits))
-            .text("chosen", "", |row| if row.is_chosen == Some(true) { "*" } else { "" });
+        table = table.maybe("time", "x best", |row| row.times_best.map(two_digits)).text(
+            "chosen",
+            "",
+            |row| if row.is_chosen == Some(true) { "*" } else { "" },
+        );
     }
-    let percent = |part: f64| format!("{part:.1}");
-    if rows.iter().any(|row| row.spread_percent.is_some()) {
-        table = table.number("spread", "%", |row| row.spread_percent.map_or_else(dash, percent));
-    }
-    if rows.iter().any(|row| row.work_s.is_some()) {
-        table = table
-            .number("work", "µs", |row| row.work_s.map_or_else(dash, micros))
-            .number("total", "µs", |row| row.total_s.map_or_else(dash, micros))
-            .number("hidden", "%", |row| row.overlap_percent.map_or_else(dash, percent));
-    }
+    table = table
+        .if_any("spread", "%", |row| row.spread_percent.map(percent))
+        .if_any("work", "µs", |row| row.work_s.map(micros))
+        .if_any("total", "µs", |row| row.total_s.map(micros))
+        .if_any("hidden", "%", |row| row.overlap_percent.map(percent));
     if let Some(units) = head.budget {
         for (at, column) in units.columns().enumerate() {
-            table = table.number(column, "ns/value", |row| {
+            table = table.maybe(column, "ns/value", |row| {
                 let time = units.of(row, head.ranks).nth(at).flatten();
-                time.map_or_else(dash, |ns| format!("{ns:.3}"))
+                time.map(|ns| format!("{ns:.3}"))
             });
         }
     }

@@ -18,7 +18,7 @@ pub(super) const MPI_DEFAULT: &str = "mpi-default";
 pub(super) const MPI_BEST: &str = "mpi-best";
 
 /// Results of an implementation at one size. Times are the slowest rank's.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct CollectiveRow {
     /// Size of the array.
     pub(crate) n_bytes: usize,
@@ -181,8 +181,6 @@ impl CollectiveRow {
             min_s: times_s.iter().copied().fold(f64::INFINITY, f64::min),
             p99_s: percentile(&times_s, 0.99),
             times_s,
-            launches_s: Vec::new(),
-            spread_percent: None,
             work_s,
             total_s,
             overlap_percent: work_s.zip(total_s).map(hidden),
@@ -205,14 +203,8 @@ impl CollectiveRow {
             fold_s: mean(|r| r.fold),
             decode_s: mean(|r| r.decode),
             wait_s: mean(|r| r.waiting),
-            speedup_raw: None,
-            speedup_mpi_default: None,
-            speedup_mpi_best: None,
-            times_memcpy: None,
-            algorithm: None,
-            schedule: None,
-            is_chosen: None,
-            times_best: None,
+            // What follows from other rows, other launches or a choice is set later.
+            ..Self::default()
         }
     }
 

@@ -92,15 +92,13 @@ impl RatioRow {
 
 /// Returns the table.
 pub(super) fn table(rows: &[RatioRow]) -> String {
-    let dash = || "-".to_owned();
     let mut columns =
         Columns::of(rows)
             .text("field", "", |row| row.field.clone())
             .text("bound", "", |row| row.bound);
     for (at, codec) in codecs().into_iter().enumerate() {
-        columns = columns.number(codec.name(), "", |row| {
-            row.ratios[at].map_or_else(dash, |ratio| format!("{ratio:.2}"))
-        });
+        columns = columns
+            .maybe(codec.name(), "", |row| row.ratios[at].map(|ratio| format!("{ratio:.2}")));
     }
     columns
         .text("best", "", |row| row.best().1.name())

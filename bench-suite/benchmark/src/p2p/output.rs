@@ -227,27 +227,23 @@ impl P2pResults {
 
 /// Formats one line for each implementation and size. MPI has a column only if it takes part.
 fn table(rows: &[MessageRow]) -> String {
-    let missing = || "-".to_owned();
     let two_digits = |x: f64| format!("{x:.2}");
     let micros = |s: f64| format!("{:.2}", s * 1e6);
-    let mut table = Columns::of(rows)
+    Columns::of(rows)
         .text("what", "", |row| row.what.name())
-        .number("size", "bytes", |row| row.n_bytes.map_or_else(missing, |n| Size(n).to_string()))
+        .maybe("size", "bytes", |row| row.n_bytes.map(Size))
         .text("contestant", "", |row| &row.contestant)
         .number("time", "µs", |row| micros(row.time_s))
         .number("min", "µs", |row| micros(row.min_s))
         .number("p99", "µs", |row| micros(row.p99_s))
-        .number("encode", "µs", |row| row.encode_s.map_or_else(missing, micros))
-        .number("decode", "µs", |row| row.decode_s.map_or_else(missing, micros))
-        .number("rate", "MB/s", |row| row.mb_per_s.map_or_else(missing, |x| format!("{x:.1}")))
-        .number("ratio", "", |row| row.ratio.map_or_else(missing, two_digits))
-        .number("#wrong", "", |row| row.n_wrong.map_or_else(missing, |n| n.to_string()))
-        .number("speed-up", "x raw", |row| row.speedup_raw.map_or_else(missing, two_digits));
-    if rows.iter().any(|row| row.speedup_mpi.is_some()) {
-        table = table
-            .number("speed-up", "x MPI", |row| row.speedup_mpi.map_or_else(missing, two_digits));
-    }
-    table.render()
+        .maybe("encode", "µs", |row| row.encode_s.map(micros))
+        .maybe("decode", "µs", |row| row.decode_s.map(micros))
+        .maybe("rate", "MB/s", |row| row.mb_per_s.map(|x| format!("{x:.1}")))
+        .maybe("ratio", "", |row| row.ratio.map(two_digits))
+        .maybe("#wrong", "", |row| row.n_wrong)
+        .maybe("speed-up", "x raw", |row| row.speedup_raw.map(two_digits))
+        .if_any("speed-up", "x MPI", |row| row.speedup_mpi.map(two_digits))
+        .render()
 }
 
 #[cfg(test)]

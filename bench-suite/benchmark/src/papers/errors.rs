@@ -56,16 +56,13 @@ fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> a
         }
         rows.push(row);
     }
-    if args.json {
-        streams::write(&format!("{}\n", json!({ "bound": args.bound.to_string(), "rows": rows })))?;
-    } else {
-        let about = format!(
-            "Errors of one compression at {}, in bounds: {}",
-            args.bound,
-            super::describe(&data)
-        );
-        streams::write(&format!("{about}\n\n{}", render(&rows)))?;
-    }
+    let text = || {
+        let data = super::describe(&data);
+        let about = format!("Errors of one compression at {}, in bounds: {data}", args.bound);
+        format!("{about}\n\n{}", render(&rows))
+    };
+    let json = || json!({ "bound": args.bound.to_string(), "rows": rows });
+    streams::results(args.json, json, text)?;
     if let Some(file) = &args.plot {
         let title = format!("errors of one compression within {}", args.bound);
         foldwire_workbench::draw!(file, distribution(title, &rows))?;

@@ -56,12 +56,11 @@ fn show<T: Float + Into<f64>>(
         rows.push(row);
         results.push(result);
     }
-    if args.json {
-        streams::write(&format!("{}\n", json!({ "ratio": args.ratio, "rows": rows })))?;
-    } else {
+    let text = || {
         let about = format!("Nearest to ratio {}: {}", args.ratio, super::describe(&data));
-        streams::write(&format!("{about}\n\n{}", render(&rows)))?;
-    }
+        format!("{about}\n\n{}", render(&rows))
+    };
+    streams::results(args.json, || json!({ "ratio": args.ratio, "rows": rows }), text)?;
     let exact: Vec<f64> = data.base().iter().map(|&x| x.into()).collect();
     let mut gallery = Gallery::open(&args.out, &exact, &dims)?;
     let unit = middle(rows.iter().map(|row| row.quality.max_error));
@@ -130,14 +129,13 @@ fn nearest<T: Float + Into<f64>>(
 }
 
 fn render(rows: &[PictureRow]) -> String {
-    let dash = || "–".to_owned();
     Columns::of(rows)
         .text("codec", "", |row| &row.codec)
-        .text("bound", "", |row| row.bound.clone().unwrap_or_else(dash))
+        .text("bound", "", |row| row.bound.clone().unwrap_or_else(|| "-".to_owned()))
         .number("ratio", "", |row| format!("{:.2}", row.ratio))
         .number("max error", "", |row| scientific(row.quality.max_error))
-        .number("PSNR", "dB", |row| row.quality.psnr_db.map_or_else(dash, |db| format!("{db:.1}")))
-        .number("NRMSE", "", |row| row.quality.nrmse.map_or_else(dash, scientific))
+        .maybe("PSNR", "dB", |row| row.quality.psnr_db.map(|db| format!("{db:.1}")))
+        .maybe("NRMSE", "", |row| row.quality.nrmse.map(scientific))
         .render()
 }
 

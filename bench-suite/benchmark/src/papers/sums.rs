@@ -61,12 +61,8 @@ pub(super) fn run(args: &PaperSumsArgs) -> anyhow::Result<()> {
             _ => measure(&name, source.data::<f32>(1).base(), args, &mut rows, &mut faults)?,
         }
     }
-    if args.json {
-        streams::write(&format!("{}\n", json!({ "rows": rows })))?;
-    } else {
-        let tables = [paths(&rows), quality(&rows), shares_of_stream(&rows)];
-        streams::write(&tables.join("\n"))?;
-    }
+    let tables = || [paths(&rows), quality(&rows), shares_of_stream(&rows)].join("\n");
+    streams::results(args.json, || json!({ "rows": rows }), tables)?;
     super::report(&faults)
 }
 
@@ -141,8 +137,8 @@ fn measure<T: Float + Into<f64>>(
     Ok(())
 }
 
-fn gbps(result: Option<&SumResult>) -> String {
-    result.map_or_else(|| "–".to_owned(), |result| format!("{:.2}", result.gbps))
+fn gbps(result: &SumResult) -> String {
+    format!("{:.2}", result.gbps)
 }
 
 fn paths(rows: &[SumsRow]) -> String {
@@ -159,17 +155,16 @@ fn paths(rows: &[SumsRow]) -> String {
         ("both", "vary, %"),
     ];
     for (at, (name, unit)) in ways.into_iter().enumerate() {
-        table = table.number(name, unit, |(.., sums)| {
-            let share = sums.paths.shares().map(|shares| format!("{:.2}", 100.0 * shares[at]));
-            share.unwrap_or_else(|| "–".to_owned())
+        table = table.maybe(name, unit, |(.., sums)| {
+            sums.paths.shares().map(|shares| format!("{:.2}", 100.0 * shares[at]))
         });
     }
     let table = table
-        .number("homomorphic", "GB/s", |(.., sums)| gbps(sums.homomorphic.as_ref()))
-        .number("by floats", "GB/s", |(.., sums)| gbps(Some(&sums.by_floats)))
-        .number("speed-up", "", |(.., sums)| {
+        .maybe("homomorphic", "GB/s", |(.., sums)| sums.homomorphic.as_ref().map(gbps))
+        .number("by floats", "GB/s", |(.., sums)| gbps(&sums.by_floats))
+        .maybe("speed-up", "", |(.., sums)| {
             let speedup = sums.homomorphic.as_ref().map(|sum| sum.gbps / sums.by_floats.gbps);
-            speedup.map_or_else(|| "–".to_owned(), |speedup| format!("{speedup:.1}"))
+            speedup.map(|speedup| format!("{speedup:.1}"))
         });
     format!(
         "Pairs of blocks by path, and speed in 1e9 bytes of one operand a second; y is x rotated \
@@ -187,7 +182,6 @@ fn quality(rows: &[SumsRow]) -> String {
             sums.extend(ways.into_iter().filter_map(|(way, sum)| Some((row, operands, way, sum?))));
         }
     }
-    let dash = || "–".to_owned();
     let table = Columns::of(sums)
         .text("field", "", |(row, ..)| &row.field)
         .text("bound", "", |(row, ..)| &row.bound)
@@ -199,10 +193,8 @@ fn quality(rows: &[SumsRow]) -> String {
             0.0 => "0".to_owned(),
             error => format!("{:.3}", error / row.bound_abs),
         })
-        .number("PSNR", "dB", |(.., sum)| {
-            sum.quality.psnr_db.map_or_else(dash, |db| format!("{db:.2}"))
-        })
-        .number("NRMSE", "", |(.., sum)| sum.quality.nrmse.map_or_else(dash, scientific));
+        .maybe("PSNR", "dB", |(.., sum)| sum.quality.psnr_db.map(|db| format!("{db:.2}")))
+        .maybe("NRMSE", "", |(.., sum)| sum.quality.nrmse.map(scientific));
     format!("Sums\n\n{}", table.render())
 }
 

@@ -52,22 +52,17 @@ pub(super) fn text(
         setting.frame_bytes,
         sweep.events_per_s / 1e6,
     );
-    let dash = || "-".to_owned();
     let table = Columns::of(&sweep.rows)
         .number("ranks", "", |row| row.ranks)
         .text("preset", "", |row| row.preset.name())
         .text("schedule", "", |row| row.schedule)
         .number("time", "ms", |row| format!("{:.3}", row.time_s * 1e3))
-        .number("speed-up", "x raw", |row| {
-            row.speedup_raw.map_or_else(dash, |times| format!("{times:.2}"))
-        })
+        .maybe("speed-up", "x raw", |row| row.speedup_raw.map(|times| format!("{times:.2}")))
         .number("sent", "MB a rank", |row| {
             format!("{:.2}", row.wire_bytes as f64 / row.ranks as f64 / 1e6)
         })
         .number("computing", "%", |row| format!("{:.0}", 100.0 * row.computing))
-        .number("sending", "%", |row| {
-            row.sending.map_or_else(dash, |share| format!("{:.0}", 100.0 * share))
-        });
+        .maybe("sending", "%", |row| row.sending.map(|share| format!("{:.0}", 100.0 * share)));
     text += &table.render();
     text
 }

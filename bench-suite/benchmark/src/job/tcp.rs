@@ -1,25 +1,23 @@
 //! Joins ranks by TCP sockets.
 
-use foldwire_arguments::values::LinkRate;
 use foldwire_bootstrap::Session;
 use foldwire_tcp::{Endpoint, Settings};
+
+use super::NetworkOptions;
 
 /// Returns a function that joins the ranks of a bootstrapped group, with settings from the
 /// environment and the command line. It returns the endpoint and its name for the results.
 ///
 /// # Errors
 /// Fails if the environment holds wrong settings.
-pub(crate) fn joins(
-    streams: Option<usize>,
-    encrypt: bool,
-    link: Option<&LinkRate>,
-    frame: Option<usize>,
+pub(super) fn joins(
+    options: NetworkOptions<'_>,
 ) -> anyhow::Result<impl FnOnce(Session) -> anyhow::Result<(Endpoint, String)> + use<>> {
     let mut settings = Settings::from_env()?;
-    settings.streams = streams.unwrap_or(settings.streams);
-    settings.encrypt |= encrypt;
-    settings.options.frame_bytes = frame.unwrap_or(settings.options.frame_bytes);
-    settings.options.link_rate = link.and_then(LinkRate::bytes_per_s);
+    settings.streams = options.streams.unwrap_or(settings.streams);
+    settings.encrypt |= options.encrypt;
+    settings.options.frame_bytes = options.frame_bytes.unwrap_or(settings.options.frame_bytes);
+    settings.options.link_rate = options.link_rate;
     Ok(move |mut session: Session| {
         let endpoint = foldwire_tcp::join(&settings, &mut session)?;
         let name = name(&endpoint);
