@@ -56,7 +56,6 @@ pub(crate) struct GroupInfo {
     pub(crate) is_on_ip: bool,
     /// For each rank, true if it is on this rank's host.
     pub(crate) is_near: Vec<bool>,
-    pub(crate) link_rate: Option<f64>,
     pub(crate) poll_lost: LostRankPoll,
 }
 
@@ -358,10 +357,6 @@ impl Net for Fabric {
 
     fn idle(&mut self, budget: Duration) {
         self.backoff.wait(budget);
-    }
-
-    fn link_rate(&self) -> Option<f64> {
-        self.group.link_rate
     }
 
     fn distance(&self, peer: Rank) -> Distance {

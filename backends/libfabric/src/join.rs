@@ -117,7 +117,6 @@ pub(crate) fn join<X: Exchange>(
             .map(|offer| !mine.node.is_empty() && offer.node == mine.node)
             .collect(),
         provider,
-        link_rate: settings.link_rate,
         poll_lost: poll_lost(exchange),
     };
     Ok(Fabric::new(rdm, group))

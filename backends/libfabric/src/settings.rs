@@ -25,9 +25,6 @@ pub struct Settings {
     pub address: Option<IpAddr>,
     /// Frames and credit.
     pub options: Options,
-    /// Rate of each rank's network link in each direction, in bytes per second, if known. It helps
-    /// to choose a schedule.
-    pub link_rate: Option<f64>,
 }
 
 /// Error in a setting from the environment.
@@ -88,13 +85,6 @@ impl Settings {
     #[must_use]
     pub const fn options(mut self, options: Options) -> Self {
         self.options = options;
-        self
-    }
-
-    /// Sets the rate of each rank's network link, in bytes per second.
-    #[must_use]
-    pub const fn link_rate(mut self, bytes_per_second: f64) -> Self {
-        self.link_rate = Some(bytes_per_second);
         self
     }
 
