@@ -4,6 +4,7 @@
 pub mod coding;
 pub mod deadline;
 pub mod join_all;
+pub mod options;
 pub mod patterns;
 #[cfg(feature = "processes")]
 pub mod processes;

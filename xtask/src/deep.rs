@@ -1,7 +1,8 @@
 //! `cargo xtask deep`: runs the tests that take longer than [`mod@test`] and find more.
 
 use crate::{
-    bare_metal, current_mpi, devices, fabrics, fuzz, loom, machine, packages, sanitize, soak, test,
+    bare_metal, current_mpi, devices, fabrics, fuzz, loom, machine, packages, programs, sanitize,
+    test,
 };
 use anyhow::ensure;
 use foldwire_steps::Steps;
@@ -36,7 +37,8 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     }
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
-    soak::run_in_deep(steps)?;
+    // The seeds after those of the tests.
+    programs::soak(steps, &["--from", "4000"])?;
     test::run_long(steps, here)?;
     // Ranks in processes wait for each other most of the time. Fuzzing and sanitizers use that
     // time.

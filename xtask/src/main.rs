@@ -17,11 +17,10 @@ mod loom;
 mod machine;
 mod nightly;
 mod packages;
-mod patterns;
+mod programs;
 #[cfg(test)]
 mod published;
 mod sanitize;
-mod soak;
 mod stress;
 mod test;
 mod width;
@@ -78,9 +77,9 @@ enum Command {
     /// Run groups of threads with random calls, exits and panics, and check them against the oracle
     Stress(stress::Args),
     /// Simulate runs in which ranks, links and frames fail, and check every rank
-    Soak(soak::Args),
+    Soak(programs::Args),
     /// Put every bit pattern of f32 through codecs and bounds, at all kernel levels
-    Patterns(patterns::Args),
+    Patterns(programs::Args),
     /// Count the instructions of short calls (needs valgrind)
     Instructions,
     /// Measure codec and main job, with JSON output in out/bench/
@@ -105,8 +104,8 @@ fn main() -> ExitCode {
         Command::Sanitize => sanitize::address(&mut steps),
         Command::Valgrind => sanitize::valgrind(&mut steps),
         Command::Stress(args) => stress::run(&mut steps, &args),
-        Command::Soak(args) => soak::run(&mut steps, &args),
-        Command::Patterns(args) => patterns::run(&mut steps, &args),
+        Command::Soak(args) => programs::soak(&mut steps, &args.words),
+        Command::Patterns(args) => programs::patterns(&mut steps, &args.words),
         Command::Instructions => instructions::run(&mut steps),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),

@@ -4,6 +4,7 @@
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foldwire::kernel::Level;
+use foldwire_tests::options::number;
 use foldwire_tests::patterns::{
     BATCH, N_PATTERNS, PatternCase, PatternFailure, PatternOrder, PatternTally, Trial,
 };
@@ -18,8 +19,19 @@ use std::time::{Duration, Instant};
 /// Batches that a thread takes at a time.
 const PART: u64 = 1024;
 
-/// Puts every bit pattern of f32 through codecs and bounds.
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask patterns                                  everything: two hours on two cores
+  cargo xtask patterns --every 64                       a slice of everything, in minutes
+  cargo xtask patterns --case fz-light --every 8        every bound of one codec
+  cargo xtask patterns --case 'fz-light abs:1e-3' --level avx512,scalar
+  cargo xtask patterns --case szx --order mixed --from 1e9 --to 2e9
+  cargo xtask patterns --list                           the cases by name
+  cargo xtask patterns --json > patterns.json";
+
+/// Put every bit pattern of f32 through codecs and bounds, at all kernel levels
 #[derive(Parser)]
+#[command(name = "cargo xtask patterns", after_help = EXAMPLES)]
 struct Cli {
     /// Run only the cases whose name begins with NAME [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -33,16 +45,17 @@ struct Cli {
         value_parser = one_of(&Level::ALL, Level::name))]
     level: Vec<Level>,
     /// The first position in the order
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..N_PATTERNS))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=N_PATTERNS - 1))]
     from: u64,
     /// The position after the last one
-    #[arg(long, default_value_t = N_PATTERNS, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = N_PATTERNS,
+        value_parser = number(1..=u64::MAX))]
     to: u64,
-    /// Take only one batch of 4096 patterns in EVERY
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    /// Take only one batch of 4096 patterns in N
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=1 << 20))]
     every: u64,
     /// Number of threads [default: one for each core]
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// List the cases, and run none
     #[arg(long)]

@@ -2,6 +2,7 @@
 //! and runs it.
 
 use clap::Parser;
+use foldwire_tests::options::number;
 use foldwire_tests::soak::{SoakTally, replay, run};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write as _;
@@ -16,23 +17,33 @@ const BATCH: u64 = 64;
 /// Most failures that are printed.
 const MOST_SHOWN: usize = 20;
 
-/// Runs the soak.
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask soak                             10000 seeds
+  cargo xtask soak --seeds 1000000             a million
+  cargo xtask soak --seeds 1000000 --from 5e6  another million
+  cargo xtask soak --minutes 60 --seeds 1e9    as many as an hour allows
+  cargo xtask soak --seed 9263                 one, with everything that happens in it
+  cargo xtask soak --json > soak.json";
+
+/// Simulate runs in which ranks, links and frames fail, and check every rank
 #[derive(Parser)]
+#[command(name = "cargo xtask soak", after_help = EXAMPLES)]
 struct Cli {
     /// Number of seeds
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(0..=u64::MAX))]
     seeds: u64,
     /// The first seed
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u64::MAX))]
     from: u64,
     /// Stop after this many minutes, even if seeds are left
-    #[arg(long)]
+    #[arg(long, value_name = "M")]
     minutes: Option<f64>,
     /// Run this seed alone, and print its trace
-    #[arg(long)]
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "minutes", "json"])]
     seed: Option<u64>,
     /// Number of threads [default: one for each core]
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Print the figures as JSON
     #[arg(long)]
