@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use foldwire::DType;
 use foldwire::compress::{Layout, Order, SEGMENT};
 use foldwire_fields::dims::Dims;
-use foldwire_fields::field::{Dtype, FileFormat, dims_in_name, split_type};
+use foldwire_fields::field::{Dtype, FileFormat, dims_in_name, open, raw_values, split_type};
 use foldwire_fields::npy::{MAGIC, NpyText};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams::OutputError;
@@ -57,27 +57,6 @@ pub(crate) fn is_pipe(path: &Path) -> bool {
     split_type(path).1 == Path::new("-")
 }
 
-/// Opens a file or standard input. Returns its length, too, if it is a regular file.
-pub(crate) fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
-    let fault = |message: &str| usage!("{}: {message}", path.display());
-    if is_pipe(path) {
-        if io::stdin().is_terminal() {
-            return Err(fault("standard input is a terminal; pipe data into this command").into());
-        }
-        return Ok((Box::new(io::stdin().lock()), None));
-    }
-    let place = split_type(path).1;
-    let file = File::open(place).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => fault("there is no such file; check the path"),
-        _ => fault(&format!("cannot be read: {error}")),
-    })?;
-    let about = file.metadata()?;
-    if about.is_dir() {
-        return Err(fault("is a folder; name the files in it").into());
-    }
-    Ok((Box::new(file), about.is_file().then_some(about.len())))
-}
-
 /// An array that is read in pieces.
 pub(crate) struct ArrayFile {
     path: PathBuf,
@@ -116,7 +95,8 @@ impl ArrayFile {
         let (dtype, layout, n_head) = match format {
             FileFormat::Raw(dtype) => {
                 let dtype = of_field(dtype);
-                (dtype, raw_layout(path, dtype, length, dims).map_err(fault)?, 0)
+                let layout = raw_layout(path, dtype, length, dims);
+                (dtype, layout.map_err(|error| fault(error.to_string()))?, 0)
             }
             FileFormat::Npy => {
                 let mut counted = Counted { reader: &mut reader, n_bytes: 0 };
@@ -225,27 +205,17 @@ fn raw_layout(
     dtype: DType,
     length: Option<u64>,
     dims: Option<&Dims>,
-) -> Result<Layout, String> {
+) -> Result<Layout, UsageError> {
     let size = dtype.n_bytes() as u64;
     let Some(length) = length else {
         return Ok(dims.map_or_else(Layout::stream, |dims| Layout::new(dims.sizes())));
     };
-    if !length.is_multiple_of(size) {
-        return Err(format!(
-            "has {length} bytes, which is no multiple of {size}; it is cut short, has a header, or \
-             is of another type"
-        ));
-    }
-    let n_values = usize::try_from(length / size).map_err(|_| "is too large for this machine")?;
-    match dims {
-        Some(dims) if dims.n_values() != n_values => Err(format!(
-            "holds {n_values} values, but --dims {dims} are {}; they are slowest first",
-            dims.n_values()
-        )),
-        Some(dims) => Ok(Layout::new(dims.sizes())),
-        None => Ok(dims_in_name(path, n_values)
-            .map_or_else(|| Layout::line(n_values), |dims| Layout::new(dims.sizes()))),
-    }
+    let n_values = raw_values(length, size)?;
+    let dims = dims.map(|dims| dims.checked(n_values)).transpose()?;
+    Ok(match dims.or_else(|| dims_in_name(path, n_values)) {
+        Some(dims) => Layout::new(dims.sizes()),
+        None => Layout::line(n_values),
+    })
 }
 
 /// Returns type and layout of a .npy array.

@@ -43,6 +43,22 @@ impl Dims {
         }
     }
 
+    /// These dimensions, for a file of `n_values` values.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] without the file's name, if they are of another number of values.
+    pub fn checked(&self, n_values: usize) -> Result<Self, UsageError> {
+        if self.n_values() == n_values {
+            return Ok(self.clone());
+        }
+        Err(usage!(
+            "holds {n_values} values, but --dims {self} are {}; the dimensions are those of each \
+             file, slowest first",
+            self.n_values()
+        ))
+    }
+
     /// The dimensions of this many such arrays one after the other.
     pub(crate) fn repeated(&self, n_times: usize) -> Self {
         let mut dims = self.0.clone();

@@ -120,31 +120,13 @@ impl Field {
         dims: Option<&Dims>,
         room: &dyn Fn(u128) -> Result<(), NoMemory>,
     ) -> Result<Self, UsageError> {
-        let fault = |message: &str| usage!("{}: {message}", path.display());
-        let unreadable = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => fault("there is no such file; check the path"),
-            _ => fault(&format!("cannot be read: {error}")),
-        };
-        let no_room = |error: NoMemory| fault(&format!("{error}; {SMALLER}"));
-        let (_, place) = split_type(path);
-        let mut stream: Box<dyn Read> = if place == Path::new("-") {
-            let stdin = io::stdin();
-            if stdin.is_terminal() {
-                return Err(fault("standard input is a terminal; pipe an array into this command"));
-            }
-            Box::new(stdin.lock())
-        } else {
-            let mut file = File::open(place).map_err(unreadable)?;
-            let about = file.metadata().map_err(unreadable)?;
-            if about.is_dir() {
-                return Err(fault("is a folder; name the files in it"));
-            }
-            if about.is_file() {
-                room(about.len().into()).map_err(no_room)?;
-                return Self::parse(path, &mut file, about.len(), dims);
-            }
-            Box::new(file)
-        };
+        let no_room = |error: NoMemory| usage!("{}: {error}; {SMALLER}", path.display());
+        let (mut stream, length) = open(path)?;
+        if let Some(length) = length {
+            room(length.into()).map_err(no_room)?;
+            return Self::parse(path, &mut stream, length, dims);
+        }
+        let unreadable = |error: io::Error| unreadable(path, &error);
         let mut bytes = Vec::new();
         loop {
             // The bytes and the values that are made from them are in memory together.
@@ -183,9 +165,10 @@ impl Field {
         let too_short = || fault("is shorter than its header says; copy or save it again");
         let format = format.map_err(|error| fault(&error.to_string()))?;
         let (dtype, big_endian, own_dims, n_values) = match format {
+            FileFormat::Raw(_) if n_bytes == 0 => return Err(fault("is empty")),
             FileFormat::Raw(dtype) => {
-                let n_values =
-                    raw_values(n_bytes, dtype).map_err(|error| fault(&error.to_string()))?;
+                let n_values = raw_values(n_bytes, dtype.n_bytes())
+                    .map_err(|error| fault(&error.to_string()))?;
                 (dtype, false, dims_in_name(path, n_values), n_values)
             }
             FileFormat::Npy => {
@@ -199,14 +182,7 @@ impl Field {
             return Err(too_short());
         }
         let dims = match dims {
-            Some(dims) if dims.n_values() == n_values => dims.clone(),
-            Some(dims) => {
-                return Err(fault(&format!(
-                    "holds {n_values} values, but --dims {dims} are {}; the dimensions are those \
-                     of each file, slowest first",
-                    dims.n_values()
-                )));
-            }
+            Some(dims) => dims.checked(n_values).map_err(|error| fault(&error.to_string()))?,
             None => own_dims.unwrap_or_else(|| Dims::flat(n_values)),
         };
 
@@ -247,6 +223,39 @@ impl Field {
             place.file_name().unwrap_or_default()
         };
         Ok(Self { name: name.to_string_lossy().into_owned(), dims, values })
+    }
+}
+
+/// Opens a file, which may have a type prefix, or standard input. Returns its length, too, if it is a
+/// regular file.
+///
+/// # Errors
+///
+/// A [`UsageError`] if the file is missing, a folder or a terminal.
+pub fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), UsageError> {
+    let fault = |message: &str| usage!("{}: {message}", path.display());
+    let (_, place) = split_type(path);
+    if place == Path::new("-") {
+        if io::stdin().is_terminal() {
+            return Err(fault("standard input is a terminal; pipe data into this command"));
+        }
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let unreadable = |error: io::Error| unreadable(path, &error);
+    let file = File::open(place).map_err(unreadable)?;
+    let about = file.metadata().map_err(unreadable)?;
+    if about.is_dir() {
+        return Err(fault("is a folder; name the files in it"));
+    }
+    Ok((Box::new(file), about.is_file().then_some(about.len())))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> UsageError {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            usage!("{}: there is no such file; check the path", path.display())
+        }
+        _ => usage!("{}: cannot be read: {error}", path.display()),
     }
 }
 
@@ -296,11 +305,12 @@ impl FileFormat {
     }
 }
 
-fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
-    let size = dtype.n_bytes();
-    if n_bytes == 0 {
-        return Err(usage!("is empty"));
-    }
+/// Returns the number of values of this size in a file of raw values.
+///
+/// # Errors
+///
+/// A [`UsageError`] without the file's name.
+pub fn raw_values(n_bytes: u64, size: u64) -> Result<usize, UsageError> {
     if !n_bytes.is_multiple_of(size) {
         return Err(usage!(
             "has {n_bytes} bytes, which is no multiple of {size}; it is cut short, has a header, \
