@@ -41,7 +41,8 @@ compares theory and measurements.";
 #[command(after_help = EXAMPLES)]
 pub struct AccuracyArgs {
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks)]
+    #[arg(long, value_name = "LIST", default_value = "2:512",
+        value_parser = sizes::ranks(2..=MAX_RANKS))]
     pub ranks: SizeList,
 
     /// Number of values per rank
@@ -154,17 +155,6 @@ impl AccuracyArgs {
 pub fn reduces(schedule: &dyn Schedule) -> bool {
     let has = |collective| schedule.supports(collective);
     has(Collective::AllReduce) || (has(Collective::Reduce) && has(Collective::Broadcast))
-}
-
-fn ranks(text: &str) -> Result<SizeList, String> {
-    let list = text.parse::<SizeList>().ok();
-    let list = list.filter(|list| list.n_bytes().iter().all(|n| (2..=MAX_RANKS).contains(n)));
-    list.ok_or_else(|| {
-        format!(
-            "numbers from 2 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) \
-            or 8,64,100"
-        )
-    })
 }
 
 fn count(text: &str) -> Result<usize, String> {

@@ -51,7 +51,8 @@ pub struct SimArgs {
     pub collective: Option<Collective>,
 
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (factor 2) or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks)]
+    #[arg(long, value_name = "LIST", default_value = "2:512",
+        value_parser = sizes::ranks(1..=MAX_RANKS))]
     pub ranks: SizeList,
 
     /// Bytes of the whole array: 646MB, 64M, 1G, …
@@ -190,17 +191,6 @@ impl SimArgs {
     pub fn presets(&self) -> Vec<Preset> {
         PresetArg::list(&self.preset)
     }
-}
-
-fn ranks(text: &str) -> Result<SizeList, String> {
-    let list = text.parse::<SizeList>().ok();
-    let list = list.filter(|list| list.n_bytes().iter().all(|n| (1..=MAX_RANKS).contains(n)));
-    list.ok_or_else(|| {
-        format!(
-            "numbers from 1 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) \
-            or 8,64,100"
-        )
-    })
 }
 
 fn eager(text: &str) -> Result<u32, String> {

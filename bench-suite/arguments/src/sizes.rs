@@ -1,6 +1,7 @@
 //! Sizes of arrays on the command line: `0,4,1K:64M`, `1K:1M:4`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use foldwire_fields::usage::{UsageError, usage};
@@ -66,6 +67,23 @@ fn range(item: &str) -> Option<Vec<usize>> {
     }
     let next = |n: &usize| n.checked_mul(factor);
     Some(std::iter::successors(Some(first), next).take_while(|&n| n <= last).collect())
+}
+
+/// Returns a parser of lists of numbers of ranks.
+pub fn ranks(
+    range: RangeInclusive<usize>,
+) -> impl Fn(&str) -> Result<SizeList, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let list = text.parse::<SizeList>().ok();
+        let list = list.filter(|list| list.n_bytes().iter().all(|n| range.contains(n)));
+        let (least, most) = (range.start(), range.end());
+        list.ok_or_else(|| {
+            format!(
+                "numbers from {least} to {most} are needed, as in 2:512 (each twice the one \
+                 before) or 8,64,100"
+            )
+        })
+    }
 }
 
 /// Parses a number of bytes with or without a unit: of 1024 (K, M, G, also as KiB, MiB, GiB), or of
