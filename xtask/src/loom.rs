@@ -1,4 +1,5 @@
-//! `cargo xtask loom`: model-checks the lock-free parts of the threads backend.
+//! `cargo xtask loom`: model-checks the lock-free parts: of the threads backend, and the ring
+//! between ranks of a node.
 
 use anyhow::ensure;
 use foldwire_steps::Steps;
@@ -20,15 +21,12 @@ pub(crate) struct Args {
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // Use a separate target folder: other flags would rebuild everything in the usual folder each
     // time. The models run none of core's kernels, which take longest to optimize.
-    let words = "test -p foldwire-threads --lib --target-dir target/loom \
+    let words = "test -p foldwire-threads -p foldwire-messaging --lib --target-dir target/loom \
         --config profile.dev.package.foldwire.opt-level=0 -- loom --nocapture";
     let mut command = steps.cargo(words);
     command.env("RUSTFLAGS", "--cfg loom");
     command.env("FOLDWIRE_LOOM_MORE", if args.deeper { "1" } else { "0" });
     let tests = steps.run("loom", &mut command)?;
-    ensure!(
-        tests.passed > 0,
-        "foldwire-threads has no test whose name contains `loom`: nothing was model-checked"
-    );
+    ensure!(tests.passed > 0, "no test has a name that contains `loom`: nothing was model-checked");
     Ok(())
 }

@@ -98,6 +98,7 @@ impl<'n> PingPong<'n> {
                 self.free.push(buffer);
             }
             Some(Event::Returned { buffer }) => self.free.push(buffer),
+            Some(Event::Matched { .. }) => {}
             Some(Event::Received { buffer, .. }) => {
                 self.n_arrived += 1;
                 self.is_last = buffer.as_ref()[0] == 1;

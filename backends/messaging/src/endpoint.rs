@@ -222,6 +222,7 @@ impl<N: Net> Endpoint<N> {
                 self.peers.released(to, tag, matched);
                 self.pool.push(buffer);
             }
+            Event::Matched { to, tag } => self.peers.matched(to, tag),
             Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
                 self.keep_notice(from, &buffer.as_ref()[..n_bytes]);
                 self.notice_buffer = Some(buffer);

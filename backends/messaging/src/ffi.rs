@@ -4,6 +4,8 @@
 
 pub(crate) mod requests;
 #[cfg(target_os = "linux")]
+pub(crate) mod ring;
+#[cfg(target_os = "linux")]
 pub(crate) mod shared;
 
 /// Number of forks that led to this process, or `None` without a counter.

@@ -26,6 +26,8 @@ mod net;
 mod process;
 #[cfg_attr(not(target_os = "linux"), path = "shared_memory/unsupported.rs")]
 mod shared_memory;
+#[cfg(target_os = "linux")]
+mod sync;
 
 pub use backoff::Backoff;
 pub use endpoint::{Endpoint, Options};

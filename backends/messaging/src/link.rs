@@ -102,6 +102,11 @@ impl<B> PeerStates<B> {
         self.link(to, tag).released(matched);
     }
 
+    /// Records that the receiver has posted the receive of a matched frame, released before.
+    pub(crate) fn matched(&mut self, to: Rank, tag: Tag) {
+        self.link(to, tag).awaits_match = false;
+    }
+
     /// Returns whether frames are in flight to any rank.
     pub(crate) const fn any_in_flight(&self) -> bool {
         self.n_in_flight > 0

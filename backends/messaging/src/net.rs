@@ -37,8 +37,9 @@ pub trait Net {
 
     /// Starts to send the first `n_bytes` of `buffer` to another rank. An accepted buffer comes
     /// back by [`Event::Released`]. If `matched` is set, that happens only after the receiver has
-    /// posted its receive. The endpoint uses such sends to keep fast senders from filling slow
-    /// receivers' memory. A layer without this mode ignores `matched`.
+    /// posted its receive; or at once, without `matched`, and [`Event::Matched`] follows. The
+    /// endpoint uses such sends to keep fast senders from filling slow receivers' memory. A layer
+    /// without this mode ignores `matched`.
     ///
     /// # Errors
     /// [`Refused`] returns the buffer; the layer did nothing.
@@ -156,6 +157,13 @@ pub enum Event<B> {
         buffer: B,
         /// The `matched` argument of the send.
         matched: bool,
+    },
+    /// The receiver has posted the receive of a `matched` message, whose buffer came back before.
+    Matched {
+        /// The receiver.
+        to: Rank,
+        /// The message's tag.
+        tag: Tag,
     },
     /// A message arrived.
     Received {

@@ -116,6 +116,7 @@ impl Driver {
             }
             Some(Event::Released { .. }) => self.n_released += 1,
             Some(Event::Returned { .. }) => self.n_returned += 1,
+            Some(Event::Matched { .. }) => {}
             Some(Event::Lost { peer } | Event::Left { peer }) => self.lost.push(peer),
             Some(Event::Received { from, tag, buffer, n_bytes }) => {
                 let bytes = buffer.as_ref()[..n_bytes].to_vec();

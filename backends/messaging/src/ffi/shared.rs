@@ -8,7 +8,8 @@
 //! from a message owns the slot until it sends the slot in another message. Rings consist of atomic
 //! numbers, and every value read from one is checked before use. A rank trusts the others in one
 //! point: they do not touch a slot that they have given away. MPI libraries that use shared memory
-//! rely on the same. A process of another user cannot open any of the files.
+//! rely on the same. The bytes of a short message in a ring are trusted like a slot's. A process of
+//! another user cannot open any of the files.
 //!
 //! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
 //! ends, in whatever way.
@@ -17,16 +18,16 @@
 use std::fs::File;
 use std::io;
 use std::mem;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldwire::transport::FRAME_ALIGN;
 
-/// Capacity of a ring in messages.
-pub(crate) const RING_DEPTH: u32 = 64;
+use super::ring::{MessageRing, RingReceiver, RingSender, SlotId};
+
 /// Total size of the slots of a file in bytes, unless [`FEWEST_SLOTS`] need more. The system
 /// commits memory to a slot at its first use.
 const SLOTS_BYTES: usize = 64 << 20;
@@ -121,14 +122,6 @@ impl RegionLayout {
 }
 
 const _: () = assert!(FRAME_OFFSETS[0].is_multiple_of(FRAME_ALIGN) && FRAME_OFFSETS[2] < PAGE);
-
-/// Identifies a frame among all ranks of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId {
-    /// Rank that owns the file.
-    pub(crate) owner: u32,
-    pub(crate) index: u32,
-}
 
 /// Frame in shared memory that belongs to this process for now. A dropped frame is lost: its slot
 /// is not used again.
@@ -260,147 +253,41 @@ impl Region {
     }
 
     /// Returns the sending end of the ring for messages from this rank, in a peer's file.
-    pub(crate) fn sender(&self, own_rank: usize) -> Option<RingSender> {
-        Some(RingSender { ring: self.ring(own_rank)?, tail: 0, head: 0 })
+    pub(crate) fn sender(&self, own_rank: usize) -> Option<RingSender<RingRef>> {
+        Some(RingSender::new(self.ring(own_rank)?))
     }
 
     /// Returns the receiving end of the ring for messages from rank `from`, in this rank's file.
-    pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver> {
-        Some(RingReceiver { ring: self.ring(from)?, head: 0 })
+    pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver<RingRef>> {
+        Some(RingReceiver::new(self.ring(from)?))
     }
 }
 
-/// Message that passes a slot to another rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RingMessage {
-    pub(crate) slot: SlotId,
-    pub(crate) n_bytes: u64,
-    /// Flags and tag.
-    pub(crate) word: u32,
-}
-
-/// Memory of one message in a ring. Messages are numbered from 0, modulo 2³².
-#[repr(C, align(32))]
-struct RingEntry {
-    /// One more than the number of the message in this entry. The receiver waits until it is one
-    /// more than the number of the next message.
-    turn: AtomicU32,
-    word: AtomicU32,
-    slot: AtomicU64,
-    n_bytes: AtomicU64,
-}
-
-/// Messages from one rank to another, in order. Initially all zeros.
-#[repr(C, align(64))]
-struct MessageRing {
-    /// Number of messages that the receiver has taken.
-    head: AtomicU32,
-    entries: RingEntries,
-}
-
-#[repr(C, align(64))]
-struct RingEntries([RingEntry; RING_DEPTH as usize]);
-
-const _: () = assert!(RING_DEPTH.is_power_of_two());
-
 /// A ring in mapped memory.
-struct RingRef {
+pub(crate) struct RingRef {
     at: NonNull<MessageRing>,
     _memory: Arc<Mapping>,
 }
 
-// SAFETY: all fields of a ring are atomic.
+// SAFETY: a ring is `Sync`.
 unsafe impl Send for RingRef {}
 
-impl RingRef {
-    fn get(&self) -> &MessageRing {
+impl Deref for RingRef {
+    type Target = MessageRing;
+
+    #[inline]
+    fn deref(&self) -> &MessageRing {
         // SAFETY: the memory is mapped as long as `_memory` lives. It is aligned, since files begin
         // at a page and rings are a multiple of their alignment apart. All bit patterns are valid
-        // atomic numbers.
+        // numbers, and a ring's methods keep to the rules of its access.
         unsafe { self.at.as_ref() }
     }
-
-    fn entry(&self, nth: u32) -> &RingEntry {
-        &self.get().entries.0[(nth % RING_DEPTH) as usize]
-    }
 }
 
-/// Sending end of a ring.
-pub(crate) struct RingSender {
-    ring: RingRef,
-    /// Number of messages sent.
-    tail: u32,
-    /// Number of messages that the receiver has taken, as last read from the ring.
-    head: u32,
-}
-
-impl RingSender {
-    /// Adds a message. Returns false if the ring is full.
-    #[must_use]
-    pub(crate) fn push(&mut self, message: RingMessage) -> bool {
-        if !self.has_room() {
-            return false;
-        }
-        let RingMessage { slot, n_bytes, word } = message;
-        let entry = self.ring.entry(self.tail);
-        let slot = u64::from(slot.owner) << 32 | u64::from(slot.index);
-        entry.slot.store(slot, Ordering::Relaxed);
-        entry.n_bytes.store(n_bytes, Ordering::Relaxed);
-        entry.word.store(word, Ordering::Relaxed);
-        self.tail = self.tail.wrapping_add(1);
-        // Release: a receiver that reads this turn also sees the message and the frame's bytes.
-        entry.turn.store(self.tail, Ordering::Release);
-        true
-    }
-
-    pub(crate) fn has_room(&mut self) -> bool {
-        if self.tail.wrapping_sub(self.head) < RING_DEPTH {
-            return true;
-        }
-        // Acquire: the receiver has read the entries that it has taken.
-        self.head = self.ring.get().head.load(Ordering::Acquire);
-        self.tail.wrapping_sub(self.head) < RING_DEPTH
-    }
-}
-
-/// Receiving end of a ring.
-pub(crate) struct RingReceiver {
-    ring: RingRef,
-    /// Number of messages taken.
-    head: u32,
-}
-
-impl RingReceiver {
-    /// Returns whether the next message has arrived.
-    #[inline]
-    pub(crate) fn has_next(&self) -> bool {
-        let entry = self.ring.entry(self.head);
-        entry.turn.load(Ordering::Relaxed) == self.head.wrapping_add(1)
-    }
-
-    /// Takes the next message, if it has arrived.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<RingMessage> {
-        let entry = self.ring.entry(self.head);
-        let next = self.head.wrapping_add(1);
-        if entry.turn.load(Ordering::Acquire) != next {
-            return None;
-        }
-        let slot = entry.slot.load(Ordering::Relaxed);
-        let message = RingMessage {
-            slot: SlotId { owner: (slot >> 32) as u32, index: slot as u32 },
-            n_bytes: entry.n_bytes.load(Ordering::Relaxed),
-            word: entry.word.load(Ordering::Relaxed),
-        };
-        self.head = next;
-        self.ring.get().head.store(next, Ordering::Release);
-        Some(message)
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::ffi::ring::{RING_DEPTH, RingMessage, SHORT_BYTES};
     use std::process;
     use std::thread;
 
@@ -458,31 +345,35 @@ mod tests {
             let slot = SlotId { owner: nth, index: !nth };
             RingMessage { slot, n_bytes: u64::from(nth) << 30, word: nth / 2 }
         };
-        assert_eq!(receiver.pop(), None);
-        (0..RING_DEPTH).for_each(|nth| assert!(sender.push(message(nth))));
-        assert!(!sender.push(message(0)));
-        assert_eq!(receiver.pop(), Some(message(0)));
-        assert!(sender.push(message(RING_DEPTH)) && !sender.has_room());
-        (1..=RING_DEPTH).for_each(|nth| assert_eq!(receiver.pop(), Some(message(nth))));
-        assert_eq!(receiver.pop(), None);
+        let short = |nth: u32| [nth as u8; SHORT_BYTES];
+        let mut push = |nth| sender.push(message(nth), &short(nth));
+        let mut pop = || receiver.pop(|message, short| (message, *short));
+        let expected = |nth| Some((message(nth), short(nth)));
+        assert_eq!(pop(), None);
+        (0..RING_DEPTH).for_each(|nth| assert!(push(nth)));
+        assert!(!push(0));
+        assert_eq!(pop(), expected(0));
+        assert!(push(RING_DEPTH) && !push(0));
+        (1..=RING_DEPTH).for_each(|nth| assert_eq!(pop(), expected(nth)));
+        assert_eq!(pop(), None);
 
         const N: u32 = 100_000;
         thread::scope(|scope| {
             scope.spawn(|| {
                 for nth in 0..N {
-                    while !sender.push(message(nth)) {
+                    while !push(nth) {
                         thread::yield_now();
                     }
                 }
             });
             for nth in 0..N {
                 let found = loop {
-                    match receiver.pop() {
+                    match pop() {
                         Some(found) => break found,
                         None => thread::yield_now(),
                     }
                 };
-                assert_eq!(found, message(nth));
+                assert_eq!(Some(found), expected(nth));
             }
         });
     }

@@ -6,6 +6,10 @@ use std::thread;
 use foldwire::HeapFrame;
 
 const FRAME_BYTES: usize = 20_000;
+/// Bytes of a message in a frame that changes hands.
+const LONG: usize = SHORT_BYTES + 1;
+/// Messages that are copied in the ring, and one that is not.
+const LENGTHS: [usize; 3] = [1000, SHORT_BYTES, LONG];
 
 /// Returns the shared memory of each rank. `alter` changes the bytes that a rank passes to the
 /// all-gather.
@@ -54,10 +58,12 @@ const ZERO: Rank = Rank(0);
 const ONE: Rank = Rank(1);
 
 /// Returns the content and the frame of a received message.
-fn received(event: Option<Event<MessageFrame>>, tag: Tag) -> (u8, MessageFrame) {
+fn received(event: Option<Event<MessageFrame>>, tag: Tag, length: usize) -> (u8, MessageFrame) {
     match event {
-        Some(Event::Received { from: ZERO, tag: found, buffer, n_bytes: 1000 }) if found == tag => {
-            (buffer.as_ref()[999], buffer)
+        Some(Event::Received { from: ZERO, tag: found, buffer, n_bytes })
+            if (found, n_bytes) == (tag, length) =>
+        {
+            (buffer.as_ref()[n_bytes - 1], buffer)
         }
         other => panic!("{other:?}"),
     }
@@ -65,6 +71,10 @@ fn received(event: Option<Event<MessageFrame>>, tag: Tag) -> (u8, MessageFrame) 
 
 #[test]
 fn frames_come_in_order_by_tag_and_others_take_their_place() {
+    LENGTHS.into_iter().for_each(frames_come_in_order);
+}
+
+fn frames_come_in_order(length: usize) {
     let [mut zero, mut one] = pair();
     assert!(
         zero.contains(ONE) && one.contains(ZERO) && !zero.contains(ZERO) && !zero.contains(Rank(2))
@@ -73,7 +83,7 @@ fn frames_come_in_order_by_tag_and_others_take_their_place() {
     for turn in 0..200_u8 {
         for (tag, more) in [(Tag(0), 0), (Tag(1), 1)] {
             let sent = frame(&mut zero, turn.wrapping_add(more));
-            let done = zero.send(ONE, tag, sent, 1000, false).expect("the ring has space");
+            let done = zero.send(ONE, tag, sent, length, false).expect("the ring has space");
             let Some(Event::Released { to: ONE, matched: false, buffer, .. }) = done else {
                 panic!("{done:?}")
             };
@@ -92,9 +102,9 @@ fn frames_come_in_order_by_tag_and_others_take_their_place() {
             Some(Event::Returned { buffer }) => one.recv(ZERO, Tag(1), buffer),
             other => panic!("{other:?}"),
         };
-        let (content, buffer) = received(found, Tag(1));
+        let (content, buffer) = received(found, Tag(1), length);
         assert_eq!(content, turn.wrapping_add(1));
-        assert_eq!(received(one.recv(ZERO, Tag(0), buffer), Tag(0)).0, turn);
+        assert_eq!(received(one.recv(ZERO, Tag(0), buffer), Tag(0), length).0, turn);
         assert!(polled(&mut zero).is_empty(), "an unmatched send completes at once");
     }
     // Each sent frame was replaced by a returned one.
@@ -103,16 +113,51 @@ fn frames_come_in_order_by_tag_and_others_take_their_place() {
 
 #[test]
 fn what_is_sent_to_be_matched_is_done_when_it_was_asked_for() {
-    let [mut zero, mut one] = pair();
-    let sent = frame(&mut zero, 7);
-    assert!(zero.send(ONE, Tag(3), sent, 1000, true).expect("the ring has space").is_none());
-    assert!(polled(&mut one).is_empty() && polled(&mut zero).is_empty());
-    let mine = frame(&mut one, 0);
-    assert_eq!(received(one.recv(ZERO, Tag(3), mine), Tag(3)).0, 7);
-    let done = polled(&mut zero).pop();
-    let Some(Event::Released { to: ONE, tag: Tag(3), matched: true, .. }) = done else {
-        panic!("{done:?}")
-    };
+    for length in LENGTHS {
+        let [mut zero, mut one] = pair();
+        let sent = frame(&mut zero, 7);
+        let done = zero.send(ONE, Tag(3), sent, length, true).expect("the ring has space");
+        // The frame of a short message comes back at once, but does not count as matched.
+        match done {
+            None => assert_eq!(length, LONG),
+            Some(Event::Released { to: ONE, tag: Tag(3), matched: false, .. }) => {
+                assert_ne!(length, LONG);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(polled(&mut one).is_empty() && polled(&mut zero).is_empty());
+        let mine = frame(&mut one, 0);
+        assert_eq!(received(one.recv(ZERO, Tag(3), mine), Tag(3), length).0, 7);
+        // The answer to a short message leaves with the next poll.
+        assert!(polled(&mut one).is_empty());
+        match polled(&mut zero).pop() {
+            Some(Event::Released { to: ONE, tag: Tag(3), matched: true, .. }) => {
+                assert_eq!(length, LONG);
+            }
+            Some(Event::Matched { to: ONE, tag: Tag(3) }) => assert_ne!(length, LONG),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_travels_with_a_message_the_other_way() {
+    for length in LENGTHS {
+        let [mut zero, mut one] = pair();
+        let sent = frame(&mut zero, 7);
+        assert!(zero.send(ONE, Tag(3), sent, 1000, true).is_ok());
+        let mine = frame(&mut one, 0);
+        assert!(one.recv(ZERO, Tag(3), mine).is_none());
+        assert_eq!(received(polled(&mut one).pop(), Tag(3), 1000).0, 7);
+        let back = frame(&mut one, 8);
+        assert!(one.send(ZERO, Tag(4), back, length, true).is_ok());
+        let found = polled(&mut zero);
+        assert!(matches!(found[..], [Event::Matched { to: ONE, tag: Tag(3) }]), "{found:?}");
+        let mine = frame(&mut zero, 0);
+        let found = zero.recv(ONE, Tag(4), mine);
+        assert!(matches!(found, Some(Event::Received { from: ONE, tag: Tag(4), .. })));
+        assert!(polled(&mut zero).is_empty() && zero.peers[0].unanswered.is_empty());
+    }
 }
 
 #[test]
@@ -122,13 +167,15 @@ fn frames_on_the_heap_are_copied() {
         frame.as_mut().fill(content);
         MessageFrame(FrameMemory::Heap(frame))
     };
-    for matched in [false, true] {
+    let sends = LENGTHS.into_iter().flat_map(|length| [(length, false), (length, true)]);
+    for (length, matched) in sends {
         let [mut zero, mut one] = pair();
-        let done = zero.send(ONE, Tag(0), heap(9), 1000, matched).expect("the ring has space");
-        assert_eq!(done.is_some(), !matched);
+        let done = zero.send(ONE, Tag(0), heap(9), length, matched).expect("the ring has space");
+        assert_eq!(done.is_some(), !matched || length != LONG);
         assert!(one.recv(ZERO, Tag(0), heap(1)).is_none());
-        let (content, buffer) = received(polled(&mut one).pop(), Tag(0));
-        assert!(content == 9 && buffer.as_ref()[1000] == 1);
+        let (content, buffer) = received(polled(&mut one).pop(), Tag(0), length);
+        assert!(content == 9 && buffer.as_ref()[length] == 1);
+        assert!(polled(&mut one).is_empty());
         assert_eq!(polled(&mut zero).len(), usize::from(matched));
     }
 }
@@ -139,35 +186,40 @@ fn a_rank_without_frames_left_sends_copies() {
     let kept: Vec<_> = std::iter::from_fn(|| zero.allocate(FRAME_BYTES)).collect();
     assert!(kept.len() > 1000 && zero.allocate(1000).is_none());
     for turn in 0..100 {
+        let length = LENGTHS[usize::from(turn) % LENGTHS.len()];
         let mut heap = HeapFrame::new(FRAME_BYTES);
         heap.as_mut().fill(turn);
-        let done = zero.send(ONE, Tag(0), MessageFrame(FrameMemory::Heap(heap)), 1000, false);
+        let done = zero.send(ONE, Tag(0), MessageFrame(FrameMemory::Heap(heap)), length, false);
         assert!(done.expect("a copy is sent").is_some());
         let mine = frame(&mut one, 0);
         assert!(one.recv(ZERO, Tag(0), mine).is_none());
-        assert_eq!(received(polled(&mut one).pop(), Tag(0)).0, turn);
+        assert_eq!(received(polled(&mut one).pop(), Tag(0), length).0, turn);
         polled(&mut zero);
     }
 }
 
 #[test]
 fn a_ring_that_is_full_gives_the_frame_back() {
+    LENGTHS.into_iter().for_each(fill_a_ring);
+}
+
+fn fill_a_ring(length: usize) {
     let [mut zero, mut one] = pair();
     let mut n_sent = 0;
     let back = loop {
         let sent = frame(&mut zero, n_sent);
-        match zero.send(ONE, Tag(0), sent, 1000, false) {
+        match zero.send(ONE, Tag(0), sent, length, false) {
             Ok(_) => n_sent += 1,
             Err(frame) => break frame,
         }
     };
-    assert_eq!((u32::from(n_sent), back.as_ref()[0]), (crate::ffi::shared::RING_DEPTH, n_sent));
+    assert_eq!((u32::from(n_sent), back.as_ref()[0]), (crate::ffi::ring::RING_DEPTH, n_sent));
     for expected in 0..n_sent {
         polled(&mut one);
         let mine = frame(&mut one, 0);
-        assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0)).0, expected);
+        assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0), length).0, expected);
     }
-    assert!(zero.send(ONE, Tag(0), back, 1000, false).is_ok());
+    assert!(zero.send(ONE, Tag(0), back, length, false).is_ok());
 }
 
 #[test]
@@ -183,21 +235,29 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { n_bytes: FRAME_BYTES as u64 + 1, ..good },
         RingMessage { n_bytes: u64::MAX, ..good },
         RingMessage { word: 0xffff, ..good },
-        RingMessage { word: 1 << 19, ..good },
+        RingMessage { word: 1 << 20, ..good },
+        // No entry is as long, and no short message passes a slot.
+        RingMessage { n_bytes: SHORT_BYTES as u64 + 1, word: SHORT, ..good },
+        RingMessage { n_bytes: u64::MAX, word: SHORT, ..good },
+        RingMessage { word: SHORT | NOTIFY, ..good },
+        // It carries an answer to nothing.
+        RingMessage { slot: SlotId { owner: SHORT | RETURNED, index: 0 }, word: SHORT, ..good },
+        RingMessage { n_bytes: 0, word: SHORT | MATCHED | RETURNED, ..good },
         // No message was sent with these flags, so none can be returned.
         RingMessage { word: RETURNED, ..good },
         RingMessage { word: RETURNED | NOTIFY | MATCHED, ..good },
     ] {
         let [mut zero, mut one] = pair();
         let sent = frame(&mut zero, 3);
-        assert!(zero.send(ONE, Tag(0), sent, 1000, false).is_ok());
-        assert!(zero.peers[0].sender.push(message) && zero.peers[0].sender.push(good));
+        assert!(zero.send(ONE, Tag(0), sent, LONG, false).is_ok());
+        let sender = &mut zero.peers[0].sender;
+        assert!(sender.push(message, &[]) && sender.push(good, &[]));
         let found = polled(&mut one);
         assert!(matches!(found[..], [Event::Lost { peer: ZERO }]), "{message:?}: {found:?}");
         assert!(polled(&mut one).is_empty(), "later messages of it are ignored");
         // The message before it can still be received.
         let mine = frame(&mut one, 0);
-        assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0)).0, 3);
+        assert_eq!(received(one.recv(ZERO, Tag(0), mine), Tag(0), LONG).0, 3);
     }
 }
 
@@ -216,7 +276,7 @@ fn all_ranks_of_a_node_share_memory_or_none() {
     // Change one field of rank 4's descriptor (format, frame size, process, file descriptor,
     // token), or cut it off, or send none.
     const CHANGES: [fn(&mut Vec<u8>); 7] = [
-        |bytes| bytes[0] = 2,
+        |bytes| bytes[0] = 1,
         |bytes| bytes[8] ^= 1,
         // No process has this number. (One beside it may be a thread of this process.)
         |bytes| bytes[16..20].fill(0x7f),
