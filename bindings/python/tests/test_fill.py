@@ -65,6 +65,23 @@ class FillValues(unittest.TestCase):
 
         foldwire.run(N, program)
 
+    def test_groups(self):
+        missing = MISSING.any(0)
+        data = np.where(MISSING, np.nan, ALL.astype("f8"))
+
+        def program(comm):
+            for bounds, error in ((None, 1e-6), ("rel:1e-3", 2e-3), (["abs:1e-3", None], 1e-3)):
+                arrays = [own(comm.rank), np.asfortranarray(own(comm.rank))]
+                comm.all_reduce_group(arrays, bounds=bounds, fill_value=FILL)
+                for got in arrays:
+                    check(self, got, data.sum(0), missing, 3 * error)
+            for arguments in ({"fill_value": np.nan},
+                              {"fill_value": 1, "feedback": [np.zeros(3)]}):
+                with self.assertRaisesRegex(foldwire.Error, "fill"):
+                    comm.all_reduce_group([np.ones(3)], bounds="abs:1", **arguments)
+
+        foldwire.run(N, program)
+
     def test_without_one_the_fill_value_is_a_number_and_sets_the_range(self):
         def program(comm):
             got = comm.all_reduce(own(comm.rank), bound="rel:1e-3")

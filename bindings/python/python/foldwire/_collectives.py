@@ -316,7 +316,8 @@ class Collectives:
     def all_reduce_group(self, arrays: Iterable[Array], op: Op = "sum",
                          bounds: Union[None, str, Sequence[Text]] = None,
                          feedback: Optional[Iterable[Array]] = None, plan: Text = None,
-                         dtype: Text = None) -> List[Array]:
+                         dtype: Text = None,
+                         fill_value: Optional[float] = None) -> List[Array]:
         """All-reduces several arrays of floats in place, as one call. Returns the list of arrays.
 
         This is faster than separate calls, because short arrays share messages.
@@ -326,6 +327,7 @@ class Collectives:
         :param feedback: enables error feedback: a list with one array for each, from
             :meth:`feedback_for`. The call adds the rounding errors of earlier calls to the input,
             and stores the new ones, so that errors do not accumulate over calls.
+        :param fill_value: value that stands for missing data in all arrays; not with feedback
         """
         arrays = list(arrays)
         if not arrays:
@@ -343,6 +345,7 @@ class Collectives:
         if not is_float(code):
             message = f"a group cannot have {type_name(first, dtype)} arrays, only floats"
             raise Error(message, kind="unsupported", field="dtype")
+        text = with_fill(text, fill_value, arrays[0], dtype)
         residue = _residue(code)
         kept = []
         if feedback is not None:
