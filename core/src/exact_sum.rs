@@ -28,10 +28,8 @@ use core::hint::black_box;
 use core::ops::Range;
 use slices::Slicer;
 
-#[cfg(feature = "alloc")]
-pub(crate) use short::of_value;
 #[cfg(any(test, feature = "alloc"))]
-pub(crate) use short::{Short, ShortSums};
+pub(crate) use short::{NONE, Short, ShortSums};
 
 /// Number of digits. 2098 bits hold every finite value; the others hold carries of 2⁷⁷ values.
 pub(crate) const N_DIGITS: usize = 68;
@@ -64,17 +62,24 @@ impl Seen {
         self.0 |= other.0;
     }
 
-    /// Returns the sum if digits do not matter or are zero: NaN, an infinity, or a zero.
+    /// Returns whether digits do not matter, or are zero.
+    #[cfg(feature = "alloc")]
     #[inline(always)]
-    pub(crate) const fn special(self, is_zero: bool) -> Option<f64> {
-        match self.0 & Self::NAN.0 {
-            3 => Some(f64::NAN),
-            1 => Some(f64::INFINITY),
-            2 => Some(f64::NEG_INFINITY),
-            _ if !is_zero => None,
-            _ if self.0 == Self::NEG_ZERO.0 => Some(-0.0),
-            _ => Some(0.0),
-        }
+    pub(crate) const fn is_special(self, is_zero: bool) -> bool {
+        self.0 & Self::NAN.0 != 0 || is_zero
+    }
+
+    /// Returns the sum, which is `finite` unless digits do not matter or are zero: then it is NaN,
+    /// an infinity, or a zero.
+    #[inline(always)]
+    pub(crate) fn sum(self, is_zero: bool, finite: f64) -> f64 {
+        // Bits instead of cases, so that loops over sums are vectorized.
+        let [up, down] = [self.0 & 1, self.0 >> 1 & 1].map(u64::from);
+        let special = f64::INFINITY.to_bits() | (up & down) << (FRACTION_BITS - 1);
+        let special = special | (down & !up) << 63;
+        let zero = u64::from(self.0 == Self::NEG_ZERO.0) << 63;
+        let bits = if is_zero { zero } else { finite.to_bits() };
+        f64::from_bits(if up | down == 0 { bits } else { special })
     }
 }
 
@@ -185,16 +190,14 @@ impl ExactSum {
     pub fn to_f64(&self) -> f64 {
         let mut sum = self.clone();
         let Some((is_negative, highest)) = sum.make_absolute() else {
-            return self.seen.special(true).unwrap_or(0.0);
+            return self.seen.sum(true, 0.0);
         };
         // The highest four digits hold at least 97 bits of the sum.
         let lowest = highest.saturating_sub(3);
         let significand = sum.digits_from(lowest);
         let is_inexact = sum.digits[..lowest].iter().any(|&digit| digit != 0);
         let at = lowest as u32 * DIGIT_BITS;
-        self.seen
-            .special(false)
-            .unwrap_or_else(|| rounded(is_negative, significand, at, is_inexact))
+        self.seen.sum(false, rounded(is_negative, significand, at, is_inexact))
     }
 
     pub(crate) const fn seen(&self) -> Seen {
@@ -355,30 +358,81 @@ fn calculates_exactly() -> bool {
     (one + two).to_bits() == 3
 }
 
+/// A number below 2¹²⁸: its lower and its upper 64 bits. Loops over them are vectorized.
+pub(crate) type Pair = [u64; 2];
+
+/// Multiplies by 2^`by` modulo 2¹²⁸.
+#[cfg(any(test, feature = "alloc"))]
+#[inline(always)]
+pub(crate) const fn up([lower, upper]: Pair, by: u64) -> Pair {
+    let carried = shr(lower, 64_u64.wrapping_sub(by)) | shl(lower, by.wrapping_sub(64));
+    [shl(lower, by), shl(upper, by) | carried]
+}
+
+/// Divides by 2^`by`.
+#[cfg(any(test, feature = "alloc"))]
+#[inline(always)]
+pub(crate) const fn down([lower, upper]: Pair, by: u64) -> Pair {
+    let carried = shl(upper, 64_u64.wrapping_sub(by)) | shr(upper, by.wrapping_sub(64));
+    [shr(lower, by) | carried, shr(upper, by)]
+}
+
+/// `x` · 2^`by` modulo 2⁶⁴, for any `by`.
+#[inline(always)]
+const fn shl(x: u64, by: u64) -> u64 {
+    if by < 64 { x << by } else { 0 }
+}
+
+/// `x` / 2^`by`, for any `by`.
+#[inline(always)]
+const fn shr(x: u64, by: u64) -> u64 {
+    if by < 64 { x >> by } else { 0 }
+}
+
+/// Returns ⌊log₂ x⌋, by the exponent of a float; any number if `x` is 0.
+#[inline(always)]
+const fn log2(x: u64) -> u64 {
+    // Without the bit below the highest one, x is not rounded up to a power of two.
+    let exponent = ((x & !(x >> 1)) as f64).to_bits() >> FRACTION_BITS;
+    exponent.wrapping_sub(f64::MAX_EXP as u64 - 1)
+}
+
 /// Returns ±`magnitude` · 2^(`at` − 1074), rounded to the nearest `f64`, ties to even. The true
 /// magnitude is larger by less than 1 if it `is_inexact`; then `magnitude` has at least 55 bits.
+#[inline]
+pub(crate) const fn rounded(is_negative: bool, magnitude: u128, at: u32, is_inexact: bool) -> f64 {
+    let pair = [magnitude as u64, (magnitude >> 64) as u64];
+    rounded_pair(is_negative, pair, at as u64, is_inexact)
+}
+
+/// See [`rounded`]. There are no branches.
 #[inline(always)]
-pub(crate) fn rounded(is_negative: bool, magnitude: u128, at: u32, is_inexact: bool) -> f64 {
-    let sign = u64::from(is_negative) << 63;
-    let n_bits = u128::BITS - magnitude.leading_zeros();
-    let end = if n_bits == 0 { 0 } else { at + n_bits };
-    if end <= FRACTION_BITS + 1 {
-        // At most 53 bits from the lowest one: an integer is its own bit pattern.
-        return f64::from_bits(sign | (magnitude << (at % u128::BITS)) as u64);
-    }
-    let n_kept = FRACTION_BITS + 1;
-    let (kept, goes_up) = match n_bits.checked_sub(n_kept) {
-        None | Some(0) => ((magnitude as u64) << (n_kept - n_bits), false),
-        Some(n_dropped) => {
-            let kept = (magnitude >> n_dropped) as u64;
-            let dropped = magnitude & ((1 << n_dropped) - 1);
-            let half = 1 << (n_dropped - 1);
-            let is_tie = dropped == half && !is_inexact;
-            (kept, if is_tie { kept & 1 == 1 } else { dropped >= half })
-        }
-    };
+pub(crate) const fn rounded_pair(
+    is_negative: bool,
+    [lower, upper]: Pair,
+    at: u64,
+    is_inexact: bool,
+) -> f64 {
+    let sign = (is_negative as u64) << 63;
+    let (highest, below, word_at) = if upper > 0 { (upper, lower, 64) } else { (lower, 0, 0) };
+    let highest_bit = log2(highest);
+    let n_zeros = 63_u64.wrapping_sub(highest_bit);
+    // The 64 highest bits, of which the lowest tells whether there are more.
+    let is_inexact = is_inexact || shl(below, n_zeros) > 0;
+    let first = shl(highest, n_zeros) | shr(below, 64_u64.wrapping_sub(n_zeros));
+    let first = first | is_inexact as u64;
+    // Half of the last place that is kept, or a bit less if that one is even, carries into it.
+    let n_dropped = 63 - FRACTION_BITS;
+    let kept = first >> n_dropped;
+    let dropped = first & ((1 << n_dropped) - 1);
+    let carry = (dropped + (1 << (n_dropped - 1)) - 1 + (kept & 1)) >> n_dropped;
     // The implied bit adds 1 to the exponent, and so does a carry out of the fraction.
-    let bits = u64::from(end - n_kept) << FRACTION_BITS;
-    let bits = bits.saturating_add(kept + u64::from(goes_up)).min(f64::INFINITY.to_bits());
-    f64::from_bits(sign | bits)
+    let end = at.wrapping_add(word_at).wrapping_add(highest_bit).wrapping_add(1);
+    let n_kept = FRACTION_BITS as u64 + 1;
+    let normal = (end.wrapping_sub(n_kept) << FRACTION_BITS).wrapping_add(kept + carry);
+    let infinity = f64::INFINITY.to_bits();
+    let normal = if normal < infinity { normal } else { infinity };
+    // At most 53 bits from the lowest one: an integer is its own bit pattern.
+    let is_small = upper == 0 && (lower == 0 || end <= n_kept);
+    f64::from_bits(sign | if is_small { shl(lower, at) } else { normal })
 }

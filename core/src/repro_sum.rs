@@ -52,7 +52,7 @@ use alloc::{vec, vec::Vec};
 #[cfg(feature = "alloc")]
 use core::ops::Range;
 #[cfg(feature = "alloc")]
-use short::ShortForm;
+use short::{ShortForm, Writer, write_values};
 use words::{Form, MAX_LONG_WORDS, combine_all};
 
 /// Most sums of a call that travel in long form. They need no second all-reduce.
@@ -117,7 +117,7 @@ impl<T: Float> Summands<'_, T> {
 
     /// Computes all sums, in order, as short numbers.
     #[cfg(feature = "alloc")]
-    fn for_each_short(self, n_sums: usize, mut then: impl FnMut((Short, Seen))) {
+    fn for_each_short(self, n_sums: usize, mut then: impl FnMut(Short)) {
         let mut sums = ShortSums::new();
         match self {
             Self::Arrays(arrays) => {
@@ -139,7 +139,7 @@ impl<T: Float> Summands<'_, T> {
             }
             _ => {
                 let all: Vec<usize> = (0..n_sums).collect();
-                self.for_each(n_sums, &all, |_, sum| then((sum.take_short(), sum.seen())));
+                self.for_each(n_sums, &all, |_, sum| then(sum.take_short()));
             }
         }
     }
@@ -221,15 +221,12 @@ fn all_sums<T: Float>(
     let mut words = vec![0; short.n_words * sums.len()];
     match summands {
         Summands::Rows(values) | Summands::Columns(values) if values.len() == sums.len() => {
-            short.write_values(values, &mut words);
+            write_values(short, values, &mut words);
         }
         _ => {
-            let mut places = words.chunks_exact_mut(short.n_words);
-            summands.for_each_short(sums.len(), |sum| {
-                if let Some(words) = places.next() {
-                    short.write(sum, words);
-                }
-            });
+            let mut writer = Writer::new(short, sums.len(), &mut words);
+            summands.for_each_short(sums.len(), |sum| writer.push(sum));
+            writer.flush();
         }
     }
     let mut report = reduce(&mut words)?;
@@ -238,7 +235,7 @@ fn all_sums<T: Float>(
     if which.is_empty() {
         return Ok(report);
     }
-    let wide = WideSums::of(which, |i| form.numbers(words[i * short.n_words]));
+    let wide = WideSums::of(which, |i| form.numbers(words[i]));
     report += wide.run(summands, sums, form, reduce)?;
     Ok(report)
 }

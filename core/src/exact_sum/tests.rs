@@ -118,19 +118,25 @@ fn check(values: &[f64], random: &mut Random) {
         for sum in [&one_by_one, &whole, &parts, &numbers] {
             assert_eq!(sum.to_f64().to_bits(), expected, "{sum:?} of {values:?}");
         }
-        let (short, seen) = ShortSums::new().sum(&values);
-        let sum = match (seen.special(matches!(short, Short::Zero)), short) {
-            (Some(special), _) => special,
-            (None, Short::Fits { is_negative, magnitude, bits }) => {
-                assert_eq!(magnitude & 1, 1);
-                assert_eq!(bits.end - bits.start, 128 - magnitude.leading_zeros());
-                rounded(is_negative, magnitude, bits.start, false)
-            }
-            (None, _) => f64::from_bits(expected),
-        };
-        assert_eq!(sum.to_bits(), expected, "{values:?}");
+        if let Some(sum) = value_of(ShortSums::new().sum(&values)) {
+            assert_eq!(sum.to_bits(), expected, "{values:?}");
+        }
         random.shuffle(&mut values);
     }
+}
+
+/// Checks the fields of a short sum, and returns its value. `None` if it has too many bits.
+fn value_of(short: Short) -> Option<f64> {
+    let [lower, upper] = short.magnitude.map(u128::from);
+    let magnitude = lower | upper << 64;
+    let is_zero = (short.begin, short.end) == (NONE, 0);
+    if !is_zero && short.end - short.begin > 128 {
+        return None;
+    }
+    assert_eq!(magnitude & 1, u128::from(!is_zero));
+    assert!(is_zero || short.end - short.begin == (128 - magnitude.leading_zeros()).into());
+    let finite = rounded(short.sign != 0, magnitude, short.begin as u32, false);
+    Some(Seen(short.seen as u8).sum(is_zero, finite))
 }
 
 /// Writes a sum as numbers of so many bits, and adds them again.
@@ -160,16 +166,12 @@ fn short_sums_stay_exact_while_values_grow_and_shrink() {
             let end = exponent + 1 + random.bits() % 60;
             random.values(n, exponent..end)
         };
-        let (short, _) = sums.sum(&values);
+        let short = sums.sum(&values);
         let mut expected = ExactSum::new();
         values.iter().for_each(|&x| expected.add(x));
-        match short {
-            Short::Zero => assert_eq!(expected.to_f64(), 0.0),
-            Short::Long(_) => assert!(round % 2 == 1),
-            Short::Fits { is_negative, magnitude, bits } => {
-                let sum = rounded(is_negative, magnitude, bits.start, false);
-                assert_eq!(sum.to_bits(), expected.to_f64().to_bits(), "{values:?}");
-            }
+        match value_of(short) {
+            None => assert!(round % 2 == 1),
+            Some(sum) => assert_eq!(sum.to_bits(), expected.to_f64().to_bits(), "{values:?}"),
         }
     }
 }
@@ -324,20 +326,42 @@ fn short_numbers_and_their_bits_are_found() {
         let values = random.values(n, start..end);
         let mut sum = ExactSum::new();
         sum.add_all(&values);
-        match sum.clone().take_short() {
-            Short::Zero => assert_eq!(sum.to_f64(), 0.0),
-            Short::Long(_) => unreachable!("93 bits and 6 more fit"),
-            Short::Fits { is_negative, magnitude, bits } => {
-                assert_eq!(bits.end - bits.start, 128 - magnitude.leading_zeros());
-                assert_eq!(magnitude & 1, 1);
-                assert_eq!(rounded(is_negative, magnitude, bits.start, false), sum.to_f64());
-            }
-        }
+        // 93 bits and 6 more fit.
+        assert_eq!(value_of(sum.clone().take_short()), Some(sum.to_f64()));
     }
     let mut sum = ExactSum::new();
     sum.add_all(&[1.0, 2f64.powi(-127)]);
     let short = sum.clone().take_short();
-    assert!(matches!(short, Short::Fits { magnitude, .. } if magnitude == (1 << 127) + 1));
+    assert_eq!(short.magnitude, [1, 1 << 63]);
     sum.add(2.0);
-    assert!(matches!(sum.clone().take_short(), Short::Long(bits) if bits == (947..1076)));
+    let short = sum.clone().take_short();
+    assert_eq!((short.begin, short.end), (947, 1076));
+    assert_eq!(value_of(short), None);
+}
+
+#[test]
+fn single_values_of_every_type_become_short_sums() {
+    fn check<T: Float>(value: T) {
+        let mut sum = ExactSum::new();
+        sum.add(value);
+        let [short, of_sum] = [Short::of(value), sum.take_short()];
+        let fields = |short: Short| {
+            let sign = if short.end == 0 { 0 } else { short.sign };
+            (short.magnitude, sign, short.begin, short.end, short.seen)
+        };
+        assert_eq!(fields(short), fields(of_sum), "{value:?}");
+    }
+    (0..=u16::MAX).for_each(|bits| check(f16::from_bits(bits)));
+    (0..=u16::MAX).for_each(|bits| check(bf16::from_bits(bits)));
+    let mut random = Random(21);
+    for _ in 0..100_000 {
+        let [exponent, fraction, sign] = [0, 0, 0].map(|_: u64| random.bits());
+        let exponent = if sign & 2 == 0 { exponent } else { exponent % 2 * 0x7ff };
+        // Few bits, and many.
+        let fraction = (fraction & ((1 << 52) - 1)) >> (sign >> 8 & 63) << (sign >> 16 & 63);
+        let bits = sign << 63 | (exponent & 0x7ff) << 52 | (fraction & ((1 << 52) - 1));
+        check(f64::from_bits(bits));
+        check(f32::from_bits((bits >> 32) as u32));
+        check(f32::from_bits(bits as u32));
+    }
 }

@@ -44,8 +44,7 @@ fn both(sums: &[ExactSum], form: Form, random: &mut Random) -> (f64, Option<f64>
     let n_short = short_form.n_words;
     let short = sums.iter().map(|sum| {
         let mut words = [0; 3];
-        let mut copy = sum.clone();
-        short_form.write((copy.take_short(), sum.seen()), &mut words[..n_short]);
+        write(short_form, sum.clone().take_short(), &mut words[..n_short]);
         words
     });
     let short = combined(short.collect(), random);
@@ -55,6 +54,12 @@ fn both(sums: &[ExactSum], form: Form, random: &mut Random) -> (f64, Option<f64>
         assert_eq!(from_numbers(sums, form, short[0], random).to_bits(), long.to_bits());
     }
     (long, from_short)
+}
+
+fn write(form: ShortForm, sum: Short, words: &mut [u64]) {
+    let mut writer = Writer::new(form, 1, words);
+    writer.push(sum);
+    writer.flush();
 }
 
 fn read_one(form: ShortForm, words: &[u64]) -> Option<f64> {
@@ -101,7 +106,7 @@ fn sums_at_the_limit_of_the_short_form_are_exact() {
     for size in SIZES {
         let form = Form::of(size);
         // Every rank has the same largest sum that fits: m = 2ⁿ − 1 of n bits.
-        let n_bits = ShortForm::of(form).n - form.n_doublings() - 1;
+        let n_bits = ShortForm::of(form).n as u32 - form.n_doublings() - 1;
         for at in [0, 1, 31, 700, 1500] {
             for sign in [1.0, -1.0] {
                 let mut sum = ExactSum::new();
@@ -204,7 +209,7 @@ fn check_short<I: Iterator<Item = f64>>(
     let mut sums = Vec::new();
     summands.for_each_short(n_sums, |sum| {
         let mut words = [0; 2];
-        form.write(sum, &mut words);
+        write(form, sum, &mut words);
         sums.push(read_one(form, &words));
     });
     let expected: Vec<_> = (0..n_sums).map(|i| Some(by_sum(i).sum())).collect();

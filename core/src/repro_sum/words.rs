@@ -114,14 +114,13 @@ impl Form {
         let (Some(lowest), Some(highest)) =
             (words.iter().position(is_used), words.iter().rposition(is_used))
         else {
-            return seen.special(true).unwrap_or(0.0);
+            return seen.sum(true, 0.0);
         };
         if highest - lowest <= 1 {
             let upper = if highest > lowest { number(words[highest]) } else { 0 };
             let whole = (i128::from(upper) << self.n_bits) + i128::from(number(words[lowest]));
-            let special = seen.special(whole == 0);
-            let magnitude = whole.unsigned_abs();
-            return special.unwrap_or_else(|| rounded(whole < 0, magnitude, place(lowest), false));
+            let sum = rounded(whole < 0, whole.unsigned_abs(), place(lowest), false);
+            return seen.sum(whole == 0, sum);
         }
         let mut sum = ExactSum::new();
         for (i, &word) in words.iter().enumerate().skip(lowest) {
