@@ -6,7 +6,9 @@
 //! stored.
 
 use crate::element::sealed::{OnLattice, Word};
-use crate::element::{DType, Float, with_float};
+use crate::element::{DType, Element, Float, with_float};
+#[cfg(feature = "alloc")]
+use alloc::vec::Vec;
 
 /// Bits that make the quiet NaN of a type the mark. They fit the fraction of all types.
 const MARK: u64 = 0x3a;
@@ -29,6 +31,24 @@ impl PartialEq for Fill {
 }
 
 impl Fill {
+    /// Returns a copy of values that are not reduced, with marks in place of the fill value; `None`
+    /// if there is nothing to mark. A value that is the mark becomes the canonical NaN in the copy.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn marked<T: Element>(self, values: &[T]) -> Option<Vec<T>> {
+        let marks = Marks::of(self.value);
+        marks.occur_in(T::DTYPE, bytemuck::cast_slice(values)).then(|| {
+            let mut copy = Vec::from(values);
+            marks.mark(T::DTYPE, bytemuck::cast_slice_mut(&mut copy));
+            copy
+        })
+    }
+
+    /// Puts the fill value in place of marks in values that were not reduced.
+    pub fn restore<T: Element>(self, values: &mut [T]) {
+        Marks::of(self.value).restore(T::DTYPE, bytemuck::cast_slice_mut(values));
+    }
+
     /// Returns how a call treats the value; `None` if it reduces and takes it as a number.
     pub(crate) const fn marks(self, is_reduced: bool) -> Option<Marks> {
         let Self { value, is_number } = self;

@@ -12,7 +12,7 @@ use core::fmt;
 const PREFIX: &str = "FOLDWIRE_";
 
 /// Known names without the prefix, in alphabetical order.
-pub const KNOWN: [&str; 36] = [
+pub const KNOWN: [&str; 37] = [
     "ADDRESS",
     "BOUND",
     "BOUND_ALLGATHER",
@@ -25,6 +25,7 @@ pub const KNOWN: [&str; 36] = [
     "BOUND_SCATTER",
     "DEBUG",
     "ENCRYPT",
+    "FILL",
     "IFACE",
     "JOB",
     "LOOM_MORE",

@@ -2,8 +2,9 @@
 //! program. Pure.
 //!
 //! ```text
-//! header (32 bytes): mark (16), bytes of the message (8), bytes of the payload (4), codec, type, 0
-//! payload of the codec, zeros
+//! header (32 bytes): mark (16), bytes of the message (8), bytes of the payload (4), codec, type,
+//!                    1 if there is a fill value, 0
+//! payload of the codec, fill value (8) if there is one, zeros
 //! ```
 //!
 //! *Mark.* A compressed message has the communicator and the tag of the program's message, and a
@@ -18,7 +19,7 @@
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecExt, CodecId, CodecParams, DecodeError};
-use foldwire::{DType, Element, Float, Quantum, Spacing};
+use foldwire::{DType, Element, Fill, Float, Quantum, Spacing};
 
 use crate::settings::TransferMode;
 
@@ -28,6 +29,7 @@ pub const HEADER_BYTES: usize = 32;
 /// datatype is received in part.
 pub const UNIT: usize = 16;
 const MARK_BYTES: usize = 16;
+const FILL_BYTES: usize = size_of::<f64>();
 
 /// Mark of all compressed messages of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub struct CompressedMessage {
 }
 
 /// Contents of a compressed message's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     /// Bytes of the message.
     pub n_bytes: usize,
@@ -56,6 +58,8 @@ pub struct Header {
     /// Type of the values.
     pub dtype: DType,
     codec: CodecId,
+    /// A NaN stands for this value in the payload.
+    fill: Option<Fill>,
 }
 
 /// The bytes after a mark are no compressed message.
@@ -99,15 +103,25 @@ impl Drop for MarkedBytes {
 
 impl CompressedMessage {
     /// Compresses the values of a message, each within the bound of `mode`. A relative bound refers
-    /// to the range of these values. `least_bytes` is the size of the smallest compressed message.
-    /// Returns `None` if the compressed message would not be shorter than the message by a tenth.
+    /// to the range of these values. The fill value does not count in it, and keeps its bits.
+    /// `least_bytes` is the size of the smallest compressed message. Returns `None` if the
+    /// compressed message would not be shorter than the message by a tenth.
     #[must_use]
     pub fn of<T: Float>(
         values: &[T],
         mode: TransferMode,
-        spacing: Spacing,
+        (spacing, fill): (Spacing, Option<f64>),
         (mark, least_bytes): (Mark, usize),
     ) -> Option<Self> {
+        let fill = match mode {
+            TransferMode::Lossy(_) => fill.map(|value| Fill { value, is_number: false }),
+            _ => None,
+        };
+        let marked = fill.and_then(|fill| fill.marked(values));
+        let (fill, values) = match &marked {
+            Some(marked) => (fill, &marked[..]),
+            None => (None, values),
+        };
         let quantum = match mode {
             TransferMode::Off | TransferMode::Raw => return None,
             TransferMode::Lossless => Quantum::LOSSLESS,
@@ -121,20 +135,25 @@ impl CompressedMessage {
         let id = if quantum.is_lossless() { CodecId::Lossless } else { CodecId::FzLight };
         let codec = id.instance::<T>(&CodecParams::new(quantum));
         let most = codec.as_dyn().max_encoded_len(values.len())?;
-        let mut bytes = MarkedBytes(vec![0; HEADER_BYTES + most + UNIT]);
+        let mut bytes = MarkedBytes(vec![0; HEADER_BYTES + most + FILL_BYTES + UNIT]);
         let payload = codec.as_dyn().encode(values, &mut bytes.0[HEADER_BYTES..]).ok()?.n_bytes;
         let n_bytes = size_of_val(values);
-        let sent = (HEADER_BYTES + payload).max(least_bytes).next_multiple_of(UNIT);
+        let end = HEADER_BYTES + payload;
+        let fill_bytes = if fill.is_some() { FILL_BYTES } else { 0 };
+        let sent = (end + fill_bytes).max(least_bytes).next_multiple_of(UNIT);
         if sent > n_bytes - n_bytes / 10 {
             return None;
         }
         bytes.0.resize(sent, 0);
-        bytes.0[HEADER_BYTES + payload..].fill(0);
+        bytes.0[end..].fill(0);
+        if let Some(Fill { value, .. }) = fill {
+            bytes.0[end..end + FILL_BYTES].copy_from_slice(&value.to_le_bytes());
+        }
         let header = &mut bytes.0[..HEADER_BYTES];
         header[..16].copy_from_slice(&mark.0);
         header[16..24].copy_from_slice(&(n_bytes as u64).to_le_bytes());
         header[24..28].copy_from_slice(&u32::try_from(payload).ok()?.to_le_bytes());
-        header[28..].copy_from_slice(&[id as u8, T::DTYPE as u8, 0, 0]);
+        header[28..].copy_from_slice(&[id as u8, T::DTYPE as u8, fill.is_some().into(), 0]);
         Some(Self { bytes, error: quantum.bound() })
     }
 }
@@ -156,12 +175,18 @@ impl Header {
         let codec = CodecId::from_code(header[28])?;
         let dtype = DType::from_code(header[29])?;
         let n_bytes = usize::try_from(n_bytes).ok()?;
+        let fill = if header[30] == 0 {
+            None
+        } else {
+            let value = f64::from_le_bytes(*rest.get(payload..)?.first_chunk()?);
+            Some(Fill { value, is_number: false })
+        };
         let is_sound = payload <= rest.len()
             && n_bytes >= message.len()
             && matches!(dtype, DType::F32 | DType::F64)
             && n_bytes.is_multiple_of(dtype.n_bytes())
             && matches!(codec, CodecId::Lossless | CodecId::FzLight);
-        is_sound.then_some(Self { n_bytes, payload, dtype, codec })
+        is_sound.then_some(Self { n_bytes, payload, dtype, codec, fill })
     }
 
     /// Number of values.
@@ -176,7 +201,11 @@ impl Header {
     /// The payload is damaged, or holds another number of values.
     pub fn decode<T: Element>(&self, payload: &[u8], values: &mut [T]) -> Result<(), Damaged> {
         let codec = self.codec.instance::<T>(&CodecParams::new(Quantum::LOSSLESS));
-        Ok(codec.as_dyn().decode(payload, 1, values)?)
+        codec.as_dyn().decode(payload, 1, values)?;
+        if let Some(fill) = self.fill {
+            fill.restore(values);
+        }
+        Ok(())
     }
 
     /// Checks that the payload holds as many values as the header says, before memory is allocated

@@ -177,7 +177,8 @@ fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
 impl CallContext<'_> {
     fn prepare<T: Plain>(&self) -> Result<PreparedCall, CallError> {
         let Self { call, checked, mode, settings, .. } = *self;
-        let plan = mode.plan(settings.spacing);
+        let fill = settings.fill.filter(|_| T::DTYPE.is_float());
+        let plan = mode.plan(settings.spacing, fill);
         let (role, in_place) = (checked.role, checked.is_in_place);
         let HeldBuffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
         let counts = self.counts::<T>()?;

@@ -70,6 +70,7 @@ pub(crate) fn agree(
         MessagePlan {
             mode: settings.messages,
             spacing: settings.spacing,
+            fill: settings.fill,
             min_bytes: settings.messages_min_bytes.unwrap_or(MIN_BYTES),
             mark: Mark(mark),
             near,

@@ -35,6 +35,7 @@ use crate::signature::BaseType;
 pub(crate) struct MessagePlan {
     pub(crate) mode: TransferMode,
     pub(crate) spacing: Spacing,
+    pub(crate) fill: Option<f64>,
     /// Messages of fewer bytes are passed on.
     pub(crate) min_bytes: usize,
     pub(crate) mark: Mark,
@@ -206,8 +207,8 @@ impl Messages {
     ) -> Option<CompressedMessage> {
         let count = usize::try_from(buffer.count).ok()?;
         let values = buffer.at(self.mpi, 0, count).ok()?.for_reading::<T>(self.mpi, false).ok()?;
-        let MessagePlan { mode, spacing, mark, .. } = self.plan;
-        CompressedMessage::of(values.as_ref(), mode, spacing, (mark, self.least_bytes))
+        let MessagePlan { mode, spacing, fill, mark, .. } = self.plan;
+        CompressedMessage::of(values.as_ref(), mode, (spacing, fill), (mark, self.least_bytes))
     }
 
     /// Ranks of a communicator to which compressed messages may travel.

@@ -24,13 +24,18 @@ pub enum TransferMode {
 }
 
 impl TransferMode {
-    /// Plan for Foldwire's collectives.
+    /// Plan for Foldwire's collectives. A fill value is for floats. Only a bound needs it.
+    ///
+    /// Reductions take it as a number, as the MPI library does, which executes the short calls.
     #[must_use]
-    pub fn plan(self, spacing: Spacing) -> Plan {
+    pub fn plan(self, spacing: Spacing, fill: Option<f64>) -> Plan {
         match self {
             Self::Off | Self::Raw => Plan::raw(),
             Self::Lossless => Plan::lossless(),
-            Self::Lossy(bound) => Plan::foldwire(bound).with_spacing(spacing),
+            Self::Lossy(bound) => {
+                let plan = Plan::foldwire(bound).with_spacing(spacing);
+                fill.map_or(plan, |fill| plan.with_fill_as_number(fill))
+            }
         }
     }
 }
@@ -77,6 +82,8 @@ pub struct Settings {
     pub min_bytes: Option<usize>,
     /// Choice of the quantization steps within a bound.
     pub spacing: Spacing,
+    /// Value that stands for missing data in arrays of floats.
+    pub fill: Option<f64>,
     /// Encoding of messages: as they are (off), lossless or lossy.
     pub messages: TransferMode,
     /// Messages of fewer bytes are passed on. `None`: a default, and messages between ranks of a
@@ -109,6 +116,7 @@ impl Default for Settings {
             modes: [TransferMode::Raw; COLLECTIVES.len()],
             min_bytes: None,
             spacing: Spacing::PowerOfTwo,
+            fill: None,
             messages: TransferMode::Off,
             messages_min_bytes: None,
             debug: false,
@@ -152,6 +160,12 @@ impl Settings {
                 "widest" => Spacing::Widest,
                 _ => return Err("write pow2 (whole numbers stay) or widest (fewer bytes)".into()),
             };
+            Ok(())
+        })?;
+        take("FOLDWIRE_FILL", &mut |value| {
+            let number = value.parse().ok().filter(|fill: &f64| !fill.is_nan());
+            let number = number.ok_or("write a number, as 1e20 or -9999; NaN needs no setting")?;
+            settings.fill = Some(number);
             Ok(())
         })?;
         take("FOLDWIRE_MESSAGES", &mut |value| {
@@ -239,6 +253,7 @@ impl Settings {
             modes,
             min_bytes,
             spacing,
+            fill,
             messages,
             messages_min_bytes,
             debug: _,
@@ -246,7 +261,7 @@ impl Settings {
         } = self;
         let version = env!("CARGO_PKG_VERSION");
         let text = format!(
-            "{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?} {messages:?} \
+            "{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?} {fill:?} {messages:?} \
              {messages_min_bytes:?}"
         );
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

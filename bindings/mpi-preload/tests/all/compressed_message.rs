@@ -11,7 +11,7 @@ const MARK: Mark = Mark(*b"a mark of 16 byt");
 const LOSSY: TransferMode = TransferMode::Lossy(Bound::Relative(1e-3));
 
 fn compressed<T: Float>(values: &[T], mode: TransferMode) -> Option<CompressedMessage> {
-    CompressedMessage::of(values, mode, Spacing::PowerOfTwo, (MARK, 64))
+    CompressedMessage::of(values, mode, (Spacing::PowerOfTwo, None), (MARK, 64))
 }
 
 fn opened<T: Float>(bytes: &[u8]) -> Option<Result<Vec<T>, Damaged>> {
@@ -70,9 +70,34 @@ fn what_gains_nothing_stays_as_it_is() {
     assert!(compressed(&[1.0f32; 12], TransferMode::Lossless).is_none());
     assert!(compressed(&smooth(5000), TransferMode::Off).is_none());
     // The smallest compressed message would be longer than the message.
-    let least =
-        CompressedMessage::of(&smooth(100), TransferMode::Lossless, Spacing::Widest, (MARK, 512));
+    let (widest, least) = ((Spacing::Widest, None), (MARK, 512));
+    let least = CompressedMessage::of(&smooth(100), TransferMode::Lossless, widest, least);
     assert!(least.is_none());
+}
+
+#[test]
+fn fill_values_keep_their_bits_and_leave_the_range_to_the_others() {
+    for fill in [1e20, -9999.0] {
+        let mut values = smooth(5000);
+        values.iter_mut().skip(7).step_by(3).for_each(|x| *x = fill as f32);
+        let settings = (Spacing::PowerOfTwo, Some(fill));
+        let sealed = CompressedMessage::of(&values, LOSSY, settings, (MARK, 64)).unwrap();
+        assert!(sealed.error <= 2e-3);
+        let all = opened::<f32>(sealed.bytes.as_ref()).unwrap().unwrap();
+        for (x, y) in values.iter().zip(&all) {
+            let is_near = f64::from((x - y).abs()) <= sealed.error && *x != fill as f32;
+            assert!(is_near || x.to_bits() == y.to_bits(), "{x} {y}");
+        }
+        // A message without it is as it is without the setting.
+        let without = CompressedMessage::of(&smooth(5000), LOSSY, settings, (MARK, 64)).unwrap();
+        let plain = compressed(&smooth(5000), LOSSY).unwrap();
+        assert_eq!(without.bytes.as_ref(), plain.bytes.as_ref());
+        // Without a bound it is a number like others.
+        let mode = TransferMode::Lossless;
+        let exact = CompressedMessage::of(&values, mode, settings, (MARK, 64)).unwrap();
+        let plain = compressed(&values, mode).unwrap();
+        assert_eq!(exact.bytes.as_ref(), plain.bytes.as_ref());
+    }
 }
 
 #[test]
@@ -91,8 +116,9 @@ proptest! {
     fn damaged_messages_are_errors_or_values(
         at in 16usize..2000, flip in 1u8.., cut in 0usize..4000,
     ) {
-        for mode in [TransferMode::Lossless, LOSSY] {
-            let sealed = compressed(&smooth(5000), mode).unwrap();
+        for (mode, fill) in [(TransferMode::Lossless, None), (LOSSY, None), (LOSSY, Some(0.0))] {
+            let (values, settings) = (smooth(5000), (Spacing::PowerOfTwo, fill));
+            let sealed = CompressedMessage::of(&values, mode, settings, (MARK, 64)).unwrap();
             let mut bytes = sealed.bytes.as_ref().to_vec();
             let n = bytes.len();
             bytes.truncate(n - cut % n);

@@ -1,7 +1,7 @@
 //! Settings from environment variables.
 
-use foldwire::Bound;
 use foldwire::schedule::Collective;
+use foldwire::{Bound, Fill};
 use foldwire_preload::decide::COLLECTIVES;
 use foldwire_preload::settings::{Settings, TransferMode};
 
@@ -30,6 +30,16 @@ fn a_collectives_own_variable_wins() {
 }
 
 #[test]
+fn a_fill_value_goes_with_bounds_and_is_a_number_in_reductions() {
+    let settings = read(&[("FOLDWIRE_FILL", "1e20"), ("FOLDWIRE_BOUND", "rel:1e-3")]).unwrap();
+    let fill_of = |mode: TransferMode| mode.plan(settings.spacing, settings.fill).fill;
+    let fill = Fill { value: 1e20, is_number: true };
+    assert_eq!(fill_of(settings.mode(Collective::AllReduce)), Some(fill));
+    assert_eq!(fill_of(TransferMode::Raw), None);
+    assert_eq!(fill_of(TransferMode::Lossless), None);
+}
+
+#[test]
 fn values_that_mean_nothing_are_refused_by_name() {
     for (name, value) in [
         ("FOLDWIRE_BOUND", "1e-3"),
@@ -42,6 +52,9 @@ fn values_that_mean_nothing_are_refused_by_name() {
         ("FOLDWIRE_MESSAGES", "1e-3"),
         ("FOLDWIRE_MESSAGES_MIN_BYTES", "many"),
         ("FOLDWIRE_STEP", "2"),
+        ("FOLDWIRE_FILL", "missing"),
+        ("FOLDWIRE_FILL", "nan"),
+        ("FOLDWIRE_FILL", ""),
         ("FOLDWIRE_DEBUG", "yes"),
         ("FOLDWIRE_REPORT", "xml"),
         ("FOLDWIRE_RULES", "MPI_Allreduce"),
@@ -65,6 +78,7 @@ fn fingerprints_tell_routes_apart_and_nothing_else() {
         ("FOLDWIRE_BOUND", "off"),
         ("FOLDWIRE_MIN_BYTES", "1k"),
         ("FOLDWIRE_STEP", "widest"),
+        ("FOLDWIRE_FILL", "-9999"),
         ("FOLDWIRE_RULES", "f32: off"),
     ] {
         assert_ne!(plain, read(&[set]).unwrap().fingerprint(), "{set:?}");
