@@ -16,6 +16,8 @@ pub(crate) mod chunk;
 pub(crate) mod error;
 mod generic;
 pub(crate) mod prefetch;
+#[cfg(feature = "alloc")]
+pub(crate) mod rans;
 pub mod sample;
 mod scalar;
 pub(crate) mod stores;

@@ -3,8 +3,8 @@
 //! Values are predicted from values around them that are already decoded, from coarse to fine
 //! (`grid.rs`): linear or cubic interpolation in up to three dimensions (`predict.rs`), as in SZ3.
 //! What a prediction misses becomes a number of bins of twice the bound (`rounding.rs`), and that a
-//! symbol (`symbols.rs`). Symbols are coded by rANS (`rans.rs`), with a table of frequencies for
-//! each context (`tables.rs`): how active the residuals around a value are. On rough arrays a
+//! symbol (`symbols.rs`). Symbols are coded by rANS (`kernel::rans`), with a table of frequencies
+//! for each context (`tables.rs`): how active the residuals around a value are. On rough arrays a
 //! filter that predicts from values before is better (`raster.rs`). A sample decides between the
 //! two, and which dimensions are interpolated, in which order, and how (`choice.rs`).
 //!
@@ -15,34 +15,43 @@
 //! A reader needs the whole array in memory, so collectives, which decode from any chunk and own no
 //! memory, do not have this codec. Section 7 of docs/format.md specifies the bytes.
 //!
-//! Cost: 15 to 35 ns to encode a value and 10 to 30 ns to decode it. Choosing takes the time of
-//! about 12 encodings of a sample of up to 40,000 values, once for each array.
+//! Loops are plain and compiled for each level (`kernel::at_level`); `kernel::rans` has vectors of
+//! its own. Every level gives the same bytes. A line's symbols have contexts that are known before,
+//! so many are coded at a time (`coding.rs`, `decoding.rs`).
+//!
+//! Cost, with AVX-512: about 12 to 25 ns to encode a value and 6 to 13 ns to decode it. Choosing
+//! takes the time of about 10 encodings of a sample of up to 40,000 values, once for each array.
 
 mod bits;
 mod choice;
+mod coding;
+mod decoding;
 mod grid;
 mod loops;
 mod predict;
-mod rans;
 mod raster;
 mod rounding;
 mod symbols;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use crate::bound::Quantum;
 use crate::codec::DecodeError;
 use crate::element::{DType, with_type};
+use crate::kernel::{Level, rans};
 use alloc::vec::Vec;
 use bits::BitSink;
 pub(super) use choice::Choice;
+use coding::Coding;
+use decoding::Decoding;
 use grid::{DIMS, Grid, Order};
-use loops::{Coding, Decoding};
 use predict::Shape;
 use raster::Filter;
 use rounding::{Lattice, Sample};
 use tables::Tables;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes before the tables.
 const HEAD: usize = 36;
 /// Points of the lattice in a bin, by the rule that a payload names and by stage. Coarse stages
@@ -50,6 +59,10 @@ const HEAD: usize = 36;
 const WIDTHS: [[u8; 8]; 4] =
     [[17; 8], [17, 15, 13, 11, 11, 9, 9, 9], [17, 13, 11, 9, 7, 5, 5, 5], [1; 8]];
 const GRID_RULE: u8 = 3;
+/// Numbers of states, by the number that a payload names.
+const STATES: [usize; 3] = [4, 16, 32];
+/// Bytes of coded symbols from which on the second and the third number of states hardly count.
+const SPACED: [f64; 2] = [8192.0, 32768.0];
 
 /// How an array is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,13 +133,15 @@ pub(super) fn encode(
     known: &mut Option<Choice>,
 ) -> Option<Vec<u8>> {
     with_type!(
-        dtype, T, encode_as::<T>(bytemuck::cast_slice(values), strides, quantum, known);
+        dtype, T,
+        encode_as::<T>(Level::best(), bytemuck::cast_slice(values), strides, quantum, known);
         F32 f32, F64 f64;
         _ => None
     )
 }
 
 fn encode_as<T: Sample>(
+    level: Level,
     values: &[T],
     strides: [u32; 2],
     quantum: Quantum,
@@ -135,11 +150,11 @@ fn encode_as<T: Sample>(
     let grid = Grid::of(values.len(), strides)?;
     let choice = match known {
         Some(known) if known.is_for(&grid) => known,
-        _ => known.insert(Choice::of(values, grid, quantum)?),
+        _ => known.insert(Choice::of(level, values, grid, quantum)?),
     };
-    let mut payload = encode_by(choice.scheme, values, grid, quantum)?;
+    let mut payload = encode_by(level, choice.scheme, values, grid, quantum)?;
     if let Some(other) = choice.other.take() {
-        let shorter = encode_by(other, values, grid, quantum);
+        let shorter = encode_by(level, other, values, grid, quantum);
         if let Some(shorter) = shorter.filter(|shorter| shorter.len() < payload.len()) {
             (payload, choice.scheme) = (shorter, other);
         }
@@ -149,21 +164,28 @@ fn encode_as<T: Sample>(
 
 /// Encodes values by this scheme.
 fn encode_by<T: Sample>(
+    level: Level,
     scheme: Scheme,
     values: &[T],
     grid: Grid,
     quantum: Quantum,
 ) -> Option<Vec<u8>> {
     let lattice = scheme.lattice(quantum)?;
-    let (coding, filter) = Coding::of(values, grid, scheme, &lattice);
-    let tables = Tables::of(&coding.counts);
+    let (mut coding, filter) = Coding::of(level, values, grid, scheme, &lattice);
+    let counts = coding.counts();
+    let tables = Tables::of(&counts);
     let mut table_bits = BitSink::default();
     tables.write(&mut table_bits);
-    let (table_bits, low_bits) = (table_bits.finish(), coding.low_bits.finish());
+    let n_bits: f64 = counts.iter().map(tables::cost).sum();
+    let states = SPACED.iter().take_while(|&&least| n_bits >= 8.0 * least).count();
+    let table_bits = table_bits.finish();
+    let low_bits = coding.low_bits.finish();
 
-    let mut out = Vec::with_capacity(HEAD + coding.symbols.len() / 4);
+    let n_coded = (n_bits / 8.0) as usize + coding.symbols.len() / 64;
+    let n_sides = table_bits.len() + low_bits.len() + coding.off.len();
+    let mut out = Vec::with_capacity(HEAD + n_coded + n_sides + raster::FILTER_BYTES);
     let [first, second] = scheme.to_bytes();
-    out.extend_from_slice(&[VERSION, T::DTYPE as u8, first, second]);
+    out.extend_from_slice(&[VERSION, T::DTYPE as u8, first, second | (states as u8) << 6]);
     out.extend_from_slice(&lattice.step.to_le_bytes());
     let n_off = coding.off.len() / size_of::<T>();
     let sizes = [values.len(), grid.sizes[1], grid.sizes[2]];
@@ -173,13 +195,10 @@ fn encode_by<T: Sample>(
     if let Some(filter) = filter {
         filter.emit(&mut out);
     }
-    for part in [table_bits, low_bits, coding.off] {
-        out.extend_from_slice(&part);
+    for part in [table_bits, low_bits, &coding.off] {
+        out.extend_from_slice(part);
     }
-    let codings: Vec<_> = tables.tables.iter().map(rans::Codings::new).collect();
-    let mut of = coding.contexts;
-    of.iter_mut().for_each(|context| *context = tables.of[usize::from(*context)]);
-    rans::encode(&coding.symbols, &of, &codings, &mut out);
+    coding.write(level, &tables, STATES[states], &mut out);
     Some(out)
 }
 
@@ -189,13 +208,13 @@ fn encode_by<T: Sample>(
 /// [`DecodeError`] if it is not a valid payload of exactly these values.
 pub(super) fn decode(dtype: DType, bytes: &[u8], values: &mut [u8]) -> Result<(), DecodeError> {
     with_type!(
-        dtype, T, decode_as::<T>(bytes, bytemuck::cast_slice_mut(values));
+        dtype, T, decode_as::<T>(Level::best(), bytes, bytemuck::cast_slice_mut(values));
         F32 f32, F64 f64;
         _ => Err(DecodeError::Damaged)
     )
 }
 
-fn decode_as<T: Sample>(bytes: &[u8], values: &mut [T]) -> Result<(), DecodeError> {
+fn decode_as<T: Sample>(level: Level, bytes: &[u8], values: &mut [T]) -> Result<(), DecodeError> {
     let truncated = |need| DecodeError::Truncated { need, have: bytes.len() };
     let (head, mut rest) = bytes.split_first_chunk::<HEAD>().ok_or_else(|| truncated(HEAD))?;
     if head[0] != VERSION {
@@ -214,7 +233,8 @@ fn decode_as<T: Sample>(bytes: &[u8], values: &mut [T]) -> Result<(), DecodeErro
     if n_values != values.len() {
         return Err(DecodeError::Count { found: n_values, expected: values.len() });
     }
-    let scheme = Scheme::of_bytes([head[2], head[3]]).ok_or(DecodeError::Damaged)?;
+    let scheme = Scheme::of_bytes([head[2], head[3] & 63]).ok_or(DecodeError::Damaged)?;
+    let n_states = *STATES.get(usize::from(head[3] >> 6)).ok_or(DecodeError::Damaged)?;
     let lattice = Lattice::of_step(f64::from_le_bytes(step)).ok_or(DecodeError::Damaged)?;
     let grid = Grid::of_sizes(n_values, rows, row).ok_or(DecodeError::Damaged)?;
     let filter = match scheme {
@@ -223,13 +243,28 @@ fn decode_as<T: Sample>(bytes: &[u8], values: &mut [T]) -> Result<(), DecodeErro
     };
     let have = rest.len();
     let n_off_bytes = n_off.saturating_mul(size_of::<T>());
-    let need = n_tables.saturating_add(n_low).saturating_add(n_off_bytes);
-    let (sides, coded) =
+    let need = n_tables
+        .saturating_add(n_low)
+        .saturating_add(n_off_bytes)
+        .saturating_add(size_of::<u32>() * n_states);
+    let (sides, words) =
         rest.split_at_checked(need).ok_or(DecodeError::Truncated { need, have })?;
     let (tables, sides) = sides.split_at(n_tables);
-    let (low_bits, off) = sides.split_at(n_low);
+    let (low_bits, sides) = sides.split_at(n_low);
+    let (off, states) = sides.split_at(n_off_bytes);
     let tables = Tables::read(tables)?;
-    let mut decoding = Decoding::new(grid, &tables, low_bits, off, coded)?;
+    let states: Vec<u32> =
+        states.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+    let (words, odd) = words.as_chunks::<2>();
+    let (n_words, words) = (words.len(), [words.as_flattened(), &[0; rans::PADDING]].concat());
+    if !odd.is_empty() {
+        return Err(DecodeError::Damaged);
+    }
+    let reader = rans::Reader::new(level, &states, &words);
+    let (slots, bases) = tables.slots();
+    let group = |group| tables::of_group(&slots, &bases, group, rans::SLOTS);
+    let tables = core::array::from_fn(group);
+    let mut decoding = Decoding::new(level, (grid, values), tables, [low_bits, off], reader);
     decoding.read(scheme, filter.as_ref())?;
-    decoding.finish(&lattice, values)
+    decoding.finish(n_words, &lattice)
 }

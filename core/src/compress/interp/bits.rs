@@ -7,20 +7,24 @@ use alloc::vec::Vec;
 /// Collects bits: bit k of the sequence is bit k mod 8 of byte ⌊k/8⌋.
 #[derive(Default)]
 pub(super) struct BitSink {
+    /// Whole bytes, and then a part of one.
     bytes: Vec<u8>,
-    held: u64,
-    n_held: u32,
+    n_bits: usize,
 }
 
 impl BitSink {
     /// Appends the low `n_bits` ≤ 56 of a number whose other bits are 0.
+    #[inline(always)]
     pub(super) fn put(&mut self, bits: u64, n_bits: u32) {
-        self.held |= bits << self.n_held;
-        self.n_held += n_bits;
-        let n_whole = self.n_held / 8;
-        self.bytes.extend_from_slice(&self.held.to_le_bytes()[..n_whole as usize]);
-        self.held = self.held.checked_shr(8 * n_whole).unwrap_or(0);
-        self.n_held %= 8;
+        let at = self.n_bits / 8;
+        if self.bytes.len() < at + 8 {
+            self.bytes.resize(2 * at + 64, 0);
+        }
+        if let Some(place) = self.bytes[at..].first_chunk_mut() {
+            let held = u64::from(place[0]) | bits << (self.n_bits % 8);
+            *place = held.to_le_bytes();
+        }
+        self.n_bits += n_bits as usize;
     }
 
     /// Appends this many ones, at most 32, and a zero.
@@ -28,11 +32,14 @@ impl BitSink {
         self.put((1 << n_ones) - 1, n_ones + 1);
     }
 
+    /// Number of bits so far.
+    pub(super) const fn n_bits(&self) -> usize {
+        self.n_bits
+    }
+
     /// Returns the bytes; zeros fill the last one.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        if self.n_held > 0 {
-            self.bytes.push(self.held as u8);
-        }
-        self.bytes
+    pub(super) fn finish(&mut self) -> &[u8] {
+        self.bytes.truncate(self.n_bits.div_ceil(8));
+        &self.bytes
     }
 }

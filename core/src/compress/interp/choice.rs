@@ -1,22 +1,29 @@
 //! Choice of the scheme for an array, by a sample of it.
 
+use super::coding::Coding;
 use super::grid::{DIMS, Grid, Order};
-use super::loops::Coding;
 use super::predict::Shape;
 use super::raster::FILTER_BYTES;
 use super::rounding::Sample;
 use super::tables::cost;
 use super::{GRID_RULE, Scheme};
 use crate::bound::Quantum;
+use crate::kernel::Level;
 use alloc::vec::Vec;
 
 /// Largest sizes of the sample of an array with one dimension, two and three.
-const SAMPLE: [[usize; DIMS]; DIMS] = [[1, 1, 32_000], [1, 180, 180], [24, 40, 40]];
+const SAMPLE: Sizes = [[1, 1, 32_000], [1, 180, 180], [24, 40, 40]];
+/// The same for a first look at all orders.
+const FIRST_SAMPLE: Sizes = [[1, 1, 8_000], [1, 90, 90], [16, 24, 24]];
+/// Orders that are looked at again.
+const AGAIN: usize = 3;
 
-/// Returns the sample: a part in the middle of the array.
-fn sample<T: Sample>(values: &[T], grid: &Grid) -> (Vec<T>, Grid) {
+type Sizes = [[usize; DIMS]; DIMS];
+
+/// Returns a sample: a part in the middle of the array.
+fn sample<T: Sample>(values: &[T], grid: &Grid, most: &Sizes) -> (Vec<T>, Grid) {
     let n_dims = grid.sizes.iter().filter(|&&size| size > 1).count();
-    let most = SAMPLE[n_dims.saturating_sub(1)];
+    let most = most[n_dims.saturating_sub(1)];
     let sizes: [usize; DIMS] = core::array::from_fn(|dim| grid.sizes[dim].min(most[dim]));
     let starts: [usize; DIMS] = core::array::from_fn(|dim| (grid.sizes[dim] - sizes[dim]) / 2);
     let mut part = Vec::with_capacity(sizes.iter().product());
@@ -66,6 +73,10 @@ fn orders(grid: &Grid) -> Vec<Order> {
 /// whole part.
 const CLOSE: f64 = 1.25;
 
+/// How much more the sample may take with an interpolation than as a raster, for other
+/// interpolations to be tried.
+const FAR: f64 = 1.6;
+
 /// Scheme for arrays of a shape.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::compress) struct Choice {
@@ -84,33 +95,52 @@ impl Choice {
 
     /// Chooses the scheme that codes a sample in the fewest bits, and perhaps another one. `None`
     /// if the bound is too small for a lattice.
-    pub(super) fn of<T: Sample>(values: &[T], grid: Grid, quantum: Quantum) -> Option<Self> {
-        let (part, part_grid) = sample(values, &grid);
-        // What belongs to a payload as a whole counts as the sample's share of it.
-        let share = part.len() as f64 / values.len() as f64;
-        let bits = |scheme: &Scheme| {
+    pub(super) fn of<T: Sample>(
+        level: Level,
+        values: &[T],
+        grid: Grid,
+        quantum: Quantum,
+    ) -> Option<Self> {
+        let bits_of = |(part, part_grid): &(Vec<T>, Grid), scheme: &Scheme| {
             let lattice = scheme.lattice(quantum)?;
-            let (coding, filter) = Coding::of(&part, part_grid, *scheme, &lattice);
-            let counts: f64 = coding.counts.iter().map(cost).sum();
+            let (coding, filter) = Coding::of(level, part, *part_grid, *scheme, &lattice);
+            let counts: f64 = coding.counts().iter().map(cost).sum();
+            // What belongs to a payload as a whole counts as the sample's share of it.
+            let share = part.len() as f64 / values.len() as f64;
             let side = if filter.is_some() { 8.0 * FILTER_BYTES as f64 * share } else { 0.0 };
-            Some(counts + side + coding.n_low_bits as f64 + 8.0 * coding.off.len() as f64)
-        };
-        let better = |best: (f64, Scheme), scheme: Scheme| {
-            let bits = bits(&scheme)?;
-            Some(if bits < best.0 { (bits, scheme) } else { best })
+            Some(counts + side + coding.low_bits.n_bits() as f64 + 8.0 * coding.off.len() as f64)
         };
         // A lattice as wide as this is the grid of the values.
         let is_grid = quantum.step() >= 2.0 * quantum.bound();
         let rule = if is_grid { GRID_RULE } else { 1 };
+        let cubic = |order| Scheme::Stages { order, shape: Shape::Cubic, rule };
+        let mut orders = orders(&grid);
+        if orders.len() > AGAIN {
+            let part = sample(values, &grid, &FIRST_SAMPLE);
+            let mut sizes = Vec::with_capacity(orders.len());
+            for order in orders {
+                sizes.push((bits_of(&part, &cubic(order))?, order));
+            }
+            sizes.sort_by(|a, b| a.0.total_cmp(&b.0));
+            orders = sizes.into_iter().take(AGAIN).map(|(_, order)| order).collect();
+        }
+        let part = sample(values, &grid, &SAMPLE);
+        let bits = |scheme: &Scheme| bits_of(&part, scheme);
+        let better = |best: (f64, Scheme), scheme: Scheme| {
+            let bits = bits(&scheme)?;
+            Some(if bits < best.0 { (bits, scheme) } else { best })
+        };
         let raster = (bits(&Scheme::Raster)?, Scheme::Raster);
         let mut best = (f64::INFINITY, Scheme::Raster);
-        for order in orders(&grid) {
-            best = better(best, Scheme::Stages { order, shape: Shape::Cubic, rule })?;
+        for order in orders {
+            best = better(best, cubic(order))?;
         }
-        if let Scheme::Stages { order, .. } = best.1 {
+        // What is far behind does not get better by a little.
+        let is_far = best.0 > FAR * raster.0;
+        if let (Scheme::Stages { order, .. }, false) = (best.1, is_far) {
             best = better(best, Scheme::Stages { order, shape: Shape::Linear, rule })?;
         }
-        if let (Scheme::Stages { order, shape, .. }, false) = (best.1, is_grid) {
+        if let (Scheme::Stages { order, shape, .. }, false) = (best.1, is_grid || is_far) {
             for rule in [0, 2] {
                 best = better(best, Scheme::Stages { order, shape, rule })?;
             }

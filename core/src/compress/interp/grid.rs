@@ -12,6 +12,10 @@ use alloc::vec::Vec;
 
 /// Most values of a line.
 pub(super) const LINE: usize = 1024;
+/// Values of a raster of one row that are coded at a time.
+pub(super) const ROW: usize = 32;
+/// Most values of a line in a raster of one row.
+pub(super) const LONG_LINE: usize = 4096;
 /// Number of dimensions. Arrays with fewer have sizes of 1 in front.
 pub(super) const DIMS: usize = 3;
 
@@ -102,6 +106,8 @@ pub(super) struct Pass {
     /// Coordinates of the first value, and distances from one to the next.
     pub(super) starts: [usize; DIMS],
     pub(super) steps: [usize; DIMS],
+    /// Most values of a line.
+    line: usize,
 }
 
 /// Values of a pass next to each other in the fastest dimension.
@@ -123,7 +129,8 @@ pub(super) fn passes(grid: &Grid, order: &Order) -> Vec<Pass> {
         steps[dim] = 1 << n_stages;
     }
     let group = Group::Anchors;
-    let mut passes = Vec::from([Pass { stage: n_stages, group, is_between, starts, steps }]);
+    let anchors = Pass { stage: n_stages, group, is_between, starts, steps, line: LINE };
+    let mut passes = Vec::from([anchors]);
     let n_dims = u32::from(order.n_dims);
     for stage in (0..n_stages).rev() {
         if order.is_mean {
@@ -143,9 +150,10 @@ pub(super) fn passes(grid: &Grid, order: &Order) -> Vec<Pass> {
 }
 
 /// Returns the only pass over an array in the order of memory.
-pub(super) const fn raster() -> Pass {
+pub(super) const fn raster(grid: &Grid) -> Pass {
     let (is_between, starts, steps) = ([false; DIMS], [0; DIMS], [1; DIMS]);
-    Pass { stage: 0, group: Group::Last, is_between, starts, steps }
+    let line = if grid.is_row() { LONG_LINE } else { LINE };
+    Pass { stage: 0, group: Group::Last, is_between, starts, steps, line }
 }
 
 /// Makes a pass. `scale` tells how many times the stage's distance the values are apart in each
@@ -162,7 +170,7 @@ fn pass(
         _ => Group::Early,
     };
     let (starts, steps) = ([0; DIMS], [1; DIMS]);
-    let mut pass = Pass { stage, group, is_between: [false; DIMS], starts, steps };
+    let mut pass = Pass { stage, group, is_between: [false; DIMS], starts, steps, line: LINE };
     for (i, dim) in order.dims().enumerate() {
         pass.is_between[dim] = is_between(i);
         pass.starts[dim] = usize::from(is_between(i)) << stage;
@@ -173,17 +181,48 @@ fn pass(
 
 /// Returns the lines of a pass, in order.
 #[inline(always)]
-pub(super) fn lines<'a>(grid: &'a Grid, pass: &'a Pass) -> impl Iterator<Item = Line> + 'a {
-    let along = |dim: usize| (pass.starts[dim]..grid.sizes[dim]).step_by(pass.steps[dim]);
-    let (rows, n_row) = (along(1), along(2).len());
-    let rows = along(0).flat_map(move |z| rows.clone().map(move |y| (z, y)));
-    rows.flat_map(move |(z, y)| {
-        let row = z * grid.strides[0] + y * grid.strides[1];
-        (0..n_row).step_by(LINE).map(move |done| {
-            let x = pass.starts[2] + done * pass.steps[2];
-            Line { at: [z, y, x], start: row + x, n_values: LINE.min(n_row - done) }
-        })
-    })
+pub(super) fn lines<'a>(grid: &'a Grid, pass: &'a Pass) -> Lines<'a> {
+    let n_row = grid.sizes[2].saturating_sub(pass.starts[2]).div_ceil(pass.steps[2]);
+    let is_empty = n_row == 0 || (0..DIMS).any(|dim| pass.starts[dim] >= grid.sizes[dim]);
+    let [z, y, _] = pass.starts;
+    Lines { grid, pass, n_row, at: if is_empty { [usize::MAX; 2] } else { [z, y] }, done: 0 }
+}
+
+/// Lines of a pass.
+pub(super) struct Lines<'a> {
+    grid: &'a Grid,
+    pass: &'a Pass,
+    /// Values of a row.
+    n_row: usize,
+    /// Coordinates of the next line.
+    at: [usize; DIMS - 1],
+    /// Values of its row before it.
+    done: usize,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Line;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Line> {
+        let Self { grid, pass, n_row, .. } = *self;
+        let [z, y] = self.at;
+        if z >= grid.sizes[0] {
+            return None;
+        }
+        let x = pass.starts[2] + self.done * pass.steps[2];
+        let start = z * grid.strides[0] + y * grid.strides[1] + x;
+        let n_values = pass.line.min(n_row - self.done);
+        self.done += n_values;
+        if self.done == n_row {
+            self.done = 0;
+            self.at[1] += pass.steps[1];
+            if self.at[1] >= grid.sizes[1] {
+                self.at = [z + pass.steps[0], pass.starts[1]];
+            }
+        }
+        Some(Line { at: [z, y, x], start, n_values })
+    }
 }
 
 #[cfg(test)]

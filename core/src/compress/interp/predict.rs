@@ -7,7 +7,9 @@
 use super::grid::{DIMS, Grid, LINE, Line, Pass};
 
 /// Integer type of codes.
-pub(super) trait Integer: Copy + Default + Eq + core::fmt::Debug + Send + Sync {
+pub(super) trait Integer:
+    bytemuck::Pod + Default + Eq + core::fmt::Debug + Send + Sync
+{
     /// Largest magnitude of a code that a writer uses, so that predictions seldom wrap.
     const MOST: f64;
     fn plus(self, other: Self) -> Self;
@@ -131,9 +133,46 @@ fn interpolate<C: Integer>(shape: Shape, around: Around, n: Neighbours<C>) -> C 
     }
 }
 
+/// Sets or adds to each sum. It is a macro, because a closure may be compiled without the level's
+/// instructions.
+macro_rules! put {
+    ($sum:ident, $adds:expr, |$i:ident| $each:expr) => {
+        if $adds {
+            for $i in 0..$sum.len() {
+                $sum[$i] = $sum[$i].plus($each);
+            }
+        } else {
+            for $i in 0..$sum.len() {
+                $sum[$i] = $each;
+            }
+        }
+    };
+}
+
+/// Interpolates each value of a line. A loop for each kind of neighbours is compiled.
+macro_rules! each_kind {
+    ($shape:expr, $around:expr, |$s:ident, $a:ident| $each:expr) => {
+        each_kind!(@ $shape, $around, $s, $a, $each;
+            (Linear, All) (Linear, NoFarLeft) (Linear, NoFarRight) (Linear, NearOnly)
+            (Linear, LeftTwo) (Linear, LeftOnly) (Cubic, All) (Cubic, NoFarLeft)
+            (Cubic, NoFarRight) (Cubic, NearOnly) (Cubic, LeftTwo) (Cubic, LeftOnly))
+    };
+    (@ $shape:expr, $around:expr, $s:ident, $a:ident, $each:expr;
+        $(($shapes:ident, $arounds:ident))*) => {
+        match ($shape, $around) {
+            $((Shape::$shapes, Around::$arounds) => {
+                let ($s, $a) = (Shape::$shapes, Around::$arounds);
+                $each
+            })*
+            #[allow(unreachable_patterns)]
+            _ => {}
+        }
+    };
+}
+
 /// Copies values of an array that are `step` apart.
 #[inline(always)]
-pub(super) fn gather<V: Copy>(array: &[V], start: usize, step: usize, out: &mut [V]) {
+pub(super) fn strided<V: Copy>(array: &[V], start: usize, step: usize, out: &mut [V]) {
     match (step, array.get(start..)) {
         (_, None) => {}
         (1, Some(array)) => out.copy_from_slice(&array[..out.len()]),
@@ -150,6 +189,31 @@ pub(super) fn gather<V: Copy>(array: &[V], start: usize, step: usize, out: &mut 
         (_, Some(array)) => {
             for (value, found) in out.iter_mut().zip(array.iter().step_by(step)) {
                 *value = *found;
+            }
+        }
+    }
+}
+
+/// Stores values in an array, `step` apart.
+#[inline(always)]
+pub(super) fn put_strided<V: Copy>(values: &[V], array: &mut [V], start: usize, step: usize) {
+    let array = &mut array[start..];
+    match step {
+        1 => array[..values.len()].copy_from_slice(values),
+        2 => {
+            let pairs = array.as_chunks_mut::<2>().0;
+            let n_pairs = pairs.len().min(values.len());
+            // What is between is stored again, so that whole vectors are.
+            for (pair, value) in pairs.iter_mut().zip(values) {
+                *pair = [*value, pair[1]];
+            }
+            if let Some(value) = values.get(n_pairs) {
+                array[2 * n_pairs] = *value;
+            }
+        }
+        _ => {
+            for (place, value) in array.iter_mut().step_by(step).zip(values) {
+                *place = *value;
             }
         }
     }
@@ -211,24 +275,24 @@ impl<C: Integer> Predictor<C> {
         let around = Around::of(line.at[dim], 1 << pass.stage, grid.sizes[dim]);
         let [a, b, c, d] = self.lines.each_mut().map(|line| &mut line[..n_values]);
         let is_cubic = shape == Shape::Cubic;
-        gather(codes, line.start - distance, step, b);
+        strided(codes, line.start - distance, step, b);
         if !matches!(around, Around::LeftTwo | Around::LeftOnly) {
-            gather(codes, line.start + distance, step, c);
+            strided(codes, line.start + distance, step, c);
         }
         let needs_far_left = matches!(around, Around::All | Around::NoFarRight);
         if around == Around::LeftTwo || needs_far_left && is_cubic {
-            gather(codes, line.start - 3 * distance, step, a);
+            strided(codes, line.start - 3 * distance, step, a);
         }
         if matches!(around, Around::All | Around::NoFarLeft) && is_cubic {
-            gather(codes, line.start + 3 * distance, step, d);
+            strided(codes, line.start + 3 * distance, step, d);
         }
+        let (a, b, c, d) = (&*a, &*b, &*c, &*d);
         let sum = &mut self.sum[..n_values];
-        let each = |i: usize| {
+        each_kind!(shape, around, |shape, around| put!(sum, adds, |i| {
             let neighbours =
                 Neighbours { far_left: a[i], left: b[i], right: c[i], far_right: d[i] };
             interpolate(shape, around, neighbours)
-        };
-        put(sum, adds, each);
+        }));
     }
 
     /// Predicts from values before and behind in the line's own dimension.
@@ -251,34 +315,31 @@ impl<C: Integer> Predictor<C> {
         let n_known = (size - first).div_ceil(2 * distance).min(n_values + 2 + n_before);
         let known = &mut self.lines[0];
         let begin = 1 - n_before;
-        gather(codes, row + first, 2 * distance, &mut known[begin..begin + n_known]);
+        strided(codes, row + first, 2 * distance, &mut known[begin..begin + n_known]);
         known[begin + n_known..n_values + 3].fill(C::default());
         let known = &known[..n_values + 3];
-        let neighbours = |i: usize| Neighbours {
-            far_left: known[i],
-            left: known[i + 1],
-            right: known[i + 2],
-            far_right: known[i + 3],
+        let around = |i: usize| {
+            let all = known.get(i..i + 4).and_then(|all| all.first_chunk());
+            let [far_left, left, right, far_right] = all.copied().unwrap_or_default();
+            Neighbours { far_left, left, right, far_right }
         };
         let sum = &mut self.sum[..n_values];
         let mut ends = [(0, C::default()); 3];
         for (nth, end) in ends.iter_mut().enumerate() {
             let i = if nth == 0 { 0 } else { n_values.saturating_sub(nth) };
-            let around = Around::of(x + 2 * distance * i, distance, size);
+            let kind = Around::of(x + 2 * distance * i, distance, size);
             let before = if adds { sum[i] } else { C::default() };
-            *end = (i, before.plus(interpolate(shape, around, neighbours(i))));
+            *end = (i, before.plus(interpolate(shape, kind, around(i))));
         }
-        put(sum, adds, |i| interpolate(shape, Around::All, neighbours(i)));
+        let (far, near) = (&known[3..], &known[1..]);
+        let (far, near) = (&far[..n_values], &near[..=n_values]);
+        each_kind!(@ shape, Around::All, shape, around, put!(sum, adds, |i| {
+            let (far_left, far_right) = (known[i], far[i]);
+            let neighbours = Neighbours { far_left, left: near[i], right: near[i + 1], far_right };
+            interpolate(shape, around, neighbours)
+        }); (Linear, All) (Cubic, All));
         for (i, prediction) in ends {
             sum[i] = prediction;
         }
-    }
-}
-
-#[inline(always)]
-fn put<C: Integer>(sum: &mut [C], adds: bool, each: impl Fn(usize) -> C) {
-    for (i, sum) in sum.iter_mut().enumerate() {
-        let before = if adds { *sum } else { C::default() };
-        *sum = before.plus(each(i));
     }
 }

@@ -5,7 +5,7 @@
 //! machine predicts the same. A row's own codes count last: what the other rows contribute is known
 //! before the row is read.
 
-use super::grid::{DIMS, Grid, LINE, Line};
+use super::grid::{DIMS, Grid, LONG_LINE, Line};
 use super::predict::Integer;
 use crate::codec::DecodeError;
 use alloc::vec::Vec;
@@ -14,8 +14,6 @@ use alloc::vec::Vec;
 /// right of the value.
 const ROWS: [(usize, isize, usize); 6] =
     [(0, 1, 2), (0, 2, 1), (1, 0, 1), (1, 1, 1), (1, -1, 1), (2, 0, 0)];
-/// Largest reach.
-const REACH: usize = 2;
 /// Codes before in the same row that predict a value. The weights of all codes add up to 1, so the
 /// code just before has no weight of its own.
 const BEFORE: usize = 2;
@@ -29,8 +27,14 @@ const UNIT: i64 = 1 << UNIT_BITS;
 /// Bytes of a filter.
 pub(super) const FILTER_BYTES: usize = 8 + WEIGHT_BYTES * WEIGHTS;
 const WEIGHT_BYTES: usize = 3;
-/// Values that weights are fitted to, about.
+/// Most values that weights are fitted to, about, and the number for short arrays.
 const SAMPLES: usize = 1 << 12;
+const MIN_SAMPLES: usize = 1 << 10;
+
+/// Number of weights and the value that they predict, and zeros up to whole vectors.
+const PADDED: usize = 24;
+/// Neighbours of a value, or their weights.
+type Row = [f64; PADDED];
 
 /// Weights of neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +67,15 @@ fn before<C: Integer>(codes: &[C], grid: &Grid, line: &Line) -> [C; 1 + BEFORE] 
 
 impl Filter {
     /// Fits a filter to codes.
+    #[inline(always)]
     pub(super) fn fit<C: Integer>(codes: &[C], grid: &Grid) -> Self {
-        let mut samples = Vec::with_capacity(SAMPLES + LINE);
-        let mean = mean(codes);
         let n_values = codes.len();
-        let each = n_values.div_ceil(SAMPLES).max(1);
+        // With one row, few weights are left to be fitted.
+        let most = if grid.is_row() { 4 * SAMPLES } else { SAMPLES };
+        let n_samples = (n_values / 16).clamp(MIN_SAMPLES, most);
+        let mut samples = Vec::with_capacity(n_samples + n_samples / 8);
+        let mean = mean(codes);
+        let each = n_values.div_ceil(n_samples).max(1);
         let mut place = 0;
         let mut hash = 1_u64;
         while place < n_values {
@@ -76,31 +84,38 @@ impl Filter {
             hash = hash.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             place += 1 + (hash >> 33) as usize % (2 * each - 1);
         }
-        let (mut best, mut least) = ([0.0; WEIGHTS], f64::INFINITY);
-        for has_mean in [false, true] {
-            let mut weights = [0.0; WEIGHTS];
+        let (mut best, mut least) = ([0.0; PADDED], f64::INFINITY);
+        // Least squares without and with the constant, and then from the best weights on.
+        for (has_mean, is_new) in [(false, true), (true, true), (true, false)] {
+            let mut weights = if is_new { [0.0; PADDED] } else { best };
             for round in 0..3 {
                 // Large residuals cost as their logarithm, so they have small shares.
-                let share = |error: f64| if round == 0 { 1.0 } else { 1.0 / (error.abs() + 0.5) };
-                let mut sums = [[0.0; WEIGHTS + 1]; WEIGHTS];
+                let is_first = round == 0 && is_new;
+                let share = |error: f64| if is_first { 1.0 } else { 1.0 / (error.abs() + 0.5) };
+                let mut sums = [[0.0; PADDED]; WEIGHTS];
                 for sample in &samples {
                     let share = share(error(sample, &weights));
-                    for (i, sums) in sums.iter_mut().enumerate().skip(usize::from(!has_mean)) {
-                        let x = share * sample[i];
-                        if x != 0.0 {
-                            sums.iter_mut().zip(sample).for_each(|(sum, y)| *sum += x * y);
-                        }
+                    if grid.is_row() {
+                        add_from::<0>(&mut sums, sample, &sample[..FIRST_ROW], share);
+                    } else {
+                        add_products(&mut sums, sample, share);
                     }
                 }
+                if !has_mean {
+                    sums[0] = [0.0; PADDED];
+                }
                 weights = solve(&mut sums);
-                let bits = samples.iter().map(|sample| logarithm(error(sample, &weights)));
-                let bits: f64 = bits.sum();
+                let mut bits = 0.0;
+                for sample in &samples {
+                    bits += logarithm(error(sample, &weights));
+                }
                 if bits < least {
                     (best, least) = (weights, bits);
                 }
             }
         }
-        let weights = best.map(|weight| {
+        let weights = core::array::from_fn(|i| {
+            let weight = best[i];
             let unit = UNIT as f64;
             let rounder = (3_u64 << 51) as f64;
             ((weight * unit).clamp(-7.0 * unit, 7.0 * unit) + rounder - rounder) as i32
@@ -132,12 +147,45 @@ impl Filter {
     }
 }
 
+/// Numbers that are added at a time.
+const LANES: usize = 8;
+
+/// Adds the products of a sample's numbers, at this share: those above the diagonal, since the sums
+/// are symmetric, up to whole vectors.
+#[inline(always)]
+fn add_products(sums: &mut [Row; WEIGHTS], sample: &Row, share: f64) {
+    let (first, others) = sums.split_at_mut(LANES);
+    let (second, third) = others.split_at_mut(LANES);
+    add_from::<0>(first, sample, &sample[..LANES], share);
+    add_from::<LANES>(second, sample, &sample[LANES..2 * LANES], share);
+    add_from::<{ 2 * LANES }>(third, sample, &sample[2 * LANES..WEIGHTS], share);
+}
+
+#[inline(always)]
+fn add_from<const FIRST: usize>(sums: &mut [Row], sample: &Row, of_rows: &[f64], share: f64) {
+    for (sums, x) in sums.iter_mut().zip(of_rows) {
+        let x = share * x;
+        for j in FIRST..PADDED {
+            sums[j] += x * sample[j];
+        }
+    }
+}
+
 /// Returns what weighted neighbours miss.
-fn error(sample: &[f64; WEIGHTS + 1], weights: &[f64; WEIGHTS]) -> f64 {
-    sample[WEIGHTS] - sample.iter().zip(weights).map(|(x, weight)| x * weight).sum::<f64>()
+#[inline(always)]
+fn error(sample: &Row, weights: &Row) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (xs, weights) in sample.chunks_exact(LANES).zip(weights.chunks_exact(LANES)) {
+        for (sum, (x, weight)) in sums.iter_mut().zip(xs.iter().zip(weights)) {
+            *sum += x * weight;
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    sample[WEIGHTS] - (((a + b) + (c + d)) + ((e + f) + (g + h)))
 }
 
 /// Returns about log₂(|error| + ½), up to a constant.
+#[inline(always)]
 fn logarithm(error: f64) -> f64 {
     // The exponent of a float, and its fraction as if the logarithm were linear in between.
     (error.abs() + 0.5).to_bits() as f64 / (1_u64 << 52) as f64
@@ -153,13 +201,13 @@ fn mean<C: Integer>(codes: &[C]) -> i64 {
 
 /// Differences of a value's neighbours and, at the end, of the value itself to the code before it.
 /// Neighbours that do not exist are equal to it.
-fn sample<C: Integer>(codes: &[C], grid: &Grid, mean: i64, place: usize) -> [f64; WEIGHTS + 1] {
+fn sample<C: Integer>(codes: &[C], grid: &Grid, mean: i64, place: usize) -> Row {
     let [z, rest] = [place / grid.strides[0], place % grid.strides[0]];
     let at = [z, rest / grid.strides[1], rest % grid.strides[1]];
     let x = at[2];
     let line = Line { at, start: place, n_values: 1 };
     let before = before(codes, grid, &line).map(Integer::to_f64);
-    let mut differences = [0.0; WEIGHTS + 1];
+    let mut differences = [0.0; PADDED];
     differences[0] = mean as f64 - before[0];
     for i in 1..=BEFORE {
         differences[i] = before[i] - before[0];
@@ -179,20 +227,22 @@ fn sample<C: Integer>(codes: &[C], grid: &Grid, mean: i64, place: usize) -> [f64
     differences
 }
 
-/// Solves a symmetric system of linear equations; unknowns that hardly matter become 0.
-fn solve(sums: &mut [[f64; WEIGHTS + 1]; WEIGHTS]) -> [f64; WEIGHTS] {
+/// Solves a symmetric system of linear equations, of which only what is above the diagonal counts;
+/// unknowns that hardly matter become 0.
+#[inline(always)]
+fn solve(sums: &mut [Row; WEIGHTS]) -> Row {
     for (i, row) in sums.iter_mut().enumerate() {
         row[i] += 1e-6 * row[i] + 1e-3;
     }
     // The matrix is positive definite, so no row needs to change its place.
     for i in 0..WEIGHTS {
         let pivot = sums[i];
-        for row in &mut sums[i + 1..] {
-            let factor = row[i] / pivot[i];
-            row.iter_mut().zip(&pivot).skip(i).for_each(|(x, y)| *x -= factor * y);
+        for (j, row) in sums.iter_mut().enumerate().skip(i + 1) {
+            let factor = pivot[j] / pivot[i];
+            row.iter_mut().zip(&pivot).for_each(|(x, y)| *x -= factor * y);
         }
     }
-    let mut solution = [0.0; WEIGHTS];
+    let mut solution = [0.0; PADDED];
     for i in (0..WEIGHTS).rev() {
         let known: f64 = (i + 1..WEIGHTS).map(|j| sums[i][j] * solution[j]).sum();
         let value = (sums[i][WEIGHTS] - known) / sums[i][i];
@@ -202,19 +252,19 @@ fn solve(sums: &mut [[f64; WEIGHTS + 1]; WEIGHTS]) -> [f64; WEIGHTS] {
 }
 
 /// Predictions of a line's codes.
+///
+/// Weights of all codes add up to [`UNIT`] less that of the constant. So the constant is added at
+/// its weight, instead of being subtracted from each code.
 pub(super) struct RowPredictor {
-    /// The constant; all other codes count as differences to it, so its weight has no effect here.
-    mean: i64,
-    /// What other rows contribute, in units.
-    others: [i64; LINE],
-    padded: [i64; LINE + 2 * REACH],
+    /// What the constant and other rows contribute, in units.
+    others: [i64; LONG_LINE],
     /// Weights of codes before in the row.
-    before: [i64; 1 + BEFORE],
+    before: [i32; 1 + BEFORE],
 }
 
 impl RowPredictor {
     pub(super) const fn new() -> Self {
-        Self { mean: 0, others: [0; LINE], padded: [0; LINE + 2 * REACH], before: [0; 1 + BEFORE] }
+        Self { others: [0; LONG_LINE], before: [0; 1 + BEFORE] }
     }
 
     /// Prepares a line.
@@ -226,64 +276,152 @@ impl RowPredictor {
         grid: &Grid,
         line: &Line,
     ) {
-        let (n_values, x, size) = (line.n_values, line.at[2], grid.sizes[2]);
-        let weights = filter.weights.map(i64::from);
-        self.mean = filter.mean;
-        self.others[..n_values].fill(UNIT / 2);
-        let mut left = UNIT - weights[..FIRST_ROW].iter().sum::<i64>();
+        let weights = &filter.weights;
+        let others = &mut self.others[..line.n_values];
+        let constant = filter.mean.wrapping_mul(weights[0].into());
+        others.fill(constant.wrapping_add(UNIT / 2));
+        let mut left = UNIT as i32 - weights[..FIRST_ROW].iter().sum::<i32>();
         let mut nth = FIRST_ROW;
         for of in ROWS {
             let weights = &weights[nth..nth + 2 * of.2 + 1];
             nth += weights.len();
             let Some(row) = row(grid, line.at, of) else { continue };
-            if weights.iter().all(|&weight| weight == 0) {
-                continue;
-            }
-            left -= weights.iter().sum::<i64>();
-            let row = &codes[row..row + size];
-            let reach = of.2;
-            for i in 0..reach {
-                self.padded[i] =
-                    row[(x + i).saturating_sub(reach)].to_i64().wrapping_sub(self.mean);
-                let end = x + n_values + i;
-                self.padded[reach + n_values + i] =
-                    row[end.min(size - 1)].to_i64().wrapping_sub(self.mean);
-            }
-            let middle = &mut self.padded[reach..reach + n_values];
-            for (place, code) in middle.iter_mut().zip(&row[x..x + n_values]) {
-                *place = code.to_i64().wrapping_sub(self.mean);
-            }
-            for (right, &weight) in weights.iter().enumerate() {
-                let codes = &self.padded[right..right + n_values];
-                for (sum, &code) in self.others[..n_values].iter_mut().zip(codes) {
-                    *sum = sum.wrapping_add(code.wrapping_mul(weight));
-                }
+            left -= weights.iter().sum::<i32>();
+            let row = &codes[row..row + grid.sizes[2]];
+            match *weights {
+                [weight] => add_row(others, row, line.at[2], [weight]),
+                [a, b, c] => add_row(others, row, line.at[2], [a, b, c]),
+                [a, b, c, d, e] => add_row(others, row, line.at[2], [a, b, c, d, e]),
+                _ => {}
             }
         }
-        self.before = core::array::from_fn(|i| if i == 0 { left } else { weights[i] });
+        self.before = [left, weights[1], weights[2]];
     }
 
-    /// Calls `each` with the place in the line and the prediction of each value; `each` returns the
-    /// code of the value.
+    /// Returns the residuals of a line with these codes.
     #[inline(always)]
-    pub(super) fn line<C: Integer>(
+    pub(super) fn residuals<C: Integer>(
+        &mut self,
+        codes: &[C],
+        grid: &Grid,
+        line: &Line,
+        own: &[C],
+        residuals: &mut [C],
+    ) {
+        let [a, b, c] = before(codes, grid, line);
+        let [first, second, third] = self.before;
+        let others = &mut self.others[..own.len()];
+        // The first codes of the line, after those before.
+        let mut start = [c, b, a, c, b, a];
+        let n_first = own.len().min(start.len() / 2);
+        start[1 + BEFORE..][..n_first].copy_from_slice(&own[..n_first]);
+        add(&mut others[..n_first], &start, [third, second, first]);
+        add(&mut others[n_first..], own, [third, second, first]);
+        for ((residual, &sum), &own) in residuals.iter_mut().zip(&*others).zip(own) {
+            *residual = own.minus(C::of_i64(sum >> UNIT_BITS));
+        }
+    }
+
+    /// Returns the codes of a line with these residuals.
+    #[inline(always)]
+    pub(super) fn codes<C: Integer>(
+        &mut self,
+        codes: &[C],
+        grid: &Grid,
+        line: &Line,
+        residuals: &[C],
+        own: &mut [C],
+    ) {
+        let [mut a, mut b, mut c] = before(codes, grid, line).map(Integer::to_i64);
+        let [first, second, third] = self.before.map(i64::from);
+        let own = &mut own[..line.n_values];
+        let others = &mut self.others[..line.n_values];
+        if size_of::<C>() > size_of::<i32>() {
+            for ((code, &others), &residual) in own.iter_mut().zip(&*others).zip(residuals) {
+                // The product with the code just before is the last one, since all wait for it.
+                let known =
+                    others.wrapping_add(b.wrapping_mul(second)).wrapping_add(c.wrapping_mul(third));
+                let sum = known.wrapping_add(a.wrapping_mul(first));
+                *code = C::of_i64(sum >> UNIT_BITS).plus(residual);
+                (c, b, a) = (b, a, code.to_i64());
+            }
+            return;
+        }
+        // With all terms in the upper bits, a shift makes an integer of 32 bits with sign.
+        const UPPER: u32 = u32::BITS - UNIT_BITS;
+        for (sum, residual) in others.iter_mut().zip(residuals) {
+            *sum = (sum.wrapping_add(residual.to_i64() << UNIT_BITS)) << UPPER;
+        }
+        let [first, second, third] = [first, second, third].map(|weight| weight << UPPER);
+        for (code, &others) in own.iter_mut().zip(&*others) {
+            let known =
+                others.wrapping_add(b.wrapping_mul(second)).wrapping_add(c.wrapping_mul(third));
+            let sum = known.wrapping_add(a.wrapping_mul(first));
+            (c, b, a) = (b, a, sum >> u32::BITS);
+            *code = C::of_i64(a);
+        }
+    }
+
+    /// The same for a line with values off the lattice, which have the code before them.
+    #[inline(always)]
+    pub(super) fn codes_around<C: Integer>(
         &self,
         codes: &[C],
         grid: &Grid,
         line: &Line,
-        mut each: impl FnMut(usize, C) -> C,
+        (residuals, is_off): (&[C], &[bool]),
+        own: &mut [C],
     ) {
-        let deviation = |code: C| code.to_i64().wrapping_sub(self.mean);
-        let mut before = before(codes, grid, line).map(deviation);
-        for (i, &others) in self.others[..line.n_values].iter().enumerate() {
-            let mut sum = others;
-            for (code, &weight) in before.iter().zip(&self.before) {
-                sum = sum.wrapping_add(code.wrapping_mul(weight));
+        let [mut a, mut b, mut c] = before(codes, grid, line).map(Integer::to_i64);
+        let [first, second, third] = self.before.map(i64::from);
+        let place_before = line.start.checked_sub(1);
+        let mut before = place_before.map_or_else(C::default, |before| codes[before]);
+        for (i, &is_off) in is_off.iter().enumerate() {
+            let sum = self.others[i]
+                .wrapping_add(a.wrapping_mul(first))
+                .wrapping_add(b.wrapping_mul(second))
+                .wrapping_add(c.wrapping_mul(third));
+            if !is_off {
+                before = C::of_i64(sum >> UNIT_BITS).plus(residuals[i]);
             }
-            let prediction = (sum >> UNIT_BITS).wrapping_add(self.mean);
-            let code = each(i, C::of_i64(prediction));
-            before.copy_within(0..BEFORE, 1);
-            before[0] = deviation(code);
+            (c, b, a) = (b, a, before.to_i64());
+            own[i] = before;
+        }
+    }
+}
+
+/// Adds the weighted codes of another row to the sums of a line that begins at `x`. At the ends of
+/// the row, its first and last code stand for those outside of it.
+#[inline(always)]
+fn add_row<C: Integer, const N: usize>(sums: &mut [i64], row: &[C], x: usize, weights: [i32; N]) {
+    if weights == [0; N] {
+        return;
+    }
+    let reach = N / 2;
+    let n_values = sums.len();
+    let n_left = reach.saturating_sub(x).min(n_values);
+    let n_right = (x + n_values + reach).saturating_sub(row.len()).min(n_values - n_left);
+    let ends = (0..n_left).chain(n_values - n_right..n_values);
+    for i in ends {
+        for (right, &weight) in weights.iter().enumerate() {
+            let place = (x + i + right).saturating_sub(reach).min(row.len() - 1);
+            let product = row[place].to_i64().wrapping_mul(weight.into());
+            sums[i] = sums[i].wrapping_add(product);
+        }
+    }
+    let sums = &mut sums[n_left..n_values - n_right];
+    if let Some(row) = row.get((x + n_left).saturating_sub(reach)..) {
+        add(sums, row, weights);
+    }
+}
+
+/// Adds to each sum the weighted codes from its place on.
+#[inline(always)]
+fn add<C: Integer, const N: usize>(sums: &mut [i64], codes: &[C], weights: [i32; N]) {
+    for (sum, codes) in sums.iter_mut().zip(codes.array_windows()) {
+        let codes: &[C; N] = codes;
+        for (code, &weight) in codes.iter().zip(&weights) {
+            *sum = sum.wrapping_add(code.to_i64().wrapping_mul(weight.into()));
         }
     }
 }

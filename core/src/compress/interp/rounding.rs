@@ -1,12 +1,13 @@
 //! From values to codes and back.
 
 use super::predict::Integer;
+use super::symbols::Residual;
 use crate::element::Float;
 
 /// Float type that codes are made of.
 pub(super) trait Sample: Float {
     /// Type of codes.
-    type Integer: Integer;
+    type Integer: Residual;
     fn wide(self) -> f64;
     /// Rounds to nearest.
     fn of(value: f64) -> Self;
@@ -69,7 +70,7 @@ impl Lattice {
         (values, predictions): (&[T], &[T::Integer]),
         width: u8,
         codes: &mut [T::Integer],
-        residuals: &mut [i64],
+        residuals: &mut [T::Integer],
         is_off: &mut [bool],
     ) -> bool {
         let (width, inverse_width) = (f64::from(width), 1.0 / f64::from(width));
@@ -88,7 +89,7 @@ impl Lattice {
                 & (n_bins.abs() <= T::Integer::MOST);
             let bins = (bins.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64);
             let found = ((point + ROUNDER).to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64);
-            *residual = if is_point { bins } else { 0 };
+            *residual = T::Integer::of_i64(if is_point { bins } else { 0 });
             *code = if is_point { T::Integer::of_i64(found) } else { prediction };
             *is_off = !is_point;
             all &= is_point;

@@ -7,10 +7,9 @@ use super::bits::BitSink;
 use super::symbols::{BUCKETS, GROUPS, LAST};
 use crate::codec::DecodeError;
 use crate::codec::bits::BitReader;
+use crate::kernel::rans::{self, PROBABILITY_BITS};
 use alloc::vec::Vec;
 
-/// Frequencies of a table add up to 2 to this power.
-pub(super) const PROBABILITY_BITS: u32 = 12;
 const TOTAL: u32 = 1 << PROBABILITY_BITS;
 /// Most tables of a group.
 const MAX_TABLES: usize = 16;
@@ -72,8 +71,14 @@ impl Table {
         self.frequencies.iter().map(|&frequency| u32::from(frequency)).sum()
     }
 
-    pub(super) const fn frequencies(&self) -> &[u16; 256] {
-        &self.frequencies
+    /// Returns the symbols that occur, their frequencies, and the sums of those before.
+    fn ranges(&self) -> impl Iterator<Item = (u8, u16, u16)> + '_ {
+        let mut start = 0;
+        let all = (0..=255).zip(self.frequencies).filter(|&(_, frequency)| frequency > 0);
+        all.map(move |(symbol, frequency)| {
+            start += frequency;
+            (symbol, frequency, start - frequency)
+        })
     }
 
     /// Writes the table: the last symbol and the most frequent one, and of each other one the
@@ -170,6 +175,16 @@ pub(super) struct Tables {
     runs: [Vec<u8>; GROUPS],
 }
 
+/// Returns the tables of a group of contexts.
+pub(super) fn of_group<'a>(
+    entries: &'a [u32],
+    bases: &'a [u32; CONTEXTS],
+    group: usize,
+    len: usize,
+) -> rans::Tables<'a> {
+    rans::Tables::new(entries, &bases.as_chunks::<BUCKETS>().0[group], len)
+}
+
 /// Neighbouring contexts that share a table.
 struct Run {
     begin: usize,
@@ -225,8 +240,31 @@ impl Tables {
         tables
     }
 
+    /// Returns what a writer needs of all tables, and where that of each context begins.
+    pub(super) fn ranges(&self) -> (Vec<u32>, [u32; CONTEXTS]) {
+        let mut ranges = alloc::vec![0; rans::SYMBOLS * (self.tables.len() + 1)];
+        for (table, ranges) in self.tables.iter().zip(ranges.chunks_exact_mut(rans::SYMBOLS)) {
+            for (symbol, frequency, start) in table.ranges() {
+                ranges[usize::from(symbol)] = rans::range(frequency, start);
+            }
+        }
+        (ranges, self.of.map(|table| u32::from(table) * rans::SYMBOLS as u32))
+    }
+
+    /// Returns what a reader needs of all tables, and where that of each context begins.
+    pub(super) fn slots(&self) -> (Vec<u32>, [u32; CONTEXTS]) {
+        let mut slots = Vec::with_capacity(rans::SLOTS * (self.tables.len() + 1));
+        for (symbol, frequency, _) in self.tables.iter().flat_map(Table::ranges) {
+            slots.extend((0..frequency).map(|at| rans::slot(symbol, frequency, at)));
+        }
+        // The table of contexts that have none. No writer has the symbol.
+        slots.extend([rans::slot(u8::MAX, 1, 0); rans::SLOTS]);
+        (slots, self.of.map(|table| u32::from(table) * rans::SLOTS as u32))
+    }
+
     /// Gives each context the table of its run.
     fn give(&mut self) {
+        self.of = [self.tables.len() as u8; CONTEXTS];
         let mut table = 0;
         for (runs, of) in self.runs.iter().zip(self.of.chunks_exact_mut(BUCKETS)) {
             let mut of = of.iter_mut();
@@ -303,11 +341,15 @@ mod tests {
         let mut bits = BitSink::default();
         tables.write(&mut bits);
         let bytes = bits.finish();
-        let read = Tables::read(&bytes).ok().unwrap();
+        let read = Tables::read(bytes).ok().unwrap();
         assert_eq!(read.of, tables.of);
         for (context, counts) in all.iter().enumerate() {
-            let [written, read] =
-                [&tables, &read].map(|tables| &tables.tables[usize::from(tables.of[context])]);
+            let table =
+                |tables: &Tables| tables.tables.get(usize::from(tables.of[context])).cloned();
+            let (Some(written), Some(read)) = (table(&tables), table(&read)) else {
+                assert_eq!(*counts, [0; 256], "{context}");
+                continue;
+            };
             assert_eq!(written.frequencies, read.frequencies, "{context}");
             assert_eq!(written.sum(), TOTAL);
             let coded = |(count, frequency): (&u32, &u16)| *count == 0 || *frequency > 0;

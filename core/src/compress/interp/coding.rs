@@ -1,0 +1,350 @@
+//! A writer's loops over the lines of an array.
+
+use super::grid::{self, Grid, Group, LONG_LINE, Order, ROW};
+use super::loops::{Codes, part, rows};
+use super::predict::{Integer, Predictor, Shape, strided};
+use super::raster::{Filter, RowPredictor};
+use super::rounding::{Lattice, Sample};
+use super::symbols::{BUCKETS, GROUPS, NEW, REPEATED, Residual, SMALL, activities, n_low};
+use super::tables::{self, CONTEXTS, Counts, Tables};
+use super::{Scheme, bits::BitSink};
+use crate::kernel::at_level::{Task, run};
+use crate::kernel::{Level, rans};
+use alloc::vec::Vec;
+
+/// Symbols that are coded at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) n_symbols: u16,
+    pub(super) group: u8,
+}
+
+/// What a writer makes of an array before it knows the tables.
+pub(super) struct Coding {
+    pub(super) runs: Vec<Run>,
+    pub(super) symbols: Vec<u8>,
+    /// Contexts within the group.
+    pub(super) buckets: Vec<u8>,
+    pub(super) low_bits: BitSink,
+    /// Bits of values off the lattice.
+    pub(super) off: Vec<u8>,
+}
+
+struct CodeTask<'a, T: Sample> {
+    coding: &'a mut Coding,
+    values: &'a [T],
+    grid: Grid,
+    scheme: Scheme,
+    lattice: &'a Lattice,
+}
+
+impl<T: Sample> Task for CodeTask<'_, T> {
+    type Output = Option<Filter>;
+
+    #[inline(always)]
+    fn run(self) -> Option<Filter> {
+        match self.scheme {
+            Scheme::Stages { order, shape, rule } => {
+                self.coding.stages(self.values, self.grid, (&order, shape, rule), self.lattice);
+                None
+            }
+            Scheme::Raster => Some(self.coding.raster(self.values, self.grid, self.lattice)),
+        }
+    }
+}
+
+/// Values of a line, and what they become.
+struct Rounded<T: Sample> {
+    values: [T; LONG_LINE],
+    /// Residuals, in bins.
+    residuals: [T::Integer; LONG_LINE],
+    is_off: [bool; LONG_LINE],
+    any_off: bool,
+}
+
+impl Coding {
+    /// Codes values on this grid. A raster also has a filter.
+    pub(super) fn of<T: Sample>(
+        level: Level,
+        values: &[T],
+        grid: Grid,
+        scheme: Scheme,
+        lattice: &Lattice,
+    ) -> (Self, Option<Filter>) {
+        let n_values = values.len();
+        let mut coding = Self {
+            runs: Vec::new(),
+            symbols: Vec::with_capacity(n_values),
+            buckets: Vec::with_capacity(n_values),
+            low_bits: BitSink::default(),
+            off: Vec::new(),
+        };
+        let task = CodeTask { coding: &mut coding, values, grid, scheme, lattice };
+        let filter = run(level, task);
+        (coding, filter)
+    }
+
+    /// Counts the symbols of each context.
+    pub(super) fn counts(&self) -> Vec<Counts> {
+        // Two symbols that follow each other are often alike, and would wait for each other.
+        let mut counts = [(); 2].map(|()| alloc::vec![[0_u32; 256]; CONTEXTS]);
+        let (mut symbols, mut buckets) = (&self.symbols[..], &self.buckets[..]);
+        for run in &self.runs {
+            let (symbols_of, symbols_left) = symbols.split_at(run.n_symbols.into());
+            let (buckets_of, buckets_left) = buckets.split_at(run.n_symbols.into());
+            (symbols, buckets) = (symbols_left, buckets_left);
+            let [even, odd] = counts
+                .each_mut()
+                .map(|counts| &mut counts.as_chunks_mut::<BUCKETS>().0[usize::from(run.group)]);
+            let (symbol_pairs, last_symbol) = symbols_of.as_chunks::<2>();
+            let (bucket_pairs, last_bucket) = buckets_of.as_chunks::<2>();
+            for (symbols, buckets) in symbol_pairs.iter().zip(bucket_pairs) {
+                even[usize::from(buckets[0]) % BUCKETS][usize::from(symbols[0])] += 1;
+                odd[usize::from(buckets[1]) % BUCKETS][usize::from(symbols[1])] += 1;
+            }
+            if let ([symbol], [bucket]) = (last_symbol, last_bucket) {
+                even[usize::from(*bucket) % BUCKETS][usize::from(*symbol)] += 1;
+            }
+        }
+        let [mut counts, others] = counts;
+        let pairs = counts.as_flattened_mut().iter_mut().zip(others.as_flattened());
+        pairs.for_each(|(count, other)| *count += other);
+        counts
+    }
+
+    /// Appends the states and the words of all symbols.
+    pub(super) fn write(&self, level: Level, tables: &Tables, n_states: usize, out: &mut Vec<u8>) {
+        run(level, WriteTask { coding: self, level, tables, n_states, out });
+    }
+
+    #[inline(always)]
+    fn stages<T: Sample>(
+        &mut self,
+        values: &[T],
+        grid: Grid,
+        (order, shape, rule): (&Order, Shape, u8),
+        lattice: &Lattice,
+    ) {
+        let mut all = alloc::vec![T::Integer::default(); values.len()];
+        let mut codes = Codes::new(&mut all);
+        let mut predictor = Predictor::new();
+        let mut rounded = Rounded::new();
+        let mut last_off = None;
+        for pass in &grid::passes(&grid, order) {
+            for line in grid::lines(&grid, pass) {
+                let line = &line;
+                let (n_values, step) = (line.n_values, pass.steps[2]);
+                let width = Scheme::width(rule, pass.stage);
+                strided(values, line.start, step, &mut rounded.values[..n_values]);
+                codes.contexts.begin(&codes.active, &grid, pass, line);
+                rounded.any_off = false;
+                if pass.group == Group::Anchors {
+                    for i in 0..n_values {
+                        let prediction = [codes.anchor];
+                        rounded.round(lattice, i, &prediction, width, &mut codes.line);
+                        codes.anchor = codes.line[i];
+                    }
+                } else {
+                    let predictions = predictor.line(codes.all, &grid, pass, line, shape);
+                    rounded.round(lattice, 0, predictions, width, &mut codes.line);
+                }
+                self.symbols(&mut codes, &rounded, n_values, &mut last_off);
+                self.halves(&mut codes, n_values, pass.group);
+                codes.scatter(line, step);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn raster<T: Sample>(&mut self, values: &[T], grid: Grid, lattice: &Lattice) -> Filter {
+        let mut all = alloc::vec![T::Integer::default(); values.len()];
+        let mut codes = Codes::new(&mut all);
+        let mut rounded = Rounded::<T>::new();
+        let zeros = [T::Integer::default(); LONG_LINE];
+        let mut is_off = alloc::vec![false; values.len()];
+        let mut before = T::Integer::default();
+        let lines = values
+            .chunks(LONG_LINE)
+            .zip(codes.all.chunks_mut(LONG_LINE))
+            .zip(is_off.chunks_mut(LONG_LINE));
+        let mut any_off = false;
+        for ((values, codes), is_off) in lines {
+            let from = (values, &zeros[..values.len()]);
+            if !lattice.round(from, 1, codes, &mut rounded.residuals, is_off) {
+                any_off = true;
+                // A value off the lattice has the code before it.
+                for (code, &is_off) in codes.iter_mut().zip(&*is_off) {
+                    if is_off {
+                        *code = before;
+                    }
+                    before = *code;
+                }
+            }
+            before = codes.last().copied().unwrap_or(before);
+        }
+        let filter = Filter::fit(codes.all, &grid);
+        let mut predictor = RowPredictor::new();
+        let mut last_off = None;
+        let pass = &grid::raster(&grid);
+        let is_row = grid.is_row();
+        for line in grid::lines(&grid, pass) {
+            let line = &line;
+            let n_values = line.n_values;
+            let places = line.start..line.start + n_values;
+            rounded.values[..n_values].copy_from_slice(&values[places.clone()]);
+            rounded.is_off[..n_values].copy_from_slice(&is_off[places.clone()]);
+            rounded.any_off = any_off && is_off[places.clone()].contains(&true);
+            predictor.begin(&filter, codes.all, &grid, line);
+            let own = &codes.all[places];
+            predictor.residuals(codes.all, &grid, line, own, &mut rounded.residuals);
+            if rounded.any_off {
+                let residuals = rounded.residuals.iter_mut().zip(&rounded.is_off);
+                let off = residuals.take(n_values).filter(|(_, is_off)| **is_off);
+                off.for_each(|(residual, _)| *residual = T::Integer::default());
+            }
+            self.symbols(&mut codes, &rounded, n_values, &mut last_off);
+            if is_row {
+                self.rows(&mut codes, n_values);
+            } else {
+                codes.contexts.begin(&codes.active, &grid, pass, line);
+                self.halves(&mut codes, n_values, pass.group);
+                codes.scatter_active(line, 1);
+            }
+        }
+        filter
+    }
+
+    /// Finds the symbols of a line.
+    #[inline(always)]
+    fn symbols<T: Sample>(
+        &mut self,
+        codes: &mut Codes<'_, T::Integer>,
+        rounded: &Rounded<T>,
+        n_values: usize,
+        last_off: &mut Option<T::Bits>,
+    ) {
+        let residuals = &rounded.residuals[..n_values];
+        let symbols = &mut codes.symbols[..n_values];
+        // Symbols of small residuals, and bits of all.
+        let mut bits = T::Integer::default();
+        for (residual, symbol) in residuals.iter().zip(&mut *symbols) {
+            bits = bits.or(residual.folded());
+            *symbol = residual.small_symbol();
+        }
+        if bits.zigzag() >= SMALL.into() {
+            for (residual, symbol) in residuals.iter().zip(&mut *symbols) {
+                *symbol = residual.symbol();
+            }
+            for (residual, &symbol) in residuals.iter().zip(&*symbols) {
+                let n_low = n_low(symbol);
+                self.low_bits.put(residual.zigzag() & ((1 << n_low) - 1), n_low);
+            }
+        }
+        if rounded.any_off {
+            for i in (0..n_values).filter(|&i| rounded.is_off[i]) {
+                let value = rounded.values[i];
+                symbols[i] = if *last_off == Some(value.bits()) { REPEATED } else { NEW };
+                if symbols[i] == NEW {
+                    *last_off = Some(value.bits());
+                    self.off.extend_from_slice(bytemuck::bytes_of(&value));
+                }
+            }
+        }
+    }
+
+    /// Codes the symbols of a line: first the even ones, and then the odd ones.
+    #[inline(always)]
+    fn halves<C: Integer>(&mut self, codes: &mut Codes<'_, C>, n_values: usize, group: Group) {
+        let parted = &mut codes.parted[..n_values];
+        let n_even = n_values.div_ceil(2);
+        part(&codes.symbols[..n_values], parted);
+        codes.contexts.even(n_even);
+        self.run(&parted[..n_even], &codes.contexts.of, group);
+        activities(&parted[..n_even], &mut codes.active_half);
+        codes.contexts.odd(&codes.active_half[..n_even], n_values - n_even);
+        self.run(&parted[n_even..], &codes.contexts.of, group);
+        activities(&codes.symbols[..n_values], &mut codes.line_active);
+    }
+
+    /// Codes the symbols of a block in a raster of one row.
+    #[inline(always)]
+    fn rows<C: Integer>(&mut self, codes: &mut Codes<'_, C>, n_values: usize) {
+        let (n_rows, rows) = rows(n_values);
+        for (row, n_symbols) in rows {
+            codes.contexts.in_row(&codes.before);
+            let mut symbols = [0; ROW];
+            let symbols = &mut symbols[..n_symbols];
+            strided(&codes.symbols, row, n_rows, symbols);
+            self.run(symbols, &codes.contexts.of, Group::Last);
+            codes.before.copy_within(..3, 1);
+            activities(symbols, &mut codes.before[0]);
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self, symbols: &[u8], buckets: &[u8], group: Group) {
+        self.symbols.extend_from_slice(symbols);
+        self.buckets.extend_from_slice(&buckets[..symbols.len()]);
+        self.runs.push(Run { n_symbols: symbols.len() as u16, group: group as u8 });
+    }
+}
+
+impl<T: Sample> Rounded<T> {
+    fn new() -> Self {
+        Self {
+            values: [T::ZERO; LONG_LINE],
+            residuals: [T::Integer::default(); LONG_LINE],
+            is_off: [false; LONG_LINE],
+            any_off: false,
+        }
+    }
+
+    /// Rounds the values from `start` on to bins around their predictions.
+    #[inline(always)]
+    fn round(
+        &mut self,
+        lattice: &Lattice,
+        start: usize,
+        predictions: &[T::Integer],
+        width: u8,
+        codes: &mut [T::Integer],
+    ) {
+        let places = start..start + predictions.len();
+        let from = (&self.values[places.clone()], predictions);
+        let (residuals, is_off) =
+            (&mut self.residuals[places.clone()], &mut self.is_off[places.clone()]);
+        self.any_off |= !lattice.round(from, width, &mut codes[places], residuals, is_off);
+    }
+}
+
+struct WriteTask<'a> {
+    coding: &'a Coding,
+    level: Level,
+    tables: &'a Tables,
+    n_states: usize,
+    out: &'a mut Vec<u8>,
+}
+
+impl Task for WriteTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Coding { runs, symbols, buckets, .. } = self.coding;
+        let (ranges, bases) = self.tables.ranges();
+        let mut words = alloc::vec![0; symbols.len()];
+        let mut writer = rans::Writer::new(self.level, self.n_states, &mut words);
+        let groups: [_; GROUPS] =
+            core::array::from_fn(|group| tables::of_group(&ranges, &bases, group, rans::SYMBOLS));
+        let mut end = symbols.len();
+        for run in runs.iter().rev() {
+            let places = end - usize::from(run.n_symbols)..end;
+            end = places.start;
+            let (buckets, symbols) = (&buckets[places.clone()], &symbols[places]);
+            writer.write(&groups[usize::from(run.group)], buckets, symbols);
+        }
+        let (states, words) = writer.finish();
+        self.out.extend(states.iter().flat_map(|state| state.to_le_bytes()));
+        self.out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    }
+}
