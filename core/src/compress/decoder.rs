@@ -8,6 +8,7 @@ use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
 use crate::element::{DType, Element, with_type};
 use crate::fill::Marks;
+use crate::threads::Threads;
 use alloc::vec::Vec;
 
 /// Reads a compressed array from bytes that arrive in pieces. [`Encoder`](super::Encoder) has an
@@ -234,13 +235,19 @@ impl Payload<'_> {
     /// If the memory is not aligned for the type, or has another length.
     pub fn decode_bytes(&self, values: &mut [u8]) -> Result<(), DecodeError> {
         assert_eq!(values.len(), self.n_values * self.dtype.n_bytes(), "memory for all values");
+        self.decode_on(Threads::default(), values)
+    }
+
+    /// The same on these threads.
+    pub(super) fn decode_on(&self, threads: Threads, values: &mut [u8]) -> Result<(), DecodeError> {
         if self.codec == CodecId::Raw {
             values.copy_from_slice(self.bytes);
             return Ok(());
         }
         if let Some(form) = self.form {
             let mut numbers = alloc::vec![0.0_f64; self.n_values];
-            let codec = self.codec.instance::<f64>(&CodecParams::new(Quantum::LOSSLESS));
+            let params = CodecParams::new(Quantum::LOSSLESS).on(threads);
+            let codec = self.codec.instance::<f64>(&params);
             codec.as_dyn().decode(self.bytes, 1, &mut numbers)?;
             numbers::restore(self.dtype, form, &numbers, values)?;
             self.restore_fill(values);
@@ -248,14 +255,14 @@ impl Payload<'_> {
         }
         with_narrow!(self.dtype, N => {
             let mut extended = alloc::vec![0_i32; self.n_values];
-            self.decode_floats(bytemuck::cast_slice_mut(&mut extended))?;
+            self.decode_floats(threads, bytemuck::cast_slice_mut(&mut extended))?;
             let values: &mut [N] = bytemuck::cast_slice_mut(values);
             for (value, extended) in values.iter_mut().zip(extended) {
                 *value = extended.try_into().map_err(|_| DecodeError::Damaged)?;
             }
             Ok(())
         }, else {
-            self.decode_floats(values)?;
+            self.decode_floats(threads, values)?;
             self.restore_fill(values);
             Ok(())
         })
@@ -268,12 +275,13 @@ impl Payload<'_> {
         }
     }
 
-    fn decode_floats(&self, values: &mut [u8]) -> Result<(), DecodeError> {
+    fn decode_floats(&self, threads: Threads, values: &mut [u8]) -> Result<(), DecodeError> {
         if self.codec == CodecId::Interp {
             return interp::decode(self.dtype, self.bytes, values);
         }
         with_type!(coded_as(self.dtype), T => {
-            let codec = self.codec.instance::<T>(&CodecParams::new(Quantum::LOSSLESS));
+            let params = CodecParams::new(Quantum::LOSSLESS).on(threads);
+            let codec = self.codec.instance::<T>(&params);
             codec.as_dyn().decode(self.bytes, 1, bytemuck::cast_slice_mut(values))
         })
     }

@@ -3,11 +3,13 @@
 use super::fill::{self, Prepared};
 use super::interp::{self, Choice};
 use super::numbers::{self, NumberForm, Numbers};
+use super::threads;
 use super::{CompressError, Info, Layout, SEGMENT, SEGMENT_HEAD};
 use crate::bound::{Quantum, Scope, ValueRange};
 use crate::codec::{CodecExt, CodecId, CodecParams, Loss, strides};
 use crate::element::{DType, Element, with_float, with_type};
 use crate::plan::{Plan, Rounding};
+use crate::threads::Threads;
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -18,6 +20,12 @@ const BOUNDED: &[CodecId] =
     &[CodecId::Interp, CodecId::Dense, CodecId::FzNd, CodecId::FzLight, CodecId::Lossless];
 /// The same without a bound. fz-light then stores repeated values once.
 const EXACT: &[CodecId] = &[CodecId::Lossless, CodecId::FzLight];
+
+/// Values of a segment's sample, at most.
+const SAMPLE: usize = 1 << 15;
+/// A codec whose sample is this much longer, compared with the shortest payload so far, is not
+/// tried on the segment.
+const CLOSE: f64 = 1.25;
 
 /// Codec of [`Numbers`] in place of values.
 const OF_NUMBERS: CodecId = CodecId::Dense;
@@ -78,10 +86,7 @@ fn extended(dtype: DType, values: &[u8]) -> Option<Vec<i32>> {
 /// ```
 #[derive(Debug)]
 pub struct Encoder {
-    dtype: DType,
-    codecs: Codecs,
-    params: CodecParams,
-    fill: Option<f64>,
+    settings: Settings,
     /// Value range that determines the bound. Fill values are searched for in its parts.
     searched: Option<ValueRange>,
     suspected_fill: Option<f64>,
@@ -93,10 +98,34 @@ pub struct Encoder {
     /// Values of a segment that is not full yet, as words, so that they are aligned.
     pending: Vec<u64>,
     n_pending: usize,
+    trials: Trials,
+}
+
+/// What all segments of an array have in common.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    dtype: DType,
+    codecs: Codecs,
+    params: CodecParams,
+    fill: Option<f64>,
+}
+
+/// Payloads by different codecs.
+#[derive(Debug, Default)]
+struct Trials {
     /// How interp predicts this array.
     scheme: Option<Choice>,
     best: Vec<u8>,
     trial: Vec<u8>,
+}
+
+/// How a segment is stored; its payload is the front of [`Trials::best`] unless it is raw.
+#[derive(Clone, Copy, Debug)]
+struct Coded {
+    codec: CodecId,
+    n_bytes: usize,
+    is_marked: bool,
+    form: Option<NumberForm>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -174,10 +203,7 @@ impl Encoder {
         let layout = &Layout { fill_value: fill, ..layout.clone() };
         let info = Info { dtype, layout: layout.clone(), step: quantum.step(), bound };
         Ok(Self {
-            dtype,
-            codecs,
-            params,
-            fill,
+            settings: Settings { dtype, codecs, params, fill },
             searched: value_range.filter(|_| fill.is_none() && bound > 0.0),
             suspected_fill: None,
             checksum: info.emit(out),
@@ -186,9 +212,7 @@ impl Encoder {
             segment_bytes: segment_len(strides) * dtype.n_bytes(),
             pending: Vec::new(),
             n_pending: 0,
-            scheme: None,
-            best: Vec::new(),
-            trial: Vec::new(),
+            trials: Trials::default(),
         })
     }
 
@@ -198,7 +222,7 @@ impl Encoder {
     /// # Panics
     /// If the values do not have the encoder's type, or memory runs out.
     pub fn encode<T: Element>(&mut self, values: &[T], out: &mut Vec<u8>) {
-        assert_eq!(T::DTYPE, self.dtype, "the type that the encoder was made for");
+        assert_eq!(T::DTYPE, self.settings.dtype, "the type that the encoder was made for");
         self.encode_bytes(bytemuck::cast_slice(values), out);
     }
 
@@ -208,8 +232,9 @@ impl Encoder {
     /// If the bytes are not aligned for the type, or not a whole number of values.
     pub fn encode_bytes(&mut self, values: &[u8], out: &mut Vec<u8>) {
         if let Some(range) = self.searched {
-            let bound = self.params.quantum.bound();
-            self.suspected_fill = range.suspected_fill_of_bytes(self.dtype, values, bound);
+            let Settings { dtype, params, .. } = self.settings;
+            let bound = params.quantum.bound();
+            self.suspected_fill = range.suspected_fill_of_bytes(dtype, values, bound);
             self.searched = self.searched.filter(|_| self.suspected_fill.is_none());
         }
         let mut left = values;
@@ -220,11 +245,8 @@ impl Encoder {
                 self.flush(out);
             }
         }
-        let segments = left.chunks_exact(self.segment_bytes);
-        let rest = segments.remainder();
-        for segment in segments {
-            self.segment(segment, out);
-        }
+        let (segments, rest) = left.split_at(left.len() - left.len() % self.segment_bytes);
+        self.segments(segments, out);
         self.keep(rest, rest.len());
     }
 
@@ -267,16 +289,71 @@ impl Encoder {
                 Err(CompressError::Count { found: self.n_values, expected })
             }
             _ => {
-                self.append(0, (CodecId::Raw, false, None), &[], out);
+                let (codec, n_bytes) = (CodecId::Raw, 0);
+                self.append(&[], Coded { codec, n_bytes, is_marked: false, form: None }, &[], out);
                 Ok(())
             }
         }
     }
 
-    /// Appends a segment of these values. The function is compiled once, in this crate.
+    /// Appends full segments of these values.
+    fn segments(&mut self, values: &[u8], out: &mut Vec<u8>) {
+        let mut segments = values.chunks_exact(self.segment_bytes);
+        // How interp predicts depends on the first segment, not on which thread is the first.
+        if self.n_values == 0 {
+            segments.by_ref().take(1).for_each(|segment| self.segment(segment, out));
+        }
+        let (segments, threads) = (segments.collect::<Vec<_>>(), self.settings.params.threads);
+        if !threads::are_for(threads, segments.len()) {
+            segments.into_iter().for_each(|segment| self.segment(segment, out));
+            return;
+        }
+        let (settings, scheme) = (self.settings.on(Threads::ONE), self.trials.scheme);
+        let begin = || Trials { scheme, ..Trials::default() };
+        let encode = |trials: &mut Trials, segment: &[u8]| {
+            let coded = settings.encode(segment, trials);
+            (coded, trials.best[..coded.n_bytes.min(trials.best.len())].to_vec())
+        };
+        let all = threads::map(threads, segments.clone(), &begin, &encode);
+        for (segment, (coded, payload)) in segments.into_iter().zip(all) {
+            self.append(segment, coded, &payload, out);
+        }
+    }
+
+    /// Appends a segment of these values.
     fn segment(&mut self, values: &[u8], out: &mut Vec<u8>) {
-        let n_values = values.len() / self.dtype.n_bytes();
+        let coded = self.settings.encode(values, &mut self.trials);
+        let best = core::mem::take(&mut self.trials.best);
+        self.append(values, coded, &best, out);
+        self.trials.best = best;
+    }
+
+    /// Appends a segment of these values, with its payload in front of `best` unless it is raw.
+    fn append(&mut self, values: &[u8], coded: Coded, best: &[u8], out: &mut Vec<u8>) {
+        let Coded { codec, n_bytes, is_marked, form } = coded;
+        let payload = if codec == CodecId::Raw { values } else { &best[..n_bytes] };
+        let n_values = values.len() / self.settings.dtype.n_bytes();
         self.n_values += n_values as u64;
+        let start = out.len();
+        out.reserve(SEGMENT_HEAD + payload.len());
+        out.extend_from_slice(&(n_values as u32).to_le_bytes());
+        out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        let form = form.map_or(0, NumberForm::code);
+        out.extend_from_slice(&[codec as u8, u8::from(is_marked), form, 0, 0, 0, 0, 0]);
+        self.checksum = checksum(&out[start..], payload, self.checksum);
+        out.extend_from_slice(&self.checksum.to_le_bytes());
+        out.extend_from_slice(payload);
+    }
+}
+
+impl Settings {
+    /// The same with other threads.
+    const fn on(self, threads: Threads) -> Self {
+        Self { params: self.params.on(threads), ..self }
+    }
+
+    /// Encodes a segment of these values. The function is compiled once, in this crate.
+    fn encode(&self, values: &[u8], trials: &mut Trials) -> Coded {
         let (mut codec, mut shortest) = (CodecId::Raw, values.len());
         let extended = extended(self.dtype, values);
         let prepared = self.fill.map(|fill| fill::prepare(self.dtype, fill, values));
@@ -294,49 +371,81 @@ impl Encoder {
             if is_last_resort && 2 * shortest < values.len() {
                 continue;
             }
-            let n_bytes = self.encode_trial(candidate, input).unwrap_or(usize::MAX);
+            let is_choice = matches!(codecs, Codecs::Bounded) && codec != CodecId::Raw;
+            if is_choice && !self.may_be_shorter(candidate, input, shortest, trials) {
+                continue;
+            }
+            let n_bytes = self.encode_trial(candidate, input, trials).unwrap_or(usize::MAX);
             if n_bytes < shortest {
                 (codec, shortest) = (candidate, n_bytes);
-                core::mem::swap(&mut self.best, &mut self.trial);
+                trials.swap();
             }
         }
         let mut form = None;
         if matches!(codecs, Codecs::Exact) {
             let input = if extended.is_some() { values } else { input };
             for numbers in Numbers::of(self.dtype, input) {
-                let n_bytes = self.encode_numbers(&numbers).unwrap_or(usize::MAX);
+                let n_bytes = self.encode_numbers(&numbers, trials).unwrap_or(usize::MAX);
                 if n_bytes < shortest {
                     (codec, shortest, form) = (OF_NUMBERS, n_bytes, Some(numbers.form));
-                    core::mem::swap(&mut self.best, &mut self.trial);
+                    trials.swap();
                 }
             }
         }
-        let best = core::mem::take(&mut self.best);
-        let payload = if codec == CodecId::Raw { values } else { &best[..shortest] };
         let is_marked = codec != CodecId::Raw && matches!(prepared, Some(Prepared::Marked(_)));
-        self.append(n_values, (codec, is_marked, form), payload, out);
-        self.best = best;
+        Coded { codec, n_bytes: shortest, is_marked, form }
+    }
+
+    /// Returns whether this codec may encode a segment in fewer bytes, by a sample in its middle.
+    fn may_be_shorter(
+        &self,
+        codec: CodecId,
+        values: &[u8],
+        shortest: usize,
+        trials: &mut Trials,
+    ) -> bool {
+        let n_bytes = self.dtype.n_bytes();
+        let n_values = values.len() / n_bytes;
+        if n_values < 8 * SAMPLE {
+            return true;
+        }
+        let part = part_within(SAMPLE, self.params.strides);
+        let n_sampled = SAMPLE - SAMPLE % part;
+        let start = (n_values - n_sampled) / 2 / part * part;
+        let sample = &values[start * n_bytes..][..n_sampled * n_bytes];
+        let len = trials.encode_floats(codec, self.dtype, self.params, sample);
+        let most = CLOSE * shortest as f64 * n_sampled as f64 / n_values as f64;
+        len.is_some_and(|len| len as f64 <= most)
     }
 
     /// Encodes values with this codec. Returns the number of bytes; `None` if the codec does not
     /// support the type or the number of values.
-    fn encode_trial(&mut self, codec: CodecId, values: &[u8]) -> Option<usize> {
+    fn encode_trial(&self, codec: CodecId, values: &[u8], trials: &mut Trials) -> Option<usize> {
         if codec == CodecId::Interp {
             let CodecParams { strides, quantum, .. } = self.params;
-            self.trial = interp::encode(self.dtype, values, strides, quantum, &mut self.scheme)?;
-            return Some(self.trial.len());
+            trials.trial =
+                interp::encode(self.dtype, values, strides, quantum, &mut trials.scheme)?;
+            return Some(trials.trial.len());
         }
-        self.encode_floats(codec, coded_as(self.dtype), self.params, values)
+        trials.encode_floats(codec, coded_as(self.dtype), self.params, values)
     }
 
     /// Encodes numbers in place of values. Returns the number of bytes.
-    fn encode_numbers(&mut self, numbers: &Numbers) -> Option<usize> {
-        let params = CodecParams::new(numbers::quantum()).with_strides(self.params.strides);
+    fn encode_numbers(&self, numbers: &Numbers, trials: &mut Trials) -> Option<usize> {
+        let params = CodecParams::new(numbers::quantum()).on(self.params.threads);
+        let params = params.with_strides(self.params.strides);
         let values = bytemuck::cast_slice(&numbers.values);
-        self.encode_floats(OF_NUMBERS, DType::F64, params, values)
+        trials.encode_floats(OF_NUMBERS, DType::F64, params, values)
+    }
+}
+
+impl Trials {
+    /// Takes the last trial as the best.
+    const fn swap(&mut self) {
+        core::mem::swap(&mut self.best, &mut self.trial);
     }
 
-    /// Encodes floats of this type, as [`encode_trial`](Self::encode_trial) does.
+    /// Encodes floats of this type, as [`Settings::encode_trial`] does.
     fn encode_floats(
         &mut self,
         codec: CodecId,
@@ -356,33 +465,18 @@ impl Encoder {
             codec.as_dyn().encode(values, &mut self.trial).ok().map(|written| written.n_bytes)
         })
     }
-
-    fn append(
-        &mut self,
-        n_values: usize,
-        (codec, is_marked, form): (CodecId, bool, Option<NumberForm>),
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        let start = out.len();
-        out.reserve(SEGMENT_HEAD + payload.len());
-        out.extend_from_slice(&(n_values as u32).to_le_bytes());
-        out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        let form = form.map_or(0, NumberForm::code);
-        out.extend_from_slice(&[codec as u8, u8::from(is_marked), form, 0, 0, 0, 0, 0]);
-        self.checksum = checksum(&out[start..], payload, self.checksum);
-        out.extend_from_slice(&self.checksum.to_le_bytes());
-        out.extend_from_slice(payload);
-    }
 }
 
 /// Returns the number of values of a full segment: whole planes or rows, if their distances are
 /// known.
 fn segment_len(strides: [u32; 2]) -> usize {
+    SEGMENT - SEGMENT % part_within(SEGMENT, strides)
+}
+
+/// Returns the size of a plane, or else of a row, of at most this many values; 1 if there is none.
+fn part_within(most: usize, strides: [u32; 2]) -> usize {
     let [row, plane] = strides.map(|stride| stride as usize);
-    let is_part = |&part: &usize| (1..=SEGMENT).contains(&part);
-    let part = [plane, row].into_iter().find(is_part).unwrap_or(1);
-    SEGMENT - SEGMENT % part
+    [plane, row].into_iter().find(|part| (1..=most).contains(part)).unwrap_or(1)
 }
 
 /// Returns the checksum of a segment, seeded with that of the segment before it, or of the head.
