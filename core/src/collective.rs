@@ -208,7 +208,10 @@ impl<X: Transport> Communicator<X> {
         self.transport.inner_mut()
     }
 
-    /// Returns the transport.
+    /// Returns the transport, to close it, or for a communicator if this one has made no call.
+    ///
+    /// After calls, do not make another communicator on it. Questions of ranks that waited for the
+    /// last calls may still arrive, and the new communicator would take them for its own calls'.
     pub fn into_transport(self) -> X {
         self.transport.into_inner()
     }

@@ -254,16 +254,18 @@ fn movements(comm: &mut Communicator, plan: &Plan, case: &str, can: impl Fn(Coll
 fn groups_and_prepared_calls_keep_missing_values() {
     let plan = Plan::foldwire(Bound::Relative(RELATIVE)).with_fill(FILL);
     for lengths in [[9001, 5000], [40, 60]] {
-        World::new(N_RANKS).run(|comm| {
+        World::new(N_RANKS).run(|mut comm| {
             let rank = comm.rank().index();
             let mut sum = own::<f32>(rank, lengths[0]);
-            let mut comm = comm;
             let call = comm.prepare(Call::all_reduce(&mut sum, Op::Sum), &plan).expect("prepared");
             for _ in 0..3 {
                 sum = own(rank, lengths[0]);
                 let report = call.run(&mut comm, &mut sum[..]).expect("the same lengths");
                 check_all(&sum, &report, 0);
             }
+        });
+        World::new(N_RANKS).run(|comm| {
+            let rank = comm.rank().index();
             let comm = SharedCommunicator::new(comm.into_transport(), 2).expect("channels");
             let mut arrays = lengths.map(|n| own::<f32>(rank, n));
             let bound = Bound::Relative(RELATIVE);
