@@ -23,7 +23,7 @@ const fn case(ranks: u64, count: u64, plan: &'static str, recorded: u64) -> Coun
 const CASES: [CountedCall; 6] = [
     case(2, 1, "raw", 2_499),
     CountedCall { prepared: true, ..case(2, 1, "raw", 2_278) },
-    case(8, 1, "raw", 4_852),
+    case(8, 1, "raw", 4_870),
     case(2, 1024, "foldwire", 24_158),
     case(8, 1024, "foldwire", 52_001),
     case(2, 1024, "auto", 20_736),

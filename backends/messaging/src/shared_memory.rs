@@ -17,7 +17,8 @@
 //!
 //! A short message, of a header and at most 1 KiB, is copied into the ring, and no slot changes
 //! hands. Header and values then cross to the other core together, and nothing comes back. Only a
-//! `matched` one is answered: the sender has its frame at once, and credit when the answer comes.
+//! `matched` one is answered: the sender has its frame at once, and credit when the answer comes,
+//! in the receiver's next short message to it or when the receiver polls next.
 //!
 //! Abort notices travel by the message layer, and so do all messages between ranks that cannot
 //! share memory.
