@@ -187,11 +187,15 @@ impl<T: Float + Into<f64>, P: CallMode<T>> Measurement for BenchMeasurement<'_, 
         // The number of ranks on this machine is unknown, so only this rank's memory is checked.
         settings.check_room::<T>(size, rank..rank + 1)?;
         let data = &source.data::<T>(size).with_fill(args.fill);
-        let mut extras = BackendExtras { library, ..BackendExtras::default() };
+        let extras = BackendExtras { library, ..BackendExtras::default() };
         #[cfg(feature = "mpi")]
-        if let Some(library) = library.filter(|_| settings.in_flight == 1) {
-            extras.implementations = mpi::implementations(library, settings, args.mpi_best)?;
-        }
+        let extras = match library.filter(|_| settings.in_flight == 1) {
+            Some(library) => {
+                let implementations = mpi::implementations(library, settings, args.mpi_best)?;
+                BackendExtras { implementations, ..extras }
+            }
+            None => extras,
+        };
         P::run_rank(BenchInputs { args, settings, data, backend }, endpoint, extras)
     }
 

@@ -226,8 +226,8 @@ impl Field {
     }
 }
 
-/// Opens a file, which may have a type prefix, or standard input. Returns its length, too, if it is a
-/// regular file.
+/// Opens a file, which may have a type prefix, or standard input. Returns its length, too, if it
+/// is a regular file.
 ///
 /// # Errors
 ///

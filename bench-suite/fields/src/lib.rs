@@ -7,7 +7,7 @@
 //! | [`dims`] | dimensions, and their notation |
 //! | [`memory`] | allocates memory for values, or returns an error |
 //! | [`npy`] | headers of NumPy's files |
-//! | [`usage`] | usage errors, which say what to change |
+//! | [`usage`](mod@usage) | usage errors, which say what to change |
 
 pub mod dims;
 pub mod field;
