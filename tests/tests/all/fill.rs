@@ -35,7 +35,7 @@ fn is_missing<T: Float>(x: T) -> bool {
 }
 
 fn is_fill<T: Float>(x: T) -> bool {
-    data::bytes(&[x]) == data::bytes(&[T::from_f64(FILL)])
+    x.to_f64() == T::from_f64(FILL).to_f64()
 }
 
 /// Asserts that a call learned the range of the values that are there.

@@ -18,6 +18,10 @@ pub(super) struct ResultCheck {
     /// Largest |result − exact| over values that are finite in exact arithmetic.
     #[serde(with = "bits")]
     pub(super) max_error: f64,
+    /// Largest error that the checked call allowed, including rounding; infinite without a limit.
+    /// Other calls of an automatic plan may have other limits.
+    #[serde(with = "bits")]
+    pub(super) allowed: f64,
     /// Values that are NaN or infinite in exact arithmetic, and differ in the result.
     pub(super) mismatched_nonfinite: usize,
     /// The part of `mismatched_nonfinite` that is NaN in exact arithmetic.
@@ -39,7 +43,8 @@ impl ResultCheck {
         allowed: Option<f64>,
     ) -> Self {
         let digest = xxh3_64(bytemuck::cast_slice(result));
-        let mut result_check = Self { digest, ..Self::default() };
+        let limit = allowed.unwrap_or(f64::INFINITY);
+        let mut result_check = Self { digest, allowed: limit, ..Self::default() };
         let margin = allowed.filter(|allowed| allowed.is_finite()).unwrap_or_default();
         let most = quality::largest::<T>() - margin;
         let can_overflow = problem.largest_partial(data.magnitude()) > most;
@@ -88,6 +93,7 @@ impl ResultCheck {
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             max_error: self.max_error.max(other.max_error),
+            allowed: self.allowed.max(other.allowed),
             mismatched_nonfinite: self.mismatched_nonfinite + other.mismatched_nonfinite,
             lost_nans: self.lost_nans + other.lost_nans,
             n_beyond: self.n_beyond + other.n_beyond,
@@ -123,7 +129,7 @@ mod tests {
         let result_check = ResultCheck::of(&problem, &data, &[inf, f32::NAN, 3e38], Some(1e32));
         assert_eq!(
             ResultCheck { digest: 0, ..result_check },
-            ResultCheck { max_error: 0.0, ..ResultCheck::default() }
+            ResultCheck { allowed: 1e32, ..ResultCheck::default() }
         );
         let small = Data::new(vec![1e38_f32, 1e38, -1e38], 3, String::new());
         let result_check = ResultCheck::of(&problem, &small, &[inf, f32::NAN, 1e38], Some(1e32));
@@ -147,9 +153,11 @@ mod tests {
         // Rank 1's data begin at the third value.
         let mut result: Vec<f32> =
             [4.0, f32::NAN, 4.0, f32::NAN].into_iter().cycle().take(count).collect();
-        let result_check = |result: &[f32], allowed| {
+        let result_check = |result: &[f32], allowed: Option<f64>| {
             let result_check = ResultCheck::of(&problem, &data, result, allowed);
-            (result_check.digest, ResultCheck { digest: 0, ..result_check })
+            let limit = allowed.unwrap_or(f64::INFINITY);
+            assert_eq!(result_check.allowed, limit);
+            (result_check.digest, ResultCheck { digest: 0, allowed: 0.0, ..result_check })
         };
         let (digest, right) = result_check(&result, Some(0.0));
         assert_eq!(right, ResultCheck::default());

@@ -66,7 +66,8 @@ pub(crate) struct CollectiveRow {
     pub(crate) threads: Option<u16>,
     /// Absolute bound on each operand.
     pub(crate) bound_abs: Option<f64>,
-    /// Largest allowed error, including rounding; `None` if there is no limit.
+    /// Largest allowed error of the checked call, or else of the last one, including rounding;
+    /// `None` if there is no limit.
     pub(crate) bound_worst: Option<f64>,
     /// Largest error on any rank; `None` unless checked.
     pub(crate) max_err: Option<f64>,
@@ -172,7 +173,12 @@ impl CollectiveRow {
         let n_beyond = sum_up(|v| v.n_beyond);
         let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_faults);
         // Other libraries have no error except rounding.
-        let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
+        let of_last_call =
+            || Some(reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case)? + rounding);
+        let of_checked = |checks: &Vec<ResultCheck>| {
+            let allowed = checks.iter().map(|check| check.allowed).fold(0.0, f64::max);
+            Some(allowed).filter(|allowed| allowed.is_finite())
+        };
         Self {
             n_bytes,
             contestant: contestant.to_owned(),
@@ -191,7 +197,7 @@ impl CollectiveRow {
             ratio,
             threads: reports.as_ref().and_then(|all| all.iter().map(|r| r.threads).max()),
             bound_abs: reports.as_ref().map(|r| r[0].bound),
-            bound_worst: worst_case.map(|worst| worst + rounding),
+            bound_worst: result_checks.as_ref().map_or_else(of_last_call, of_checked),
             max_err: result_checks
                 .as_ref()
                 .map(|v| v.iter().map(|v| v.max_error).fold(0.0, f64::max)),
@@ -353,7 +359,7 @@ pub(super) mod tests {
         let encode = Duration::from_millis(4);
         let report =
             ReportSummary { raw_bytes: 1000, wire_bytes, encode, ..ReportSummary::default() };
-        let result_check = ResultCheck { max_error, ..ResultCheck::default() };
+        let result_check = ResultCheck { max_error, allowed: 1e-6, ..ResultCheck::default() };
         let times = times.to_vec();
         RankRecord {
             times,
@@ -443,6 +449,11 @@ pub(super) mod tests {
         assert_eq!(of(1e-7), None);
         assert!(of(1e-5).unwrap().contains("exceeds the promised"));
         assert!(of(f64::INFINITY).is_some());
+        // The report is that of the last call, which was exact. The checked one was not.
+        let mut compressed = record(&[1.0], 1, 5e-3);
+        compressed.result_check.as_mut().unwrap().allowed = 1e-2;
+        let row = CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &[compressed], 0.0);
+        assert_eq!((row.fault(), row.bound_worst), (None, Some(1e-2)));
         let unchecked = RankRecord { result_check: None, ..record(&[1.0], 1, 9.0) };
         assert_eq!(
             CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &[unchecked], 0.0).fault(),
