@@ -83,6 +83,8 @@ pub(crate) struct Program<'a> {
     pub(crate) rank: Rank,
     /// Number of steps in this rank's program.
     pub(crate) n_steps: usize,
+    /// Number of lanes on every rank. Lanes without work on this rank are not created.
+    pub(crate) n_lanes: usize,
 }
 
 impl Program<'_> {
@@ -116,11 +118,11 @@ impl Program<'_> {
     }
 
     /// Returns a report with the fields that are known before the call runs.
-    pub(crate) fn report(&self, n_lanes: usize) -> Report {
+    pub(crate) fn report(&self) -> Report {
         Report {
             schedule: self.schedule.name(),
             codec: self.rules.codec(),
-            lanes: n_lanes.min(self.layout.n_rounds()) as u8,
+            lanes: self.n_lanes.min(self.layout.n_rounds()) as u8,
             segment: self.layout.longest_segment() as u32,
             as_published: !self.rules.same_bits(),
             ..Report::default()
@@ -160,8 +162,6 @@ pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
 /// A running call.
 pub(crate) struct Engine<'a> {
     program: Program<'a>,
-    /// Number of lanes on every rank. Lanes without work on this rank are not created.
-    n_lanes: usize,
     /// True if a poll makes all possible steps.
     is_short: bool,
     has_begun: bool,
@@ -209,14 +209,12 @@ impl<'a> Engine<'a> {
     /// Begins a call on these lanes, which no other call uses.
     pub(crate) fn new<F: FrameBuffer>(
         program: Program<'a>,
-        n_lanes: usize,
         report: Report,
         now: Duration,
         lanes: &mut Lanes<F>,
     ) -> Self {
-        lanes.begin(n_lanes.min(program.layout.n_rounds()));
+        lanes.begin(program.n_lanes.min(program.layout.n_rounds()));
         Self {
-            n_lanes,
             is_short: lanes.lanes.len() == 1 && is_short(&report),
             report,
             program,
@@ -226,9 +224,9 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Returns the program, the number of lanes and the report of a call that has not begun.
-    pub(crate) fn into_program(self) -> (Program<'a>, usize, Report) {
-        (self.program, self.n_lanes, self.report)
+    /// Returns the program and the report of a call that has not begun.
+    pub(crate) fn into_program(self) -> (Program<'a>, Report) {
+        (self.program, self.report)
     }
 
     /// Advances every lane by at most one step. The single lane of a short call makes all possible
@@ -271,14 +269,13 @@ impl<'a> Engine<'a> {
         notices: &mut Notices,
         lost: Option<Rank>,
     ) -> Result<bool, Error> {
-        let (program, n_lanes, report) = (&self.program, self.n_lanes, &mut self.report);
+        let (program, report) = (&self.program, &mut self.report);
         let mut has_all = true;
         for lane in &mut lanes.lanes {
             if lane.waits_for(program).map(|(rank, _)| rank) != lost {
                 continue;
             }
-            let on = (program, n_lanes);
-            match lane.turn(on, transport, compute, notices, report, None) {
+            match lane.turn(program, transport, compute, notices, report, None) {
                 Ok(LaneTurn::Done) => {}
                 Ok(LaneTurn::Stepped | LaneTurn::Waiting) => has_all = false,
                 Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
@@ -305,7 +302,6 @@ impl<'a> Engine<'a> {
                 transport.progress().map_err(transport_error)?;
             }
         }
-        let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
         // True if the previous lane made a step. Then nudge the transport before the next lane: a
         // progress hook counts values from 0 in each step, so a short step never nudges.
@@ -317,8 +313,8 @@ impl<'a> Engine<'a> {
                 transport.nudge();
             }
             loop {
-                let (on, record) = ((program, n_lanes), record.as_mut());
-                match lane.turn(on, transport, compute, notices, report, record)? {
+                let record = record.as_mut();
+                match lane.turn(program, transport, compute, notices, report, record)? {
                     LaneTurn::Stepped => (moved, is_nudge_due) = (true, true),
                     LaneTurn::Waiting => finished = false,
                     LaneTurn::Done => break,

@@ -343,9 +343,8 @@ impl<'s> CallState<'s> {
     fn take_over<X: Transport>(&mut self, comm: &mut Communicator<X>) {
         self.stage = match core::mem::replace(&mut self.stage, CallStage::Over) {
             CallStage::Replay(recent) => {
-                let Resolved { program, n_lanes, .. } = &recent.resolved;
-                let on = (*program, &recent.compiled);
-                let engine = recent.replay.into_engine(on, *n_lanes, &mut comm.state.lanes);
+                let on = (recent.resolved.program, &recent.compiled);
+                let engine = recent.replay.into_engine(on, &mut comm.state.lanes);
                 CallStage::Full(Box::new(FullCall::taking_over(recent, engine)))
             }
             other => other,

@@ -4,7 +4,7 @@ use super::call_spec::CallSpec;
 use super::operands::Operands;
 use super::{Call, Request, value_range};
 use crate::bound::{Quantum, ValueRange};
-use crate::codec::{BlockStats, CodecId, CodecParams, Pace};
+use crate::codec::{CodecId, CodecParams, Pace};
 use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, OnDevice, Region};
 use crate::element::{Element, Float, with_float};
 use crate::engine::{Coding, Compute, Payloads};
@@ -16,6 +16,7 @@ use crate::layout::{Segment, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::primitive::{Primitive, Slot};
+use crate::report::Report;
 use crate::rounding::RoundingPass;
 use crate::select::automatic::N_LOSSY;
 use crate::transport::Rank;
@@ -240,14 +241,14 @@ impl Compute for DeviceOperands<'_> {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
         (coding, _): (&Coding, &dyn Pace),
-        blocks: &mut BlockStats,
-    ) -> Poll<Result<usize, Error>> {
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>> {
         let op = self.op(primitive, payloads, segment, coding.divisor())?;
         let done = self.device.compute(lane, op, segment.len, &self.call);
         self.is_computing |= done.is_pending();
         let written = core::task::ready!(done)?;
-        *blocks += written.blocks;
-        Poll::Ready(Ok(written.n_bytes))
+        payloads.note(primitive, written, report);
+        Poll::Ready(Ok(()))
     }
 }
 

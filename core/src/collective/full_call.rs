@@ -189,7 +189,7 @@ impl<'s> FullCall<'s> {
         let first = budgets.first().ok_or(Error::Internal)?;
         let sizes = comm.sizes(&call.spec, first.quantum);
         let program = comm.program(&call.spec, &sizes, header)?;
-        call.run(comm, program);
+        call.run(comm, program, program.report());
         call.coding = coding.ok_or(Error::Internal)?.with_marks(call.spec.marks());
         work.ends = ends;
         Ok(call)
@@ -233,7 +233,7 @@ impl<'s> FullCall<'s> {
         let scan = spec.for_data_scan(self.n_scan_values());
         let codec = comm.sizes(&scan, Quantum::LOSSLESS);
         let program = comm.program(&scan, &codec, spec.header(measure, quantity))?;
-        self.run(comm, program);
+        self.run(comm, program, program.report());
         self.phase = Phase::DataScan { values, sampled };
         Ok(())
     }
@@ -271,7 +271,7 @@ impl<'s> FullCall<'s> {
         (resolved, coding): (&Resolved<'s>, &Coding),
     ) {
         self.coding = coding.clone();
-        self.run_as(comm, resolved.program, resolved.n_lanes, resolved.report);
+        self.run(comm, resolved.program, resolved.report);
         self.phase = Phase::Call;
     }
 
@@ -291,26 +291,16 @@ impl<'s> FullCall<'s> {
         Ok(())
     }
 
-    /// Starts the engine on this program, with this many lanes.
+    /// Starts the engine on this program, from this report.
     pub(super) fn run<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        (program, n_lanes): (Program<'s>, usize),
-    ) {
-        self.run_as(comm, program, n_lanes, program.report(n_lanes));
-    }
-
-    /// Does the same as [`run`](Self::run), starting from the given report.
-    fn run_as<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
         program: Program<'s>,
-        n_lanes: usize,
         report: Report,
     ) {
         let program = program.numbered(comm.next_sequence());
         let (now, on) = (comm.transport.now(), &mut comm.state.lanes);
-        self.engine = Some(Engine::new(program, n_lanes, report, now, on));
+        self.engine = Some(Engine::new(program, report, now, on));
     }
 
     /// Returns how long to rest before the next poll.

@@ -71,8 +71,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         call.begin_untried(comm, &mut work, plan)?;
         call.finish_setup(comm, &mut work)?;
         let FullCall { spec, coding, engine, setup_report, .. } = call;
-        let (program, n_lanes, report) = engine.ok_or(Error::Internal)?.into_program();
-        let resolved = Resolved { spec, program, n_lanes, report };
+        let (program, report) = engine.ok_or(Error::Internal)?.into_program();
+        let resolved = Resolved { spec, program, report };
         // The prepared call has not begun, so give its number to the next call. Peers that query
         // this rank's calls expect numbers without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);

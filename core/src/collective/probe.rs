@@ -210,7 +210,7 @@ impl FullCall<'_> {
         let codec = comm.sizes(&spec, Quantum::LOSSLESS);
         let header = self.spec.header(StepQuantity::Links, n_bytes as f64);
         let program = comm.program(&spec, &codec, header)?;
-        self.run(comm, program);
+        self.run(comm, program, program.report());
         self.phase = Phase::Probe(probe);
         Ok(())
     }

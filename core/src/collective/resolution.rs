@@ -161,12 +161,12 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<(Resolved<'s>, CodecParams), Error> {
         let params = self.params(spec, budget.quantum);
         let codec = Sizes::new(spec.plan.codec, spec.dtype, params);
-        let (program, n_lanes) = self.program(spec, &codec, spec.own_header(budget.quantum))?;
-        let mut report = program.report(n_lanes);
+        let program = self.program(spec, &codec, spec.own_header(budget.quantum))?;
+        let mut report = program.report();
         report.plan = spec.choice;
         report.threads = codec.n_threads(report.segment as usize) as u16;
         budget.note_in(&mut report);
-        Ok((Resolved { spec: *spec, program, n_lanes, report }, params))
+        Ok((Resolved { spec: *spec, program, report }, params))
     }
 
     /// Drops the calls that are kept for replay. Their schedule or codec may no longer be right
@@ -285,19 +285,18 @@ impl<X: Transport> Communicator<X> {
         self.sequence
     }
 
-    /// Builds the program of a call, or of an exchange before it, except for its number. Also
-    /// returns how many lanes it runs on.
+    /// Builds the program of a call, or of an exchange before it, except for its number.
     pub(super) fn program<'s>(
         &self,
         spec: &CallSpec<'s>,
         codec: &Sizes,
         header: CallHeader,
-    ) -> Result<(Program<'s>, usize), Error> {
+    ) -> Result<Program<'s>, Error> {
         let &CallSpec { schedule, call, op, ref plan, shares, window, .. } = spec;
         let (rank, capacity) = (self.rank(), self.transport.frame_capacity());
         let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
         // Each array of a group is one part, which travels whole in a frame with the others.
-        let (n_arrays, n_parts, lanes, max_segment) = match shares {
+        let (n_arrays, n_parts, n_lanes, max_segment) = match shares {
             Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1, max_segment),
             _ => {
                 let max_piece = plan.max_piece(spec.dtype, max_segment);
@@ -305,12 +304,12 @@ impl<X: Transport> Communicator<X> {
             }
         };
         let (division, shortest) = (plan.division, spec.shortest.into());
-        let cut = Cut { n_parts, division, max_segment, lanes, shortest };
+        let cut = Cut { n_parts, division, max_segment, lanes: n_lanes, shortest };
         let layout = Layout::new(call, rank, shares, window, cut);
         let rules = Rules::of_plan(call.collective, plan, op);
         let call = select::with_runs(call, schedule, plan, codec, &layout, capacity);
         let header = CallHeader { context: self.context, epoch: self.epoch, ..header };
-        let program = Program {
+        Ok(Program {
             schedule,
             call,
             n_arrays,
@@ -321,7 +320,7 @@ impl<X: Transport> Communicator<X> {
             checksum: self.checksum(),
             rank,
             n_steps: schedule.n_steps(call, rank),
-        };
-        Ok((program, lanes))
+            n_lanes,
+        })
     }
 }

@@ -34,7 +34,6 @@ use alloc::{boxed::Box, sync::Arc};
 pub(crate) struct Resolved<'s> {
     pub(super) spec: CallSpec<'s>,
     pub(super) program: Program<'s>,
-    pub(super) n_lanes: usize,
     /// Report of the call before it begins.
     pub(super) report: Report,
 }
@@ -85,13 +84,12 @@ impl RecentCall {
         resolved: &Resolved<'_>,
         coding: &Coding,
     ) -> Option<Self> {
-        let Resolved { spec, program, n_lanes, report } = resolved;
+        let Resolved { spec, program, report } = resolved;
         let Shares::Even(count) = spec.shares else { return None };
         let shares = Shares::Even(count);
         let resolved = Resolved {
             spec: CallSpec { shares, ..*spec },
             program: program.of_shares(shares),
-            n_lanes: *n_lanes,
             report: *report,
         };
         let request = Request { shares, ..*request };

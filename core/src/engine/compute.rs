@@ -11,10 +11,11 @@
 
 use super::slots::Payloads;
 use super::work::Coding;
-use crate::codec::{BlockStats, Pace};
+use crate::codec::Pace;
 use crate::error::Error;
 use crate::layout::Segment;
 use crate::primitive::Primitive;
+use crate::report::Report;
 use core::task::Poll;
 
 /// Computes for lanes.
@@ -23,8 +24,7 @@ pub(crate) trait Compute {
     ///
     /// `Pending` means that it is not done yet; the lane calls again with the same arguments. After
     /// an error the target slot may contain anything. While the primitive runs, it reports progress
-    /// to the [`Pace`]. `lane` is the lane's number. Adds the statistics of blocks to `blocks`, and
-    /// returns the number of bytes that are in the target slot.
+    /// to the [`Pace`]. `lane` is the lane's number. [Notes](Payloads::note) what it has written.
     fn compute(
         &mut self,
         lane: usize,
@@ -32,8 +32,8 @@ pub(crate) trait Compute {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
         how: (&Coding, &dyn Pace),
-        blocks: &mut BlockStats,
-    ) -> Poll<Result<usize, Error>>;
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>>;
 
     /// Carries out a primitive of a short exact call as the raw codec does, in a third of the
     /// instructions. `payload` is the buffer of the slot that the primitive uses, with the number

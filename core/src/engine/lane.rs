@@ -101,12 +101,12 @@ impl<F: FrameBuffer> Lane<F> {
     }
 
     /// Returns the rank from which the lane receives next, after the current step.
-    fn next_source(&self, program: &Program<'_>, n_lanes: usize) -> Option<Rank> {
+    fn next_source(&self, program: &Program<'_>) -> Option<Rank> {
         let source = |index, round| {
             let step = program.step(index);
             step.from.filter(|_| !program.layout.skips(step.part, round))
         };
-        let (round, next) = (self.round, self.round + n_lanes);
+        let (round, next) = (self.round, self.round + program.n_lanes);
         (self.step + 1..program.n_steps).find_map(|index| source(index, round)).or_else(|| {
             let goes_on = next < program.layout.n_rounds();
             if goes_on { (0..=self.step).find_map(|index| source(index, next)) } else { None }
@@ -122,7 +122,7 @@ impl<F: FrameBuffer> Lane<F> {
     /// Completes the current step if nothing is missing for it.
     pub(super) fn turn<X: Transport<Frame = F>>(
         &mut self,
-        (program, n_lanes): (&Program<'_>, usize),
+        program: &Program<'_>,
         transport: &mut X,
         compute: &mut Computing<'_>,
         notices: &mut Notices,
@@ -135,7 +135,7 @@ impl<F: FrameBuffer> Lane<F> {
                 break step;
             }
             // No round skips every part, so the loop ends within two rounds.
-            self.next_step(program, n_lanes, transport);
+            self.next_step(program, transport);
         };
         let run = program.layout.run(&step, self.round);
         self.is_starved = false;
@@ -157,7 +157,7 @@ impl<F: FrameBuffer> Lane<F> {
             let content = SlotContent::new(codec, operands, step.n_parts);
             self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
             self.unchecked = None;
-            if let Some(next) = self.next_source(program, n_lanes) {
+            if let Some(next) = self.next_source(program) {
                 transport.expect(next, self.tag);
             }
         }
@@ -173,7 +173,7 @@ impl<F: FrameBuffer> Lane<F> {
             let to_do = self.primitives(program, &step);
             #[cfg(feature = "alloc")]
             if let Some(record) = _record {
-                let next = self.next_source(program, n_lanes);
+                let next = self.next_source(program);
                 let (contents, to_do) = (self.slots.contents(), to_do.iter().rev().copied());
                 record.add(program, self.step, (&step, next), contents, to_do);
             }
@@ -185,11 +185,20 @@ impl<F: FrameBuffer> Lane<F> {
                 return Ok(LaneTurn::Waiting);
             }
         }
-        let polled = (&mut *transport, program.rules.values_per_poll());
         compute.lane = self.tag.0.into();
-        if self.compute(&step, &run, polled, compute, report)?.is_pending() {
-            return Ok(LaneTurn::Waiting);
+        let progress_hook = ProgressHook::on(transport, program.rules.values_per_poll());
+        let mut watch = Stopwatch::of(run.n_values());
+        while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
+            let (slots, n_done) = (&mut self.slots, &mut self.n_done);
+            let done = watch.time(primitive, report, &progress_hook, |report| {
+                slots.carry_out(primitive, compute, (&run, &step), n_done, report, &progress_hook)
+            });
+            if done?.is_pending() {
+                return Ok(LaneTurn::Waiting);
+            }
+            self.to_do.as_mut().and_then(heapless::Vec::pop);
         }
+        self.to_do = None;
         if let Some(to) = step.to {
             let n_values = run.n_values();
             let n_bytes = self.write_header(program, &step, n_values)?;
@@ -197,7 +206,7 @@ impl<F: FrameBuffer> Lane<F> {
         }
         let held = self.slots.keep_held(&step)?;
         self.slots.end_step(held, |frame| transport.recycle(frame));
-        self.next_step(program, n_lanes, transport);
+        self.next_step(program, transport);
         Ok(LaneTurn::Stepped)
     }
 
@@ -210,16 +219,11 @@ impl<F: FrameBuffer> Lane<F> {
         primitives
     }
 
-    fn next_step<X: Transport<Frame = F>>(
-        &mut self,
-        program: &Program<'_>,
-        n_lanes: usize,
-        transport: &mut X,
-    ) {
+    fn next_step<X: Transport<Frame = F>>(&mut self, program: &Program<'_>, transport: &mut X) {
         self.step += 1;
         if self.step == program.n_steps {
             self.step = 0;
-            self.round += n_lanes;
+            self.round += program.n_lanes;
         }
         if self.is_done(program) {
             self.release(transport);
@@ -273,30 +277,6 @@ impl<F: FrameBuffer> Lane<F> {
         report.wire_bytes += n_bytes as u64;
         report.n_messages += 1;
         Ok(())
-    }
-
-    /// Computes the step, and polls the network meanwhile, if the plan says so. `Pending` if
-    /// something is left to do.
-    fn compute<X: Transport<Frame = F>>(
-        &mut self,
-        step: &Step,
-        run: &Run<'_>,
-        (transport, values_per_poll): (&mut X, Option<usize>),
-        compute: &mut Computing<'_>,
-        report: &mut Report,
-    ) -> Poll<Result<(), Error>> {
-        let progress_hook = ProgressHook::on(transport, values_per_poll);
-        let mut watch = Stopwatch::of(run.n_values());
-        while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
-            let (slots, n_done) = (&mut self.slots, &mut self.n_done);
-            let carry_out = |report: &mut Report| {
-                slots.carry_out(primitive, compute, (run, step), n_done, report, &progress_hook)
-            };
-            core::task::ready!(watch.time(primitive, report, &progress_hook, carry_out))?;
-            self.to_do.as_mut().and_then(heapless::Vec::pop);
-        }
-        self.to_do = None;
-        Poll::Ready(Ok(()))
     }
 
     /// Writes the header of the message in `Out`. If the message is passed on as it was received,

@@ -143,7 +143,6 @@ impl Replay {
     pub(crate) fn into_engine<'p, F: FrameBuffer>(
         self,
         (program, compiled): (Program<'p>, &Compiled),
-        n_lanes: usize,
         lanes: &mut Lanes<F>,
     ) -> Engine<'p> {
         for lane in &mut lanes.lanes {
@@ -151,7 +150,6 @@ impl Replay {
         }
         Engine {
             program: program.numbered(self.sequence),
-            n_lanes,
             is_short: is_short(&self.report),
             has_begun: self.has_begun,
             started: self.started,
@@ -241,7 +239,8 @@ impl<F: FrameBuffer> Lane<F> {
             let mut watch = Stopwatch::of(step.segment.len);
             left = self.slots.again(left, |primitive, payloads| {
                 watch.time(primitive, report, &progress_hook, |report| {
-                    payloads.compute(primitive, compute, &step.segment, report, &progress_hook)
+                    let how = (compute.coding, &progress_hook as _);
+                    compute.work.compute(0, primitive, payloads, &step.segment, how, report)
                 })
             })?;
         }

@@ -6,14 +6,16 @@
 use super::compute::Computing;
 use super::lane::misuse;
 use crate::bundle;
-use crate::codec::Pace;
+use crate::codec::{Pace, Written};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
-use crate::layout::{Run, Segment};
+use crate::layout::Run;
+#[cfg(feature = "alloc")]
+use crate::layout::Segment;
 use crate::primitive::{Primitive, Slot, SlotContent, SlotContents, held_after};
 use crate::report::Report;
 use crate::schedule::Step;
-use core::task::Poll;
+use core::task::{Poll, ready};
 
 /// A transport's frame.
 pub(crate) trait FrameBuffer: AsRef<[u8]> + AsMut<[u8]> {}
@@ -190,13 +192,14 @@ impl<F: FrameBuffer> Slots<F> {
             }
             _ if run.n_parts() == 1 && !self.holds_run() => {
                 let segment = run.segment(0);
-                let mut payloads = self.payloads();
-                core::task::ready!(payloads.compute(primitive, compute, &segment, report, pace))?;
+                let (mut payloads, how) = (self.payloads(), (compute.coding, pace));
+                let (on, lane) = (&mut payloads, compute.lane);
+                ready!(compute.work.compute(lane, primitive, on, &segment, how, report))?;
                 self.n_bytes = payloads.n_bytes();
             }
             _ => {
                 while *n_done < run.n_parts() {
-                    core::task::ready!(self.compute_part(
+                    ready!(self.compute_part(
                         primitive,
                         compute,
                         (run, step),
@@ -367,7 +370,8 @@ impl<F: FrameBuffer> Slots<F> {
             buffers[slot] = buffer.get_mut(range).ok_or(misuse())?;
         }
         let (mut payloads, segment) = (Payloads::new(buffers, n_bytes), run.segment(place));
-        core::task::ready!(payloads.compute(primitive, compute, &segment, report, pace))?;
+        let (on, how) = (&mut payloads, (compute.coding, pace));
+        ready!(compute.work.compute(compute.lane, primitive, on, &segment, how, report))?;
         let n_bytes = payloads.n_bytes();
         if let Some(to) = written {
             let buffer = self.buffer(to)?;
@@ -463,24 +467,12 @@ impl<'f> Payloads<'f> {
         self.n_bytes
     }
 
-    /// Carries out a primitive.
-    #[inline(always)]
-    pub(super) fn compute(
-        &mut self,
-        primitive: Primitive,
-        compute: &mut Computing<'_>,
-        segment: &Segment,
-        report: &mut Report,
-        pace: &dyn Pace,
-    ) -> Poll<Result<(), Error>> {
-        let Computing { work, coding, lane } = compute;
-        let (how, blocks) = ((*coding, pace), &mut report.blocks);
-        let done = work.compute(*lane, primitive, self, segment, how, blocks);
-        let n_bytes = core::task::ready!(done)?;
+    /// Records what a primitive has written.
+    pub(crate) fn note(&mut self, primitive: Primitive, written: Written, report: &mut Report) {
         if let Some(to) = primitive.target() {
-            self.n_bytes[to.index()] = n_bytes;
+            self.n_bytes[to.index()] = written.n_bytes;
         }
-        Poll::Ready(Ok(()))
+        report.blocks += written.blocks;
     }
 
     /// Returns the payload in a slot.

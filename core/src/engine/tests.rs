@@ -5,7 +5,7 @@ mod replay;
 
 use super::notices::MemoryTransport;
 use super::*;
-use crate::codec::{BlockStats, CodecId, Pace};
+use crate::codec::{CodecId, Pace, Written};
 use crate::element::DType;
 use crate::frame::StepQuantity;
 use crate::layout::{Cut, Division, Segment, Shares, Window};
@@ -36,11 +36,11 @@ impl Compute for SlowCompute {
         &mut self,
         _: usize,
         primitive: Primitive,
-        _: &mut Payloads<'_>,
+        payloads: &mut Payloads<'_>,
         segment: &Segment,
         _: (&Coding, &dyn Pace),
-        _: &mut BlockStats,
-    ) -> Poll<Result<usize, Error>> {
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>> {
         self.n_asked += 1;
         let is_slow = !self.is_quick && self.done.len() >= self.n_quick;
         if is_slow && !(self.n_asked - self.n_quick).is_multiple_of(3) {
@@ -49,7 +49,9 @@ impl Compute for SlowCompute {
         self.done.push(primitive);
         self.places.push(segment.input);
         // Frames are small here.
-        Poll::Ready(Ok(segment.len / 100))
+        let written = Written { n_bytes: segment.len / 100, ..Written::default() };
+        payloads.note(primitive, written, report);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -104,8 +106,9 @@ fn engine<F: FrameBuffer>(
         checksum,
         rank,
         n_steps,
+        n_lanes: 1,
     };
-    Engine::new(program, 1, program.report(1), Duration::ZERO, lanes)
+    Engine::new(program, program.report(), Duration::ZERO, lanes)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::lane::misuse;
 use super::slots::Payloads;
 #[cfg(feature = "alloc")]
 use crate::codec::operate;
-use crate::codec::{BlockStats, Codec, CodecExt, CodecId, DecodeError, ErasedCodec, Filled, Pace};
+use crate::codec::{Codec, CodecExt, CodecId, DecodeError, ErasedCodec, Filled, Pace};
 use crate::codec::{Raw, Source, Stores, Values, Written};
 use crate::element::{DType, Element};
 use crate::error::Error;
@@ -18,6 +18,7 @@ use crate::kernel::stores::{self, Fence};
 use crate::layout::{Segment, Window};
 use crate::op::{Op, weigh};
 use crate::primitive::{Primitive, Slot};
+use crate::report::Report;
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -295,62 +296,8 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
         (coding, pace): (&Coding, &dyn Pace),
-        blocks: &mut BlockStats,
-    ) -> Poll<Result<usize, Error>> {
-        let written = self.compute_coded(primitive, payloads, segment, (coding, pace))?;
-        *blocks += written.blocks;
-        Poll::Ready(Ok(written.n_bytes))
-    }
-
-    #[cfg(feature = "alloc")]
-    fn compute_raw(
-        &mut self,
-        primitive: Primitive,
-        (buffer, n_bytes): (&mut [u8], usize),
-        other: &[u8],
-        segment: &Segment,
-    ) -> Option<usize> {
-        if let Primitive::EncodeOwn { .. } = primitive {
-            let own = bytemuck::cast_slice(self.buffers.own(segment).ok()?);
-            buffer.get_mut(..own.len())?.copy_from_slice(own);
-            return Some(own.len());
-        }
-        let payload: &mut [T] = bytemuck::try_cast_slice_mut(buffer.get_mut(..n_bytes)?).ok()?;
-        if payload.len() != segment.len {
-            return None;
-        }
-        match primitive {
-            Primitive::FoldInPlace => {
-                let own = self.buffers.own(segment).ok()?;
-                (own.len() == payload.len()).then(|| operate(&self.op, payload, own))?;
-            }
-            Primitive::CombineInPlace { .. } => {
-                let other = floats(other).ok()?;
-                (other.len() == payload.len()).then(|| operate(&self.op, payload, other))?;
-            }
-            Primitive::Store { .. } => {
-                let output = self.buffers.output(segment).ok()?;
-                (output.len() == payload.len()).then(|| output.copy_from_slice(payload))?;
-            }
-            Primitive::ReduceStore { .. } => {
-                let output = self.buffers.copy_own(segment, Stores::Cached).ok()?;
-                operate(&self.op, output, payload);
-            }
-            _ => return None,
-        }
-        Some(n_bytes)
-    }
-}
-
-impl<T: Element> Work<'_, '_, T> {
-    #[inline(never)]
-    fn compute_coded(
-        &mut self,
-        primitive: Primitive,
-        payloads: &mut Payloads<'_>,
-        segment: &Segment,
-        (coding, pace): (&Coding, &dyn Pace),
-    ) -> Result<Written, Error> {
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>> {
         let (op, &Coding { divisor, is_in_place, marks, .. }) = (self.op, coding);
         let erased = coding.codec(segment, self.ends);
         let (id, codec) = (erased.id(), erased.of::<T>());
@@ -480,8 +427,48 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::Copy { .. }
             | Primitive::Move { .. }
             | Primitive::Join { .. }
-            | Primitive::Replace { .. } => return Err(Error::Internal),
+            | Primitive::Replace { .. } => return Poll::Ready(Err(Error::Internal)),
         }
-        Ok(written)
+        payloads.note(primitive, written, report);
+        Poll::Ready(Ok(()))
+    }
+
+    #[cfg(feature = "alloc")]
+    fn compute_raw(
+        &mut self,
+        primitive: Primitive,
+        (buffer, n_bytes): (&mut [u8], usize),
+        other: &[u8],
+        segment: &Segment,
+    ) -> Option<usize> {
+        if let Primitive::EncodeOwn { .. } = primitive {
+            let own = bytemuck::cast_slice(self.buffers.own(segment).ok()?);
+            buffer.get_mut(..own.len())?.copy_from_slice(own);
+            return Some(own.len());
+        }
+        let payload: &mut [T] = bytemuck::try_cast_slice_mut(buffer.get_mut(..n_bytes)?).ok()?;
+        if payload.len() != segment.len {
+            return None;
+        }
+        match primitive {
+            Primitive::FoldInPlace => {
+                let own = self.buffers.own(segment).ok()?;
+                (own.len() == payload.len()).then(|| operate(&self.op, payload, own))?;
+            }
+            Primitive::CombineInPlace { .. } => {
+                let other = floats(other).ok()?;
+                (other.len() == payload.len()).then(|| operate(&self.op, payload, other))?;
+            }
+            Primitive::Store { .. } => {
+                let output = self.buffers.output(segment).ok()?;
+                (output.len() == payload.len()).then(|| output.copy_from_slice(payload))?;
+            }
+            Primitive::ReduceStore { .. } => {
+                let output = self.buffers.copy_own(segment, Stores::Cached).ok()?;
+                operate(&self.op, output, payload);
+            }
+            _ => return None,
+        }
+        Some(n_bytes)
     }
 }

@@ -45,7 +45,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
 
         let mut again = quick();
         let (program, sequence) = (engine.program.numbered(7), 7);
-        let mut replay = Replay::new(program.report(1));
+        let mut replay = Replay::new(program.report());
         transport.puts(1, &part_of_rank_1(&program, 10));
         replay.begin(sequence, Duration::ZERO, &mut lanes);
         let on = (&program, &compiled);
@@ -61,7 +61,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
             transport.puts(1, &part_of_rank_1(&program.numbered(sequence), n_values));
             let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
             assert!(matches!(found, Ok(ReplayOutcome::NeedsEngine)), "{found:?}");
-            let mut engine = replay.into_engine((program, &compiled), 1, &mut lanes);
+            let mut engine = replay.into_engine((program, &compiled), &mut lanes);
             let found =
                 engine.poll(&mut transport, &mut lanes, &mut again.raw(), limits, &mut notices);
             assert!(matches!(found, Err(Error::Mismatch { rank: Rank(1), .. })), "{found:?}");
@@ -93,7 +93,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
 
     // The combination is pending twice, or the store is, or nothing is.
     for n_quick in 1..4 {
-        let mut replay = Replay::new(program.report(1));
+        let mut replay = Replay::new(program.report());
         replay.begin(1, Duration::ZERO, &mut lanes);
         transport.puts(1, &of_rank_1(&program, 0, 20));
         let mut again = SlowCompute { n_quick, ..SlowCompute::default() };
@@ -101,7 +101,7 @@ fn a_step_that_only_stores_is_made_with_the_one_before_even_if_that_is_pending()
         let found = replay.poll(on, &mut transport, &mut lanes, &mut again.raw(), &mut notices);
         let is_replayed = matches!(found, Ok(ReplayOutcome::Finished));
         assert_eq!(is_replayed, n_quick == 3, "{found:?}");
-        let mut engine = replay.into_engine((program, &compiled), 1, &mut lanes);
+        let mut engine = replay.into_engine((program, &compiled), &mut lanes);
         let mut is_finished = is_replayed;
         while !is_finished {
             let again = &mut again.raw();
@@ -169,6 +169,6 @@ fn what_a_forgotten_call_recorded_is_no_other_calls() {
     let program = engine(call, 20, &Pairwise, &mut lanes).program;
     assert!(lanes.record.is_none());
     lanes.record = Some(Compiled::default());
-    Replay::new(program.report(1)).begin(7, Duration::ZERO, &mut lanes);
+    Replay::new(program.report()).begin(7, Duration::ZERO, &mut lanes);
     assert!(lanes.record.is_none());
 }
