@@ -114,7 +114,7 @@ impl<'s> FullCall<'s> {
         plan: &Plan,
     ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
-        if self.should_measure(comm) {
+        if self.should_measure(comm, plan) {
             return self.start_probe(comm, plan);
         }
         self.begin_with_links(comm, work, plan)

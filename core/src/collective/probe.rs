@@ -25,7 +25,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::frame::StepQuantity;
 use crate::plan::Plan;
-use crate::select::automatic::Mode;
+use crate::select::automatic::{Choice, Mode};
 use crate::select::trials::{CallKind, Trials};
 use crate::transport::Transport;
 use alloc::vec;
@@ -39,10 +39,6 @@ const N_REPEATS: u8 = 2;
 /// An array goes round after calls have moved this many times its bytes, including the call that is
 /// about to begin.
 const CALL_BYTES_PER_PROBE_BYTE: usize = 32;
-/// Smallest array of a call that [`LinkFacts`] counts, in bytes. A rank may keep a shorter call for
-/// replay while another rank does not. Replayed calls are not counted, so the counts of such calls
-/// would differ between ranks.
-pub(super) const MIN_COUNTED_BYTES: usize = 4096;
 /// Time of a round that is long enough to end the measurement, in seconds.
 const LONG_ENOUGH_S: f32 = 2e-3;
 
@@ -53,6 +49,32 @@ pub(super) struct Measurements {
     pub(super) trials: Trials,
     /// The running call, if it is a trial.
     trial: Option<TimedCall>,
+}
+
+/// A call of an automatic plan whose choice depends on measurements, as they count it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedCall {
+    /// Bytes of the array, if the choice depends on links.
+    n_bytes: Option<usize>,
+    /// Kind of the call, if exact and compressed calls are expected to take about as long.
+    kind: Option<CallKind>,
+}
+
+impl Measurements {
+    /// Counts a call that is about to be replayed. If a measurement is due before it, returns false
+    /// and leaves the count to the full call.
+    fn count_replay(&mut self, call: &CountedCall) -> bool {
+        let mut links = self.links;
+        let is_probe_due = call.n_bytes.is_some_and(|n_bytes| links.count_call(n_bytes));
+        if is_probe_due || call.kind.is_some_and(|kind| self.trials.is_due(&kind)) {
+            return false;
+        }
+        self.links = links;
+        if let Some(kind) = call.kind {
+            self.trials.count(&kind);
+        }
+        true
+    }
 }
 
 /// Measured properties of a communicator's links.
@@ -82,13 +104,8 @@ impl LinkFacts {
         (self.n_bytes >= n_bytes.saturating_mul(CALL_BYTES_PER_PROBE_BYTE)).then_some(n_bytes)
     }
 
-    /// Returns whether the measurement is complete.
-    pub(super) const fn is_settled(&self) -> bool {
-        (self.n_rounds / N_REPEATS) as usize >= LENGTHS.len()
-    }
-
     /// Counts a call of this many bytes. Returns whether to measure before it begins.
-    pub(super) fn count_call(&mut self, n_bytes: usize) -> bool {
+    fn count_call(&mut self, n_bytes: usize) -> bool {
         self.n_bytes = self.n_bytes.saturating_add(n_bytes);
         self.next().is_some()
     }
@@ -165,6 +182,26 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
+    /// Returns how measurements count a call, if its choice depends on them.
+    pub(super) fn counted(
+        &self,
+        choice: Option<&Choice>,
+        request: &Request<'_>,
+        plan: &Plan,
+    ) -> Option<CountedCall> {
+        let choice = choice.filter(|_| self.declared_link_rate().is_none())?;
+        // True also of a choice of exact calls: a measurement may change the choice.
+        let n_bytes = choice.depends_on_links().then(|| request.n_bytes());
+        let kind = choice.is_close().then(|| request.kind(plan));
+        Some(CountedCall { n_bytes, kind })
+    }
+
+    /// Counts a kept call. Returns whether to replay it: no measurement is due before it. Every
+    /// rank counts the same calls, whether it replays them or plans them anew.
+    pub(super) fn count_replay(&mut self, call: Option<&CountedCall>) -> bool {
+        call.is_none_or(|call| self.state.measured.count_replay(call))
+    }
+
     /// Drops the trial of a failed call, which has no meaningful time.
     pub(super) fn forget_trial(&mut self) {
         self.state.measured.trial = None;
@@ -233,6 +270,9 @@ impl FullCall<'_> {
                 let kind = self.request.kind(&plan);
                 let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
                 let mode = comm.state.measured.trials.note(&kind, longest);
+                if mode.is_none() {
+                    comm.forget_calls();
+                }
                 self.spec = comm.spec_with(&self.request, &plan, None, mode)?;
                 let began = comm.transport.now();
                 comm.state.measured.trial = mode.map(|mode| TimedCall { kind, mode, began });
@@ -265,18 +305,6 @@ impl FullCall<'_> {
         self.begin_with_links(comm, work, &plan)
     }
 
-    /// Counts the call. Returns whether it should be a trial.
-    pub(super) fn is_trial_due<X: Transport>(
-        &self,
-        comm: &mut Communicator<X>,
-        plan: &Plan,
-    ) -> bool {
-        let is_close = self.spec.choice.is_some_and(|choice| choice.is_close());
-        is_close
-            && comm.declared_link_rate().is_none()
-            && comm.state.measured.trials.is_due(self.request.kind(plan))
-    }
-
     /// Starts a trial. The ranks first wait for each other.
     #[cold]
     #[inline(never)]
@@ -290,15 +318,33 @@ impl FullCall<'_> {
         self.run_probe(comm, Probe { values, step: ProbeStep::Trial, ..Probe::default() })
     }
 
+    /// Counts the call, unless it should be a trial. Returns whether it should.
+    pub(super) fn is_trial_due<X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        plan: &Plan,
+    ) -> bool {
+        let counted = comm.counted(self.spec.choice.as_ref(), &self.request, plan);
+        let Some(kind) = counted.and_then(|counted| counted.kind) else { return false };
+        let trials = &mut comm.state.measured.trials;
+        if trials.is_due(&kind) {
+            return true;
+        }
+        if trials.count(&kind) {
+            comm.forget_calls();
+        }
+        false
+    }
+
     /// Counts the call. Returns whether to measure links before it.
-    pub(super) fn should_measure<X: Transport>(&self, comm: &mut Communicator<X>) -> bool {
-        let n_bytes = self.request.n_bytes();
-        // True also if the choice so far is an exact call: a measurement may change the choice.
-        let depends = self.spec.choice.is_some_and(|choice| choice.depends_on_links());
-        depends
-            && n_bytes >= MIN_COUNTED_BYTES
-            && comm.declared_link_rate().is_none()
-            && comm.state.measured.links.count_call(n_bytes)
+    pub(super) fn should_measure<X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        plan: &Plan,
+    ) -> bool {
+        let counted = comm.counted(self.spec.choice.as_ref(), &self.request, plan);
+        let n_bytes = counted.and_then(|counted| counted.n_bytes);
+        n_bytes.is_some_and(|n_bytes| comm.state.measured.links.count_call(n_bytes))
     }
 }
 

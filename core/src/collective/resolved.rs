@@ -9,7 +9,7 @@
 use super::Config;
 use super::call_spec::CallSpec;
 #[cfg(feature = "alloc")]
-use super::probe::MIN_COUNTED_BYTES;
+use super::probe::CountedCall;
 #[cfg(feature = "alloc")]
 use super::{Communicator, Request};
 #[cfg(feature = "alloc")]
@@ -22,8 +22,6 @@ use crate::layout::Shares;
 #[cfg(feature = "alloc")]
 use crate::plan::Plan;
 use crate::report::Report;
-#[cfg(feature = "alloc")]
-use crate::select::Choice;
 #[cfg(feature = "alloc")]
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
@@ -67,6 +65,8 @@ impl PartialEq for Preparation {
 pub(super) struct RecentCall {
     pub(super) request: Request<'static>,
     origin: Origin,
+    /// How measurements count the call, if its choice depends on them.
+    counted: Option<CountedCall>,
     pub(super) resolved: Resolved<'static>,
     pub(super) coding: Coding,
     pub(super) compiled: Compiled,
@@ -95,7 +95,8 @@ impl RecentCall {
         let request = Request { shares, ..*request };
         let (coding, compiled) = (coding.clone(), Compiled::default());
         let replay = Replay::new(*report);
-        Some(Self { request, origin, resolved, coding, compiled, replay })
+        let counted = None;
+        Some(Self { request, origin, counted, resolved, coding, compiled, replay })
     }
 }
 
@@ -151,7 +152,8 @@ impl RecentCalls {
 
 #[cfg(feature = "alloc")]
 impl<X: Transport> Communicator<X> {
-    /// Takes this call out of the kept ones, if it is among them.
+    /// Takes this call out of the kept ones, if it is among them and no measurement is due before
+    /// it.
     pub(super) fn take_recent(
         &mut self,
         request: &Request<'_>,
@@ -162,7 +164,9 @@ impl<X: Transport> Communicator<X> {
         }
         self.state.recent.check(&self.config);
         let has_plan = |origin: &Origin| matches!(origin, Origin::Plan(theirs) if theirs == plan);
-        self.state.recent.take(|recent| recent.request == *request && has_plan(&recent.origin))
+        let is_it = |recent: &RecentCall| recent.request == *request && has_plan(&recent.origin);
+        let recent = self.state.recent.take(is_it)?;
+        self.count_replay(recent.counted.as_ref()).then_some(recent)
     }
 
     /// Takes a prepared call on such buffers out of the kept ones, if it is among them.
@@ -192,8 +196,7 @@ impl<X: Transport> Communicator<X> {
         }
     }
 
-    /// Keeps a call if its plan leads to the same program for all values. Does not keep a call
-    /// whose choice depends on a measurement that is still in progress.
+    /// Keeps a call if its plan leads to the same program for all values.
     pub(super) fn keep(
         &mut self,
         request: &Request<'_>,
@@ -201,20 +204,14 @@ impl<X: Transport> Communicator<X> {
         (resolved, coding): (&Resolved<'_>, &Coding),
     ) {
         let spec = &resolved.spec;
-        let is_short = request.n_bytes() < MIN_COUNTED_BYTES;
-        let is_measured = is_short || self.state.measured.links.is_settled();
-        let may_change = |choice: &Choice| {
-            let depends_on_links = !is_measured && choice.depends_on_links();
-            self.declared_link_rate().is_none() && (choice.is_close() || depends_on_links)
-        };
         let own = request.own(self.size(), self.rank());
-        let depends_on_values = spec.rounds_first || spec.finds_shape_in(own.len());
-        if depends_on_values || spec.choice.as_ref().is_some_and(may_change) {
+        if spec.rounds_first || spec.finds_shape_in(own.len()) {
             return;
         }
+        let counted = self.counted(spec.choice.as_ref(), request, plan);
         if let Some(recent) = RecentCall::new(request, Origin::Plan(*plan), resolved, coding) {
             self.state.recent.check(&self.config);
-            self.state.recent.insert(Box::new(recent));
+            self.state.recent.insert(Box::new(RecentCall { counted, ..recent }));
         }
     }
 }

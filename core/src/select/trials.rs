@@ -81,29 +81,40 @@ impl Trials {
         self.record(kind)?.found
     }
 
-    /// Counts a call. Returns whether a trial is due, so that the ranks must synchronize before the
-    /// call. They then exchange [`last`](Self::last), and pass the longest of these times to
-    /// [`note`](Self::note).
-    pub(crate) fn is_due(&mut self, kind: CallKind) -> bool {
-        let Some(record) = self.record_mut(&kind) else {
-            self.insert(kind);
-            return false;
-        };
-        record.n_calls = record.n_calls.saturating_add(1);
+    /// Returns whether the next call of this kind is part of a trial, so that the ranks must
+    /// synchronize before it. They then exchange [`last`](Self::last), and pass the longest of
+    /// these times to [`note`](Self::note), which counts the call.
+    pub(crate) fn is_due(&self, kind: &CallKind) -> bool {
         // After the counter's maximum there are no more trials.
-        record.next < u32::MAX && record.n_calls >= record.next
+        self.record(kind).is_some_and(|record| {
+            record.next < u32::MAX && record.n_calls.saturating_add(1) >= record.next
+        })
     }
 
-    fn insert(&mut self, kind: CallKind) {
+    /// Counts a call that is not part of a trial. Returns whether the result of a trial was
+    /// forgotten, because there are too many kinds.
+    pub(crate) fn count(&mut self, kind: &CallKind) -> bool {
+        match self.record_mut(kind) {
+            Some(record) => {
+                record.n_calls = record.n_calls.saturating_add(1);
+                false
+            }
+            None => self.insert(*kind).is_some_and(|replaced| replaced.found.is_some()),
+        }
+    }
+
+    /// Inserts the record of a first call. Returns the record that it replaces.
+    fn insert(&mut self, kind: CallKind) -> Option<Record> {
         let seconds = [f32::INFINITY; 2];
         let record =
             Record { kind, n_calls: 1, next: FIRST, n_begun: 0, last: 0.0, seconds, found: None };
         if self.records.len() < N_KINDS {
             self.records.push(record);
-        } else {
-            self.records[self.oldest] = record;
-            self.oldest = (self.oldest + 1) % N_KINDS;
+            return None;
         }
+        let replaced = core::mem::replace(&mut self.records[self.oldest], record);
+        self.oldest = (self.oldest + 1) % N_KINDS;
+        Some(replaced)
     }
 
     /// Seconds that the last call of a trial took on this rank.
@@ -111,11 +122,12 @@ impl Trials {
         self.record(kind).map_or(0.0, |record| record.last)
     }
 
-    /// Records the time of the trial's last call on the slowest rank, 0 if that call failed or
-    /// there was none. Returns the mode of the call that now begins, if the call is part of the
-    /// trial.
+    /// Counts a call that is due. Records the time of the trial's last call on the slowest rank, 0
+    /// if that call failed or there was none. Returns the mode of the call that now begins, if the
+    /// call is part of the trial; `None` at the trial's end.
     pub(crate) fn note(&mut self, kind: &CallKind, seconds: f32) -> Option<Mode> {
         let record = self.record_mut(kind)?;
+        record.n_calls = record.n_calls.saturating_add(1);
         if record.n_begun > 0 && seconds <= 0.0 {
             // The last call failed, so its mode is tried again.
             record.n_begun -= 1;
@@ -161,7 +173,8 @@ mod tests {
     /// Makes a call that takes these seconds, exact or compressed. Returns the call's mode if the
     /// call was part of a trial.
     fn call(trials: &mut Trials, kind: CallKind, seconds: [f32; 2]) -> Option<Mode> {
-        if !trials.is_due(kind) {
+        if !trials.is_due(&kind) {
+            trials.count(&kind);
             return None;
         }
         let last = trials.last(&kind);
@@ -213,7 +226,7 @@ mod tests {
         let mut trials = Trials::default();
         calls(&mut trials, kind(20), [2.0, 1.0], 4);
         for _ in 0..3 {
-            assert!(trials.is_due(kind(20)));
+            assert!(trials.is_due(&kind(20)));
             let last = trials.last(&kind(20));
             // The fourth call has ended, and the calls of this loop fail.
             assert_eq!(trials.note(&kind(20), last), Some(Mode::Exact));
@@ -242,7 +255,9 @@ mod tests {
             }
         }
         assert_eq!(trials.found(&kind(0)), Some(Mode::Compressed));
-        call(&mut trials, kind(99), [2.0, 1.0]);
+        assert!(!trials.count(&kind(0)));
+        // The result that calls may have been planned with is gone.
+        assert!(trials.count(&kind(99)));
         assert_eq!(trials.found(&kind(0)), None);
         assert_eq!(trials.found(&kind(1)), Some(Mode::Compressed));
         assert_eq!(trials.records.len(), N_KINDS);

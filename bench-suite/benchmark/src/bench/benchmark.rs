@@ -267,12 +267,17 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
         }
         let round_time = runner.largest(runs.iter().map(ImplementationRun::round_time).sum())?;
         let rounds = rounds(settings.repeat, settings.min_time, round_time);
-        for _ in 0..rounds {
-            for run in &mut runs {
+        for round in 0..rounds {
+            // The first run after a copy finds other caches and ranks than those after it, so
+            // implementations take turns to be first.
+            let n_runs = runs.len().max(1);
+            let (last, first) = runs.split_at_mut(round % n_runs);
+            for run in first.iter_mut().chain(last) {
                 run.run_round(&mut runner, settings.in_flight as f64)?;
             }
             if let Some(memcpy) = &mut memcpy {
                 copies.push(runner.copy(memcpy)?);
+                runner.wait()?;
             }
         }
         let mut rows = Vec::new();
