@@ -327,6 +327,7 @@ impl<'s> FullCall<'s> {
     ) -> Result<Progress, Error> {
         let result = self.try_advance(comm, work, limits);
         if let Err(error) = &result {
+            work.stop();
             self.give_up(comm, Some(error));
         }
         result
