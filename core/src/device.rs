@@ -15,6 +15,10 @@ use crate::op::OpCode;
 use core::marker::PhantomData;
 use core::task::Poll;
 
+#[cfg(feature = "std")]
+pub use crate::page_lock::{FrameLocking, lock_frames};
+pub use crate::page_lock::{PageLock, PageLocker, PageLocks};
+
 /// Values in a device's memory. This crate never reads the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
@@ -222,7 +226,8 @@ pub trait Device {
     /// Carries out an operation on `n_values` values for a lane.
     ///
     /// `Pending` means that it is not done yet. The same lane then asks again, with the same
-    /// arguments. Until then the device keeps no reference to the frames in `op`.
+    /// arguments. Until then the device may copy from and to the frames in `op`: nothing else uses
+    /// them, nor are they recycled before [`end`](Self::end).
     fn compute(
         &mut self,
         lane: usize,
@@ -244,7 +249,7 @@ pub trait Device {
     fn value_range(&mut self, values: Region, dtype: DType) -> Result<[f64; 2], Error>;
 
     /// Ends a call, also one that failed: waits for everything that was enqueued, or makes the
-    /// caller's own stream wait for it.
+    /// caller's own stream wait for it. Afterwards no copy uses a frame.
     ///
     /// # Errors
     /// [`Error::Device`].

@@ -1,5 +1,6 @@
 //! Frames in heap memory, for transports that need no special memory.
 
+use crate::page_lock::PageLocks;
 use crate::transport::FRAME_ALIGN;
 use alloc::vec::Vec;
 use core::fmt;
@@ -25,7 +26,8 @@ static N_STAGGERED: AtomicUsize = AtomicUsize::new(0);
 /// Message buffer of fixed size and address, aligned as [`Transport::Frame`] requires.
 ///
 /// The buffer is slightly larger than the frame, which starts at the first aligned byte. Moving a
-/// `HeapFrame` does not move its bytes.
+/// `HeapFrame` does not move its bytes. Pages of a large frame are locked for devices that ask for
+/// it (`device::lock_frames`).
 ///
 /// # Examples
 /// ```
@@ -38,6 +40,8 @@ static N_STAGGERED: AtomicUsize = AtomicUsize::new(0);
 ///
 /// [`Transport::Frame`]: crate::Transport::Frame
 pub struct HeapFrame {
+    /// Dropped before the memory.
+    _locks: PageLocks,
     /// Ends where the frame ends.
     storage: Vec<u8>,
     start: usize,
@@ -65,13 +69,23 @@ impl HeapFrame {
             N_STAGGERED.store(nth.wrapping_add(1), Ordering::Relaxed);
             (PAGE_OFFSETS[nth % PAGE_OFFSETS.len()], PAGE)
         };
-        let n_stored = n_bytes.checked_add(modulus - 1)?;
+        let is_locked = n_bytes >= STAGGERED_FROM && PageLocks::are_wanted();
+        let n_pages_bytes = offset.checked_add(n_bytes)?.checked_next_multiple_of(PAGE)?;
+        let n_kept = if is_locked { n_pages_bytes } else { n_bytes };
+        let n_stored = n_kept.checked_add(modulus - 1)?;
         let mut storage = Vec::new();
         storage.try_reserve_exact(n_stored).ok()?;
         storage.resize(n_stored, 0);
-        let start = offset.wrapping_sub(storage.as_ptr().addr()) % modulus;
+        let mut start = offset.wrapping_sub(storage.as_ptr().addr()) % modulus;
+        let mut locks = PageLocks::default();
+        if is_locked {
+            // Whole pages, on which nothing but the frame lies.
+            let first = storage.as_ptr().addr().wrapping_neg() % PAGE;
+            locks = PageLocks::of(&storage[first..first + n_pages_bytes]);
+            start = first + offset;
+        }
         storage.truncate(start + n_bytes);
-        Some(Self { storage, start })
+        Some(Self { _locks: locks, storage, start })
     }
 }
 

@@ -9,7 +9,7 @@ use std::vec::Vec;
 /// All modules of the crate, from bottom to top. A module may use the modules of earlier layers,
 /// but no other module of its own layer.
 const LAYERS: [&[&str]; 17] = [
-    &["values", "wait", "variables", "threads", "transport", "store"],
+    &["values", "wait", "variables", "threads", "transport", "store", "page_lock"],
     &INTERDEPENDENT,
     &["bound", "exact_sum", "fill"],
     &["codec"],

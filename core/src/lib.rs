@@ -104,6 +104,8 @@ pub mod layout;
 #[cfg(feature = "alloc")]
 mod located;
 pub mod op;
+#[cfg(feature = "alloc")]
+mod page_lock;
 pub mod pipeline;
 pub mod plan;
 pub mod preset;

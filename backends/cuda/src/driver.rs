@@ -4,12 +4,20 @@
 //! processor. All functions may be called from any thread.
 
 use crate::{DeviceError, DevicePtr, Launch, Launcher};
+use foldwire::device::{FrameLocking, PageLock, PageLocker, lock_frames};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// Address of pinned memory: memory of the host which the device can copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PinnedPtr(pub u64);
+
+impl PinnedPtr {
+    pub(crate) const fn offset(self, n_bytes: usize) -> Self {
+        Self(self.0 + n_bytes as u64)
+    }
+}
 
 /// A queue of copies and kernels, which run in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +57,18 @@ pub trait Driver: Send + Sync + fmt::Debug {
 
     /// Reads pinned memory, at once. No enqueued copy writes these bytes.
     fn read_pinned(&self, from: PinnedPtr, bytes: &mut [u8]);
+
+    /// Locks pages of the host, which become pinned memory until they are unlocked.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if they cannot be locked, or are.
+    fn lock_pages(&self, pages: PinnedPtr, n_bytes: usize) -> Result<(), DeviceError>;
+
+    /// Unlocks pages from [`lock_pages`](Self::lock_pages). No copy uses them.
+    fn unlock_pages(&self, pages: PinnedPtr, n_bytes: usize);
+
+    /// Returns whether these bytes lie in pages that are locked.
+    fn is_locked(&self, from: PinnedPtr, n_bytes: usize) -> bool;
 
     /// Makes a stream.
     ///
@@ -135,6 +155,79 @@ pub trait Driver: Send + Sync + fmt::Debug {
     fn wait_for(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
 }
 
+/// Locks large frames that transports of this process allocate from now on, so that the device
+/// copies from them and to them by itself. [`Cuda::open`](crate::Cuda::open) does this.
+pub fn lock_frames_for(driver: Weak<dyn Driver>) -> FrameLocking {
+    lock_frames(Arc::new(DriverLocker(driver)))
+}
+
+/// Locks pages for a device, while it is open.
+struct DriverLocker(Weak<dyn Driver>);
+
+impl PageLocker for DriverLocker {
+    fn lock(&self, pages: &[u8]) -> Option<PageLock> {
+        let driver = self.0.upgrade()?;
+        let (start, n_bytes) = (PinnedPtr(pages.as_ptr().expose_provenance() as u64), pages.len());
+        driver.lock_pages(start, n_bytes).ok()?;
+        Some(Box::new(LockedMemory { driver, start, n_bytes }))
+    }
+}
+
+/// Locked pages. They keep the device open.
+struct LockedMemory {
+    driver: Arc<dyn Driver>,
+    start: PinnedPtr,
+    n_bytes: usize,
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        self.driver.unlock_pages(self.start, self.n_bytes);
+    }
+}
+
+/// Addresses and lengths of locked pages. Each implementation of [`Driver`] keeps one.
+#[derive(Debug, Default)]
+pub struct LockedPages(RwLock<BTreeMap<u64, usize>>);
+
+impl LockedPages {
+    /// Makes an empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(RwLock::new(BTreeMap::new()))
+    }
+
+    /// Number of pieces of memory.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Returns whether no pages are locked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds pages.
+    pub fn insert(&self, pages: PinnedPtr, n_bytes: usize) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(pages.0, n_bytes);
+    }
+
+    /// Removes pages. Returns whether they were there.
+    pub fn remove(&self, pages: PinnedPtr) -> bool {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&pages.0).is_some()
+    }
+
+    /// Returns whether bytes lie in pages of the list.
+    #[must_use]
+    pub fn holds(&self, from: PinnedPtr, n_bytes: usize) -> bool {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let found = all.range(..=from.0).next_back();
+        found.is_some_and(|(start, len)| from.0 - start + n_bytes as u64 <= *len as u64)
+    }
+}
+
 /// A stream, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Stream {
@@ -180,6 +273,16 @@ impl Stream {
     /// [`DeviceError`] if the device fails.
     pub fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
         self.driver.copy_within(self.id, from, to, n_bytes)
+    }
+
+    /// Enqueues a copy to pinned memory.
+    pub(crate) fn copy_out(
+        &self,
+        from: DevicePtr,
+        to: PinnedPtr,
+        n_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        self.driver.copy_out(self.id, from, to, n_bytes)
     }
 
     /// Marks what the stream has to do so far.
@@ -278,6 +381,21 @@ impl Staging {
         self.driver.copy_in(stream.id, self.ptr, to, bytes.len())
     }
 
+    /// Does the same, but copies from the bytes' own place if their pages are locked. The caller
+    /// keeps them, unchanged, until the copy is done.
+    pub(crate) fn send_kept(
+        &mut self,
+        bytes: &[u8],
+        stream: &Stream,
+        to: DevicePtr,
+    ) -> Result<(), DeviceError> {
+        let from = PinnedPtr(bytes.as_ptr().expose_provenance() as u64);
+        if self.driver.is_locked(from, bytes.len()) {
+            return self.driver.copy_in(stream.id, from, to, bytes.len());
+        }
+        self.send(bytes, stream, to)
+    }
+
     /// Enqueues a copy from the device to the bytes from number `start` on.
     pub(crate) fn receive(
         &mut self,
@@ -287,7 +405,7 @@ impl Staging {
         n_bytes: usize,
     ) -> Result<(), DeviceError> {
         self.check(start + n_bytes)?;
-        self.driver.copy_out(stream.id, from, PinnedPtr(self.ptr.0 + start as u64), n_bytes)
+        self.driver.copy_out(stream.id, from, self.ptr.offset(start), n_bytes)
     }
 
     /// Reads what was received. The copies have happened.

@@ -46,22 +46,21 @@ pub type Operation<'a, X, T> = Handle<RunningCall<'a, X, Work<'a, 'a, T>>>;
 pub type DeviceOperation<'a, X> = Handle<RunningCall<'a, X, DeviceOperands<'a>>>;
 
 /// A collective call in progress, with its communicator and buffers.
-pub struct RunningCall<'a, X: Transport, W> {
+#[expect(private_bounds, reason = "only this crate has operands")]
+pub struct RunningCall<'a, X: Transport, W: Operands> {
     pub(super) comm: &'a mut Communicator<X>,
     pub(super) work: W,
     pub(super) call: CallState<'a>,
 }
 
-impl<'a, X: Transport, W> RunningCall<'a, X, W> {
+#[expect(private_bounds, reason = "only this crate has operands")]
+impl<'a, X: Transport, W: Operands> RunningCall<'a, X, W> {
     pub(crate) fn start(
         comm: &'a mut Communicator<X>,
         request: Request<'a>,
         mut work: W,
         plan: &Plan,
-    ) -> Result<Handle<Self>, Error>
-    where
-        W: Operands,
-    {
+    ) -> Result<Handle<Self>, Error> {
         let call = CallState::start(comm, request, &mut work, plan)?;
         Ok(Handle(Self { comm, work, call }))
     }
@@ -93,15 +92,16 @@ impl<X: Transport, W: Operands> Limited for RunningCall<'_, X, W> {
     }
 }
 
-impl<X: Transport, W> Drop for RunningCall<'_, X, W> {
+impl<X: Transport, W: Operands> Drop for RunningCall<'_, X, W> {
     fn drop(&mut self) {
         if !self.call.is_over() {
+            self.work.stop();
             self.call.give_up(self.comm, None);
         }
     }
 }
 
-impl<X: Transport, W> fmt::Debug for RunningCall<'_, X, W> {
+impl<X: Transport, W: Operands> fmt::Debug for RunningCall<'_, X, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.call.describe(f)
     }
@@ -281,7 +281,7 @@ impl<'s> CallState<'s> {
                 Ok(None) => self.take_over(comm),
                 Err(error) => {
                     self.take_over(comm);
-                    return self.lose(comm, error);
+                    return self.lose(comm, work, error);
                 }
             }
         }
@@ -303,7 +303,7 @@ impl<'s> CallState<'s> {
             polled => polled,
         };
         match progress.and_then(|progress| work.after_poll(progress)) {
-            Err(error) => self.lose(comm, error),
+            Err(error) => self.lose(comm, work, error),
             progress => progress,
         }
     }
@@ -314,6 +314,7 @@ impl<'s> CallState<'s> {
     fn lose<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
         error: Error,
     ) -> Result<Progress, Error> {
         if let CallStage::Full(call) = &mut self.stage
@@ -322,6 +323,7 @@ impl<'s> CallState<'s> {
         {
             return Ok(Progress::Moved);
         }
+        work.stop();
         self.give_up(comm, Some(&error));
         Err(error)
     }

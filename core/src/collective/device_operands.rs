@@ -226,10 +226,8 @@ impl<'d> DeviceOperands<'d> {
 
 impl Drop for DeviceOperands<'_> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            // The call has failed already; what the device still does must end before its memory.
-            let _ = self.device.end();
-        }
+        // What the device still does must end before its memory.
+        self.stop();
     }
 }
 
@@ -345,5 +343,12 @@ impl Operands for DeviceOperands<'_> {
             }
             progress => progress,
         })
+    }
+
+    fn stop(&mut self) {
+        if !core::mem::replace(&mut self.has_ended, true) {
+            // The call has failed already.
+            let _ = self.device.end();
+        }
     }
 }

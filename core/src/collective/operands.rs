@@ -78,6 +78,9 @@ pub(crate) trait Operands: Compute {
     fn after_poll(&mut self, progress: Progress) -> Result<Progress, Error> {
         Ok(progress)
     }
+
+    /// Ends what still runs on frames, because the call ends unfinished and recycles them.
+    fn stop(&mut self) {}
 }
 
 /// Returns the values in a range, or an empty slice if the range exceeds `values`.

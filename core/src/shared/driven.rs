@@ -212,6 +212,11 @@ impl<X: Transport, B: CallBuffers> SlotWork<X> for CallWork<'_, B> {
     }
 
     fn give_up(&mut self, comm: &mut Communicator<X>, error: Option<Error>) -> Option<Error> {
+        // An array whose length has changed is not on a device.
+        let _ = self.buffers.with(|operands| {
+            operands.stop();
+            Ok(Progress::Moved)
+        });
         self.call_state.give_up(comm, error.as_ref());
         error
     }

@@ -5,8 +5,8 @@
 //! not wait for its events finds old bytes, as on a real device. Faults can be planted, and what
 //! is not freed is counted.
 
-use crate::Device;
-use foldwire_cuda::driver::{Driver, EventId, PinnedPtr, StreamId};
+use crate::{Device, ffi};
+use foldwire_cuda::driver::{Driver, EventId, LockedPages, PinnedPtr, StreamId};
 use foldwire_cuda::{DeviceError, DevicePtr, KernelArg, Launch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -28,6 +28,17 @@ pub struct Faults {
 /// A device that the host simulates.
 pub struct SimulatedDevice {
     state: Mutex<State>,
+    /// Pages of the process that are pinned memory, too.
+    locked: Arc<LockedPages>,
+}
+
+/// Bytes that the host itself has copied, to pinned memory and from there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCopies {
+    /// Bytes written to pinned memory.
+    pub written: usize,
+    /// Bytes read from pinned memory.
+    pub read: usize,
 }
 
 #[derive(Default)]
@@ -35,6 +46,8 @@ struct State {
     memory: Device,
     /// Pinned memory, by invented address.
     pinned: BTreeMap<u64, Vec<u8>>,
+    locked: Arc<LockedPages>,
+    copies: HostCopies,
     streams: HashMap<StreamId, VecDeque<Operation>>,
     /// Whether each event has happened.
     events: HashMap<EventId, bool>,
@@ -63,7 +76,37 @@ impl SimulatedDevice {
     /// Makes a device with planted faults.
     #[must_use]
     pub fn with_faults(faults: Faults) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { faults, next_id: 1, ..State::default() }) })
+        let locked = Arc::default();
+        let state = State { faults, next_id: 1, locked: Arc::clone(&locked), ..State::default() };
+        Arc::new(Self { state: Mutex::new(state), locked })
+    }
+
+    /// Number of frames whose pages are locked.
+    #[must_use]
+    pub fn n_locked(&self) -> usize {
+        self.locked.len()
+    }
+
+    /// Bytes that the host itself has copied so far.
+    #[must_use]
+    pub fn host_copies(&self) -> HostCopies {
+        self.lock().copies
+    }
+
+    /// Returns whether a copy from these bytes of the host, or to them, is under way.
+    #[must_use]
+    pub fn uses(&self, bytes: &[u8]) -> bool {
+        let start = bytes.as_ptr().addr() as u64;
+        let end = start + bytes.len() as u64;
+        let is_there = |address: u64, n_bytes: usize| {
+            n_bytes > 0 && address < end && start < address + n_bytes as u64
+        };
+        self.lock().streams.values().flatten().any(|operation| match *operation {
+            Operation::Copy { from, to, n_bytes } => {
+                is_there(from, n_bytes) || is_there(to, n_bytes)
+            }
+            _ => false,
+        })
     }
 
     /// Plants faults in a device that is in use.
@@ -147,6 +190,9 @@ impl State {
     }
 
     fn read(&mut self, address: u64, n_bytes: usize) -> Result<Vec<u8>, String> {
+        if self.locked.holds(PinnedPtr(address), n_bytes) {
+            return Ok(ffi::read_locked(address, n_bytes));
+        }
         if !self.memory.holds(address, n_bytes) {
             return Ok(self.pinned(address, n_bytes)?.to_vec());
         }
@@ -156,7 +202,9 @@ impl State {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), String> {
-        if self.memory.holds(address, bytes.len()) {
+        if self.locked.holds(PinnedPtr(address), bytes.len()) {
+            ffi::write_locked(address, bytes);
+        } else if self.memory.holds(address, bytes.len()) {
             self.memory.write(address, bytes);
         } else {
             self.pinned(address, bytes.len())?.copy_from_slice(bytes);
@@ -228,12 +276,33 @@ impl Driver for SimulatedDevice {
 
     fn write_pinned(&self, to: PinnedPtr, bytes: &[u8]) {
         let mut state = self.lock();
+        state.copies.written += bytes.len();
         state.pinned(to.0, bytes.len()).expect("pinned memory").copy_from_slice(bytes);
     }
 
     fn read_pinned(&self, from: PinnedPtr, bytes: &mut [u8]) {
         let mut state = self.lock();
+        state.copies.read += bytes.len();
         bytes.copy_from_slice(state.pinned(from.0, bytes.len()).expect("pinned memory"));
+    }
+
+    fn lock_pages(&self, pages: PinnedPtr, n_bytes: usize) -> Result<(), DeviceError> {
+        if !pages.0.is_multiple_of(4096) || !n_bytes.is_multiple_of(4096) {
+            return Err(failed("only whole pages are locked"));
+        }
+        if self.locked.holds(pages, 1) {
+            return Err(failed("the pages are locked already"));
+        }
+        self.locked.insert(pages, n_bytes);
+        Ok(())
+    }
+
+    fn unlock_pages(&self, pages: PinnedPtr, _: usize) {
+        assert!(self.locked.remove(pages), "these pages are not locked");
+    }
+
+    fn is_locked(&self, from: PinnedPtr, n_bytes: usize) -> bool {
+        self.locked.holds(from, n_bytes)
     }
 
     fn new_stream(&self) -> Result<StreamId, DeviceError> {

@@ -95,6 +95,21 @@ impl Drop for Buffer {
     }
 }
 
+/// Reads bytes of pages that are locked.
+pub(crate) fn read_locked(address: u64, n_bytes: usize) -> Vec<u8> {
+    let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
+    // SAFETY: the pages are memory of the process until they are unlocked, and who enqueued the
+    // copy changes nothing there before it is done.
+    unsafe { std::slice::from_raw_parts(from, n_bytes) }.to_vec()
+}
+
+/// Writes bytes of pages that are locked.
+pub(crate) fn write_locked(address: u64, bytes: &[u8]) {
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    // SAFETY: as above; nothing else uses the bytes before the copy is done. `bytes` is a copy.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+}
+
 /// Runs a kernel; returns a report if something went wrong.
 pub(crate) fn launch(
     kernel: &str,

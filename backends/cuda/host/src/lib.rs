@@ -6,7 +6,7 @@
 mod device;
 mod ffi;
 
-pub use device::{Faults, SimulatedDevice};
+pub use device::{Faults, HostCopies, SimulatedDevice};
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,15 @@
 //! NVIDIA's driver as a [`Driver`]. It is loaded when the first device is opened.
 
 use super::nvrtc;
-use crate::driver::{Driver, EventId, PinnedPtr, StreamId};
+use crate::driver::{Driver, EventId, LockedPages, PinnedPtr, StreamId, lock_frames_for};
 use crate::kernel::Module;
 use crate::{DeviceError, DevicePtr, Launch};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
+use foldwire::device::FrameLocking;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{fmt, mem, slice};
 
 const REMEDY: &str = "install NVIDIA's driver, and see `nvidia-smi`";
@@ -25,7 +26,12 @@ pub struct Cuda {
     /// Compute capability.
     capability: (i32, i32),
     modules: Mutex<HashMap<Module, LoadedModule>>,
+    /// New frames are locked while the device is open.
+    _locking: FrameLocking,
 }
+
+/// Locked pages of this process: they are pinned memory of every device.
+static LOCKED: LockedPages = LockedPages::new();
 
 // SAFETY: The driver's handles may be used from all threads, by CUDA's rules; each function makes
 // the context current for its thread first.
@@ -54,11 +60,14 @@ impl Cuda {
             let (device, name, capability) = found(number)?;
             // SAFETY: `found` returned the device. The context is released when `Cuda` is dropped.
             let context = unsafe { result::primary_ctx::retain(device) }?;
-            let modules = Mutex::default();
-            Ok(Self { device, context, name, capability, modules })
+            Ok((device, context, name, capability))
         })();
-        let cuda: Self = opened.map_err(|error: DriverError| missing(words(error)))?;
-        Ok(Arc::new(cuda))
+        let (device, context, name, capability) =
+            opened.map_err(|error: DriverError| missing(words(error)))?;
+        Ok(Arc::new_cyclic(|cuda: &Weak<Self>| {
+            let (modules, _locking) = (Mutex::default(), lock_frames_for(cuda.clone()));
+            Self { device, context, name, capability, modules, _locking }
+        }))
     }
 
     /// Number of devices of this machine.
@@ -247,6 +256,25 @@ impl Driver for Cuda {
         bytes.copy_from_slice(from);
     }
 
+    fn lock_pages(&self, pages: PinnedPtr, n_bytes: usize) -> Result<(), DeviceError> {
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
+        // SAFETY: Memory of the process. Its owner unlocks it before it frees it.
+        let lock = || unsafe { sys::cuMemHostRegister_v2(pages.0 as *mut c_void, n_bytes, flags) };
+        self.with("locking pages", || lock().result())?;
+        LOCKED.insert(pages, n_bytes);
+        Ok(())
+    }
+
+    fn unlock_pages(&self, pages: PinnedPtr, _: usize) {
+        LOCKED.remove(pages);
+        // SAFETY: `lock_pages` locked it, and no copy is under way.
+        self.free_with(|| unsafe { sys::cuMemHostUnregister(pages.0 as *mut c_void) }.result());
+    }
+
+    fn is_locked(&self, from: PinnedPtr, n_bytes: usize) -> bool {
+        LOCKED.holds(from, n_bytes)
+    }
+
     fn new_stream(&self) -> Result<StreamId, DeviceError> {
         let kind = result::stream::StreamKind::NonBlocking;
         let stream = self.with("making a stream", || result::stream::create(kind))?;
@@ -276,7 +304,8 @@ impl Driver for Cuda {
         to: DevicePtr,
         n_bytes: usize,
     ) -> Result<(), DeviceError> {
-        // SAFETY: Pinned memory of `Staging`, which keeps it, unchanged, until the copy is done.
+        // SAFETY: Pinned memory of `Staging`, or of a frame. The one or the lane that holds the
+        // other keeps it, unchanged, until the copy is done.
         let from = unsafe { slice::from_raw_parts(from.0 as *const u8, n_bytes) };
         // SAFETY: The destination is memory of the device, by the trait's contract.
         let copy = || unsafe { result::memcpy_htod_async(to.0, from, stream_of(stream)) };
@@ -290,7 +319,8 @@ impl Driver for Cuda {
         to: PinnedPtr,
         n_bytes: usize,
     ) -> Result<(), DeviceError> {
-        // SAFETY: Pinned memory of `Staging`, which reads it only when the copy is done.
+        // SAFETY: Pinned memory of `Staging`, or of a frame. The one or the lane that holds the
+        // other uses it only when the copy is done.
         let to = unsafe { slice::from_raw_parts_mut(to.0 as *mut u8, n_bytes) };
         // SAFETY: The source is memory of the device, by the trait's contract.
         let copy = || unsafe { result::memcpy_dtoh_async(to, from.0, stream_of(stream)) };

@@ -12,6 +12,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
 
+use foldwire::device::PageLocks;
 use foldwire::transport::FRAME_ALIGN;
 use libfabric_sys as sys;
 
@@ -109,6 +110,8 @@ impl fmt::Debug for MessageBuffer {
 pub(super) struct BufferSlab {
     // Fields are dropped in this order: the registration first, the domain after the memory.
     registration: RefCell<Option<Registration>>,
+    /// For a device, which copies from the buffers and to them.
+    _locks: PageLocks,
     memory: SlabMemory,
     domain: Rc<Domain>,
     n_used: Cell<usize>,
@@ -118,9 +121,14 @@ impl BufferSlab {
     /// Allocates a slab with space for at least one buffer of `n_bytes`.
     pub(super) fn allocate(domain: &Rc<Domain>, n_bytes: usize) -> Result<Rc<Self>, Errno> {
         let capacity = n_bytes.checked_add(MARK_BYTES).ok_or(Errno::NO_MEMORY)?;
-        let memory = SlabMemory::allocate(capacity.max(SLAB_BYTES))?;
+        // Only whole pages are locked.
+        let unit = if PageLocks::are_wanted() { PAGE } else { 1 };
+        let n_stored = capacity.max(SLAB_BYTES).checked_next_multiple_of(unit);
+        let memory = SlabMemory::allocate(n_stored.ok_or(Errno::NO_MEMORY)?)?;
+        let locks = if unit == PAGE { PageLocks::of(memory.bytes()) } else { PageLocks::default() };
         Ok(Rc::new(Self {
             registration: RefCell::new(None),
+            _locks: locks,
             memory,
             domain: Rc::clone(domain),
             n_used: Cell::new(0),
@@ -202,6 +210,11 @@ impl SlabMemory {
         // SAFETY: `layout.size()` bytes are ours.
         unsafe { first.write_bytes(0, layout.size()) };
         Ok(Self { first, layout })
+    }
+
+    const fn bytes(&self) -> &[u8] {
+        // SAFETY: `layout.size()` bytes are ours, and initialised. No buffer includes them yet.
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.layout.size()) }
     }
 }
 

@@ -1,0 +1,210 @@
+//! A device copies from locked frames and to them by itself, and no copy outlives the use of a
+//! frame.
+
+use foldwire::error::AbortReason;
+use foldwire::transport::{Tag, Transport};
+use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Rank, pipeline};
+use foldwire_cuda::driver::lock_frames_for;
+use foldwire_cuda::{DeviceBuffer, Driver, Outcome, Workspace};
+use foldwire_cuda_host::{HostCopies, SimulatedDevice};
+use foldwire_threads::{Endpoint, World};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+const N: usize = 9000;
+
+/// Frames are locked, or not, for a whole process.
+static TURNS: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn values(rank: Rank) -> Vec<f32> {
+    (0..N).map(|i| ((i + 37 * rank.index()) as f32 * 0.01).sin()).collect()
+}
+
+fn plans() -> [Plan; 4] {
+    let bound = Bound::Absolute(1e-3);
+    [
+        Plan::foldwire(bound),
+        Plan::raw(),
+        Plan::raw().compressed(pipeline::HOMOMORPHIC, bound),
+        Plan::raw().compressed(pipeline::PER_HOP, bound),
+    ]
+}
+
+fn world() -> World {
+    World::new(3).frame_bytes(24 << 10)
+}
+
+/// All-reduces with each plan, on devices. Returns the sums, and the bytes that the hosts copied.
+fn on_devices(devices: &[Arc<SimulatedDevice>]) -> Vec<Vec<(Vec<f32>, HostCopies)>> {
+    world().run(|mut comm| {
+        let (rank, simulated) = (comm.rank(), &devices[comm.rank().index()]);
+        let device: Arc<dyn Driver> = simulated.clone();
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let mut sums = Vec::new();
+        for plan in plans() {
+            let sum = |workspace: &mut Workspace, comm: &mut Communicator<Endpoint>| {
+                let mut x = DeviceBuffer::from_values(&device, &values(rank)).expect("memory");
+                let before = simulated.host_copies();
+                let call = Call::all_reduce(x.output(), Op::Sum);
+                comm.run_on(workspace, call, &plan).expect("the call works");
+                let HostCopies { written, read } = simulated.host_copies();
+                let (written, read) = (written - before.written, read - before.read);
+                (x.to_vec(&device).expect("the device works"), HostCopies { written, read })
+            };
+            // The first call also checks the device.
+            sum(&mut workspace, &mut comm);
+            sums.push(sum(&mut workspace, &mut comm));
+        }
+        sums
+    })
+}
+
+#[test]
+fn payloads_of_locked_frames_are_copied_by_the_device_alone() {
+    let _turn = turn();
+    let expected = world().run(|mut comm| {
+        plans().map(|plan| {
+            let mut x = values(comm.rank());
+            comm.all_reduce(&mut x, Op::Sum, &plan).expect("the call works");
+            x
+        })
+    });
+    let devices: Vec<_> = (0..3).map(|_| SimulatedDevice::new()).collect();
+    let weak = |device: &Arc<SimulatedDevice>| Arc::downgrade(&(device.clone() as Arc<dyn Driver>));
+    let unlocked = on_devices(&devices);
+    let locking: Vec<_> = devices.iter().map(|device| lock_frames_for(weak(device))).collect();
+    let locked = on_devices(&devices);
+    drop(locking);
+    for rank in 0..3 {
+        for (i, plan) in plans().iter().enumerate() {
+            for (sums, is_locked) in [(&unlocked, false), (&locked, true)] {
+                let (sum, copies) = &sums[rank][i];
+                assert!(sum == &expected[rank][i], "{plan:?}");
+                // Of each operation the host reads the outcome.
+                let outcomes_only = copies.read.is_multiple_of(size_of::<Outcome>());
+                assert_eq!((copies.written == 0) && outcomes_only, is_locked, "{copies:?}");
+                assert!(copies.read > 0);
+            }
+        }
+    }
+    assert!(devices.iter().all(|device| device.n_locked() == 0), "freed frames are unlocked");
+}
+
+/// A transport that counts frames that it gets while a device copies from them or to them.
+struct Watched<'d> {
+    inner: Endpoint,
+    device: &'d SimulatedDevice,
+    n_in_use: &'d AtomicUsize,
+}
+
+type Frame = <Endpoint as Transport>::Frame;
+type Failure = <Endpoint as Transport>::Error;
+
+impl Watched<'_> {
+    fn check(&self, frame: &Frame) {
+        let is_in_use = self.device.uses(frame.as_ref());
+        self.n_in_use.fetch_add(usize::from(is_in_use), Ordering::Relaxed);
+    }
+}
+
+impl Transport for Watched<'_> {
+    type Frame = Frame;
+    type Error = Failure;
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.inner.frame_capacity()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Frame, Failure>> {
+        self.inner.poll_frame()
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        self.inner.n_frames()
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+        self.inner.poll_ready(to, tag)
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Failure> {
+        self.check(&frame);
+        self.inner.send(to, tag, frame, n_bytes)
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Failure>> {
+        self.inner.poll_recv(from, tag)
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        self.check(&frame);
+        self.inner.recycle(frame);
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        self.inner.progress()
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.inner.idle(budget);
+    }
+}
+
+#[test]
+fn a_call_that_ends_early_recycles_no_frame_that_a_device_uses() {
+    let _turn = turn();
+    let device = SimulatedDevice::new();
+    let driver: Arc<dyn Driver> = device.clone();
+    let _locking = lock_frames_for(Arc::downgrade(&driver));
+    let n_in_use = AtomicUsize::new(0);
+    let (mut n_dropped, mut n_aborted) = (0, 0);
+    for n_polls in (0..60).step_by(3) {
+        let ended = world().run_endpoints(|inner| {
+            let transport = Watched { inner, device: &device, n_in_use: &n_in_use };
+            let mut comm = Communicator::new(transport).expect("a communicator");
+            let rank = comm.rank();
+            let mut workspace = Workspace::new(&driver, &comm).expect("there is memory");
+            let mut x = DeviceBuffer::from_values(&driver, &values(rank)).expect("memory");
+            let plan = Plan::foldwire(Bound::Absolute(1e-3));
+            let call = Call::all_reduce(x.output(), Op::Sum);
+            let mut operation = comm.start_on(&mut workspace, call, &plan).expect("it starts");
+            if rank != Rank(1) {
+                return operation.wait().map(drop).err();
+            }
+            for _ in 0..n_polls {
+                if let Poll::Ready(result) = operation.poll() {
+                    return result.err();
+                }
+            }
+            drop(operation);
+            Some(Error::Finished)
+        });
+        n_dropped += usize::from(ended[1].is_some());
+        for error in [ended[0], ended[2]].into_iter().flatten() {
+            let reason = AbortReason::Dropped;
+            let is_told = matches!(error, Error::Aborted { reason: found, .. } if found == reason);
+            assert!(is_told, "{error}");
+            n_aborted += 1;
+        }
+    }
+    assert!(n_dropped > 5 && n_aborted > 5, "{n_dropped} {n_aborted}");
+    assert_eq!(n_in_use.into_inner(), 0);
+}
