@@ -27,6 +27,7 @@ mod choice;
 mod coding;
 mod decoding;
 mod grid;
+mod halves;
 mod loops;
 mod predict;
 mod raster;
@@ -264,7 +265,8 @@ fn decode_as<T: Sample>(level: Level, bytes: &[u8], values: &mut [T]) -> Result<
     let (slots, bases) = tables.slots();
     let group = |group| tables::of_group(&slots, &bases, group, rans::SLOTS);
     let tables = core::array::from_fn(group);
-    let mut decoding = Decoding::new(level, (grid, values), tables, [low_bits, off], reader);
+    let sides = [low_bits, off];
+    let mut decoding = Decoding::new(level, (grid, values, lattice), tables, sides, reader);
     decoding.read(scheme, filter.as_ref())?;
-    decoding.finish(n_words, &lattice)
+    decoding.finish(n_words)
 }

@@ -1,8 +1,9 @@
 //! A writer's loops over the lines of an array.
 
-use super::grid::{self, Grid, Group, LONG_LINE, Order, ROW};
-use super::loops::{Codes, part, rows};
-use super::predict::{Integer, Predictor, Shape, strided};
+use super::grid::{Grid, Group, LONG_LINE, Layer, Order, ROW, layers};
+use super::halves::{Parity, part};
+use super::loops::{Layered, LineBuffers, rows, strided};
+use super::predict::{Integer, Predictor, Shape};
 use super::raster::{Filter, RowPredictor};
 use super::rounding::{Lattice, Sample};
 use super::symbols::{BUCKETS, GROUPS, NEW, REPEATED, Residual, SMALL, activities, n_low};
@@ -125,32 +126,43 @@ impl Coding {
         (order, shape, rule): (&Order, Shape, u8),
         lattice: &Lattice,
     ) {
-        let mut all = alloc::vec![T::Integer::default(); values.len()];
-        let mut codes = Codes::new(&mut all);
+        let layers = &layers(&grid, order);
+        let values_of = &thinned(values, layers);
+        let mut layered = Layered::<T::Integer>::new(layers);
+        let mut buffers = LineBuffers::new();
         let mut predictor = Predictor::new();
         let mut rounded = Rounded::new();
         let mut last_off = None;
-        for pass in &grid::passes(&grid, order) {
-            for line in grid::lines(&grid, pass) {
-                let line = &line;
-                let (n_values, step) = (line.n_values, pass.steps[2]);
-                let width = Scheme::width(rule, pass.stage);
-                strided(values, line.start, step, &mut rounded.values[..n_values]);
-                codes.contexts.begin(&codes.active, &grid, pass, line);
-                rounded.any_off = false;
-                if pass.group == Group::Anchors {
-                    for i in 0..n_values {
-                        let prediction = [codes.anchor];
-                        rounded.round(lattice, i, &prediction, width, &mut codes.line);
-                        codes.anchor = codes.line[i];
+        for (nth, layer) in layers.iter().enumerate() {
+            if nth > 0 {
+                layered.advance(&layers[nth - 1], layer);
+            }
+            let values = values_of.get(nth).map_or(values, Vec::as_slice);
+            let width = Scheme::width(rule, layer.stage);
+            for pass in &layer.passes {
+                for line in layer.lines(pass) {
+                    let line = &line;
+                    let (n_values, step) = (line.n_values, pass.steps[2]);
+                    let start = line.row + pass.starts[2] + line.n_before * step;
+                    strided(values, start, step, &mut rounded.values[..n_values]);
+                    rounded.any_off = false;
+                    let codes = &mut buffers.codes;
+                    if layer.group == Group::Anchors {
+                        for i in 0..n_values {
+                            let prediction = [buffers.anchor];
+                            rounded.round(lattice, i, &prediction, width, codes);
+                            buffers.anchor = codes[i];
+                        }
+                    } else {
+                        let predictions = predictor.line(&layered.codes, layer, pass, line, shape);
+                        rounded.round(lattice, 0, predictions, width, codes);
                     }
-                } else {
-                    let predictions = predictor.line(codes.all, &grid, pass, line, shape);
-                    rounded.round(lattice, 0, predictions, width, &mut codes.line);
+                    layer.store(pass.columns, line, codes, &mut layered.codes);
+                    self.symbols(&mut buffers, &rounded, n_values, &mut last_off);
+                    buffers.contexts.begin(&layered.active, layer, pass, line);
+                    self.halves(&mut buffers, n_values, layer.group);
+                    layer.store(pass.columns, line, &buffers.active, &mut layered.active);
                 }
-                self.symbols(&mut codes, &rounded, n_values, &mut last_off);
-                self.halves(&mut codes, n_values, pass.group);
-                codes.scatter(line, step);
             }
         }
     }
@@ -158,14 +170,15 @@ impl Coding {
     #[inline(always)]
     fn raster<T: Sample>(&mut self, values: &[T], grid: Grid, lattice: &Lattice) -> Filter {
         let mut all = alloc::vec![T::Integer::default(); values.len()];
-        let mut codes = Codes::new(&mut all);
+        let mut active = alloc::vec![0; if grid.is_row() { 0 } else { values.len() }];
+        let mut buffers = LineBuffers::new();
         let mut rounded = Rounded::<T>::new();
         let zeros = [T::Integer::default(); LONG_LINE];
         let mut is_off = alloc::vec![false; values.len()];
         let mut before = T::Integer::default();
         let lines = values
             .chunks(LONG_LINE)
-            .zip(codes.all.chunks_mut(LONG_LINE))
+            .zip(all.chunks_mut(LONG_LINE))
             .zip(is_off.chunks_mut(LONG_LINE));
         let mut any_off = false;
         for ((values, codes), is_off) in lines {
@@ -182,33 +195,35 @@ impl Coding {
             }
             before = codes.last().copied().unwrap_or(before);
         }
-        let filter = Filter::fit(codes.all, &grid);
+        let all = &all;
+        let filter = Filter::fit(all, &grid);
         let mut predictor = RowPredictor::new();
         let mut last_off = None;
-        let pass = &grid::raster(&grid);
+        let layer = &Layer::raster(&grid);
+        let pass = &layer.passes[0];
         let is_row = grid.is_row();
-        for line in grid::lines(&grid, pass) {
+        for line in layer.lines(pass) {
             let line = &line;
             let n_values = line.n_values;
             let places = line.start..line.start + n_values;
             rounded.values[..n_values].copy_from_slice(&values[places.clone()]);
             rounded.is_off[..n_values].copy_from_slice(&is_off[places.clone()]);
             rounded.any_off = any_off && is_off[places.clone()].contains(&true);
-            predictor.begin(&filter, codes.all, &grid, line);
-            let own = &codes.all[places];
-            predictor.residuals(codes.all, &grid, line, own, &mut rounded.residuals);
+            predictor.begin(&filter, all, &grid, line);
+            let own = &all[places];
+            predictor.residuals(all, &grid, line, own, &mut rounded.residuals);
             if rounded.any_off {
                 let residuals = rounded.residuals.iter_mut().zip(&rounded.is_off);
                 let off = residuals.take(n_values).filter(|(_, is_off)| **is_off);
                 off.for_each(|(residual, _)| *residual = T::Integer::default());
             }
-            self.symbols(&mut codes, &rounded, n_values, &mut last_off);
+            self.symbols(&mut buffers, &rounded, n_values, &mut last_off);
             if is_row {
-                self.rows(&mut codes, n_values);
+                self.rows(&mut buffers, n_values);
             } else {
-                codes.contexts.begin(&codes.active, &grid, pass, line);
-                self.halves(&mut codes, n_values, pass.group);
-                codes.scatter_active(line, 1);
+                buffers.contexts.begin(&active, layer, pass, line);
+                self.halves(&mut buffers, n_values, layer.group);
+                layer.store(pass.columns, line, &buffers.active, &mut active);
             }
         }
         filter
@@ -218,13 +233,13 @@ impl Coding {
     #[inline(always)]
     fn symbols<T: Sample>(
         &mut self,
-        codes: &mut Codes<'_, T::Integer>,
+        buffers: &mut LineBuffers<T::Integer>,
         rounded: &Rounded<T>,
         n_values: usize,
         last_off: &mut Option<T::Bits>,
     ) {
         let residuals = &rounded.residuals[..n_values];
-        let symbols = &mut codes.symbols[..n_values];
+        let symbols = &mut buffers.symbols[..n_values];
         // Symbols of small residuals, and bits of all.
         let mut bits = T::Integer::default();
         for (residual, symbol) in residuals.iter().zip(&mut *symbols) {
@@ -254,30 +269,32 @@ impl Coding {
 
     /// Codes the symbols of a line: first the even ones, and then the odd ones.
     #[inline(always)]
-    fn halves<C: Integer>(&mut self, codes: &mut Codes<'_, C>, n_values: usize, group: Group) {
-        let parted = &mut codes.parted[..n_values];
+    fn halves<C: Integer>(&mut self, buffers: &mut LineBuffers<C>, n_values: usize, group: Group) {
+        let parted = &mut buffers.parted[..n_values];
         let n_even = n_values.div_ceil(2);
-        part(&codes.symbols[..n_values], parted);
-        codes.contexts.even(n_even);
-        self.run(&parted[..n_even], &codes.contexts.of, group);
-        activities(&parted[..n_even], &mut codes.active_half);
-        codes.contexts.odd(&codes.active_half[..n_even], n_values - n_even);
-        self.run(&parted[n_even..], &codes.contexts.of, group);
-        activities(&codes.symbols[..n_values], &mut codes.line_active);
+        let (even, odd) = parted.split_at_mut(n_even);
+        part(&buffers.symbols[..n_values], even, Parity::Even);
+        part(&buffers.symbols[..n_values], odd, Parity::Odd);
+        buffers.contexts.even(n_even);
+        self.run(&parted[..n_even], &buffers.contexts.of, group);
+        activities(&parted[..n_even], &mut buffers.active_half);
+        buffers.contexts.odd(&buffers.active_half[..n_even], n_values - n_even);
+        self.run(&parted[n_even..], &buffers.contexts.of, group);
+        activities(&buffers.symbols[..n_values], &mut buffers.active);
     }
 
     /// Codes the symbols of a block in a raster of one row.
     #[inline(always)]
-    fn rows<C: Integer>(&mut self, codes: &mut Codes<'_, C>, n_values: usize) {
+    fn rows<C: Integer>(&mut self, buffers: &mut LineBuffers<C>, n_values: usize) {
         let (n_rows, rows) = rows(n_values);
         for (row, n_symbols) in rows {
-            codes.contexts.in_row(&codes.before);
+            buffers.contexts.in_row(&buffers.before);
             let mut symbols = [0; ROW];
             let symbols = &mut symbols[..n_symbols];
-            strided(&codes.symbols, row, n_rows, symbols);
-            self.run(symbols, &codes.contexts.of, Group::Last);
-            codes.before.copy_within(..3, 1);
-            activities(symbols, &mut codes.before[0]);
+            strided(&buffers.symbols, row, n_rows, symbols);
+            self.run(symbols, &buffers.contexts.of, Group::Last);
+            buffers.before.copy_within(..3, 1);
+            activities(symbols, &mut buffers.before[0]);
         }
     }
 
@@ -287,6 +304,19 @@ impl Coding {
         self.buckets.extend_from_slice(&buckets[..symbols.len()]);
         self.runs.push(Run { n_symbols: symbols.len() as u16, group: group as u8 });
     }
+}
+
+/// Returns the values of each layer but the last.
+fn thinned<T: Sample>(values: &[T], layers: &[Layer]) -> Vec<Vec<T>> {
+    let mut all: Vec<Vec<T>> = Vec::with_capacity(layers.len());
+    for pair in layers.windows(2).rev() {
+        let from = all.last().map_or(values, Vec::as_slice);
+        let mut thinned = Vec::with_capacity(pair[0].grid.n_values());
+        pair[0].thin(&pair[1], from, &mut thinned);
+        all.push(thinned);
+    }
+    all.reverse();
+    all
 }
 
 impl<T: Sample> Rounded<T> {

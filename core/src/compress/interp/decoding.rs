@@ -1,13 +1,14 @@
 //! A reader's loops over the lines of an array.
 
 use super::Scheme;
-use super::grid::{self, Grid, Group, LONG_LINE, Line, Order, Pass, ROW};
-use super::loops::{Codes, join, rows};
-use super::predict::{Integer, Predictor, Shape, put_strided};
+use super::grid::{Grid, Group, LONG_LINE, Layer, Line, Order, Pass, ROW, layers};
+use super::halves::join;
+use super::loops::{Layered, LineBuffers, put_strided, rows};
+use super::predict::{Integer, Predictor, Shape};
 use super::raster::{Filter, RowPredictor};
 use super::rounding::{Lattice, Sample};
 use super::symbols::{
-    FIRST, GROUPS, LAST, NEW, Residual, SMALL, activities, high, n_low, residual,
+    FIRST, GROUPS, LAST, NEW, Residual, SMALL, activities, high, n_low, residual as unfolded,
 };
 use crate::codec::DecodeError;
 use crate::codec::bits::BitReader;
@@ -15,11 +16,13 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{Level, rans};
 use alloc::vec::Vec;
 
-/// A reader of an array's symbols, and the codes that it has read.
+/// A reader of an array's symbols, and the values that it has read.
 pub(super) struct Decoding<'a, T: Sample> {
     level: Level,
     grid: Grid,
-    codes: Codes<'a, T::Integer>,
+    lattice: Lattice,
+    values: &'a mut [T],
+    buffers: LineBuffers<T::Integer>,
     symbols: SymbolReader<'a, T>,
     /// Places and bits of values off the lattice.
     off: Vec<(usize, T)>,
@@ -44,7 +47,7 @@ impl<T> SymbolReader<'_, T> {
 impl<'a, T: Sample> Decoding<'a, T> {
     pub(super) fn new(
         level: Level,
-        (grid, values): (Grid, &'a mut [T]),
+        (grid, values, lattice): (Grid, &'a mut [T], Lattice),
         tables: [rans::Tables<'a>; GROUPS],
         [low_bits, off]: [&'a [u8]; 2],
         reader: rans::Reader<'a>,
@@ -56,32 +59,32 @@ impl<'a, T: Sample> Decoding<'a, T> {
             off: off.chunks_exact(size_of::<T>()),
             last_off: None,
         };
-        let codes = Codes::new(bytemuck::cast_slice_mut(values));
-        Self { level, grid, codes, symbols, off: Vec::new() }
+        let buffers = LineBuffers::new();
+        Self { level, grid, lattice, values, buffers, symbols, off: Vec::new() }
     }
 
-    /// Reads the symbols of a line.
+    /// Reads the symbols of a line. `all_active` are the activities of its layer.
     #[inline(always)]
-    fn halves(&mut self, pass: &Pass, line: &Line) {
-        let Codes { active, line_active, contexts, symbols, parted, active_half, .. } =
-            &mut self.codes;
+    fn halves(&mut self, layer: &Layer, pass: &Pass, line: &Line, all_active: &mut [u16]) {
+        let LineBuffers { active, contexts, symbols, parted, active_half, .. } = &mut self.buffers;
         let n_values = line.n_values;
         let n_even = n_values.div_ceil(2);
         let (even, odd) = parted[..n_values].split_at_mut(n_even);
-        contexts.begin(active, &self.grid, pass, line);
+        contexts.begin(all_active, layer, pass, line);
         contexts.even(n_even);
-        self.symbols.run(pass.group, &contexts.of, even);
+        self.symbols.run(layer.group, &contexts.of, even);
         activities(even, active_half);
         contexts.odd(&active_half[..n_even], odd.len());
-        self.symbols.run(pass.group, &contexts.of, odd);
-        join(&parted[..n_values], symbols);
-        activities(&symbols[..n_values], line_active);
+        self.symbols.run(layer.group, &contexts.of, odd);
+        join((even, odd), &mut symbols[..n_values]);
+        activities(&symbols[..n_values], active);
+        layer.store(pass.columns, line, active, all_active);
     }
 
     /// Reads the symbols of a block in a raster of one row.
     #[inline(always)]
     fn rows(&mut self, n_values: usize) {
-        let Codes { before, contexts, symbols: all, .. } = &mut self.codes;
+        let LineBuffers { before, contexts, symbols: all, .. } = &mut self.buffers;
         let (n_rows, rows) = rows(n_values);
         for (row, n_symbols) in rows {
             contexts.in_row(before);
@@ -99,11 +102,11 @@ impl<'a, T: Sample> Decoding<'a, T> {
     #[inline(always)]
     fn residuals(
         &mut self,
-        line: &Line,
-        step: usize,
+        n_values: usize,
+        place: impl Fn(usize) -> usize,
         residuals: &mut [T::Integer; LONG_LINE],
     ) -> Result<bool, DecodeError> {
-        let symbols = &self.codes.symbols[..line.n_values];
+        let symbols = &self.buffers.symbols[..n_values];
         // It wraps for values off the lattice.
         let mut most = 0;
         for (&symbol, residual) in symbols.iter().zip(&mut *residuals) {
@@ -115,21 +118,21 @@ impl<'a, T: Sample> Decoding<'a, T> {
             return Ok(false);
         }
         let n_off = self.off.len();
-        for (i, (&symbol, place)) in symbols.iter().zip(&mut *residuals).enumerate() {
+        for (i, (&symbol, residual)) in symbols.iter().zip(&mut *residuals).enumerate() {
             if symbol <= NEW {
                 let symbols = &mut self.symbols;
                 if symbol == NEW {
                     symbols.last_off = symbols.off.next().map(bytemuck::pod_read_unaligned);
                 }
                 let value = symbols.last_off.ok_or(DecodeError::Damaged)?;
-                self.off.push((line.start + i * step, value));
-                *place = T::Integer::default();
+                self.off.push((place(i), value));
+                *residual = T::Integer::default();
             } else {
                 if symbol > LAST {
                     return Err(DecodeError::Damaged);
                 }
                 let zigzag = high(symbol) | self.symbols.low_bits.take(n_low(symbol));
-                *place = T::Integer::of_i64(residual(zigzag));
+                *residual = T::Integer::of_i64(unfolded(zigzag));
             }
         }
         Ok(self.off.len() > n_off)
@@ -137,32 +140,66 @@ impl<'a, T: Sample> Decoding<'a, T> {
 
     #[inline(always)]
     fn stages(&mut self, order: &Order, shape: Shape, rule: u8) -> Result<(), DecodeError> {
+        let layers = &layers(&self.grid, order);
+        let mut layered = Layered::<T::Integer>::new(layers);
         let mut predictor = Predictor::new();
         let mut residuals = [T::Integer::default(); LONG_LINE];
         let grid = self.grid;
-        for pass in &grid::passes(&grid, order) {
-            for line in grid::lines(&grid, pass) {
-                let line = &line;
-                self.halves(pass, line);
-                self.residuals(line, pass.steps[2], &mut residuals)?;
-                let codes = &mut self.codes;
-                let width = Scheme::width(rule, pass.stage).into();
-                let places = codes.line[..line.n_values].iter_mut().zip(&residuals);
-                if pass.group == Group::Anchors {
-                    for (place, residual) in places {
-                        codes.anchor = codes.anchor.plus(residual.times(width));
-                        *place = codes.anchor;
+        for (nth, layer) in layers.iter().enumerate() {
+            if nth > 0 {
+                layered.advance(&layers[nth - 1], layer);
+            }
+            let width = Scheme::width(rule, layer.stage).into();
+            for pass in &layer.passes {
+                for line in layer.lines(pass) {
+                    let line = &line;
+                    self.halves(layer, pass, line, &mut layered.active);
+                    let place = |i| layer.place(&grid, pass, line, i);
+                    self.residuals(line.n_values, place, &mut residuals)?;
+                    let LineBuffers { codes, anchor, .. } = &mut self.buffers;
+                    let places = codes[..line.n_values].iter_mut().zip(&residuals);
+                    if layer.group == Group::Anchors {
+                        for (place, residual) in places {
+                            *anchor = anchor.plus(residual.times(width));
+                            *place = *anchor;
+                        }
+                    } else {
+                        let predictions = predictor.line(&layered.codes, layer, pass, line, shape);
+                        for ((place, residual), prediction) in places.zip(predictions) {
+                            *place = prediction.plus(residual.times(width));
+                        }
                     }
-                } else {
-                    let predictions = predictor.line(codes.all, &grid, pass, line, shape);
-                    for ((place, residual), prediction) in places.zip(predictions) {
-                        *place = prediction.plus(residual.times(width));
-                    }
+                    layer.store(pass.columns, line, codes, &mut layered.codes);
                 }
-                codes.scatter(line, pass.steps[2]);
             }
         }
+        if let Some(last) = layers.last() {
+            self.give(last, &layered.codes);
+        }
         Ok(())
+    }
+
+    /// Stores the values of the last layer.
+    #[inline(always)]
+    fn give(&mut self, layer: &Layer, codes: &[T::Integer]) {
+        let lattice = self.lattice;
+        let n_row = self.grid.sizes[2];
+        for (values, codes) in self.values.chunks_exact_mut(n_row).zip(codes.chunks_exact(n_row)) {
+            if layer.is_parted() {
+                let (even, odd) = codes.split_at(layer.n_even);
+                let (pairs, last) = values.as_chunks_mut::<2>();
+                for (pair, (&even, &odd)) in pairs.iter_mut().zip(even.iter().zip(odd)) {
+                    *pair = [lattice.value(even), lattice.value(odd)];
+                }
+                if let ([last], Some(&code)) = (last, even.last()) {
+                    *last = lattice.value(code);
+                }
+            } else {
+                for (value, &code) in values.iter_mut().zip(codes) {
+                    *value = lattice.value(code);
+                }
+            }
+        }
     }
 
     #[inline(always)]
@@ -170,37 +207,33 @@ impl<'a, T: Sample> Decoding<'a, T> {
         let mut predictor = RowPredictor::new();
         let mut residuals = [T::Integer::default(); LONG_LINE];
         let grid = self.grid;
-        let pass = &grid::raster(&grid);
-        for line in grid::lines(&grid, pass) {
+        let layer = &Layer::raster(&grid);
+        let pass = &layer.passes[0];
+        let mut active = alloc::vec![0; if grid.is_row() { 0 } else { grid.n_values() }];
+        for line in layer.lines(pass) {
             let line = &line;
             let n_off = self.off.len();
             if grid.is_row() {
                 self.rows(line.n_values);
             } else {
-                self.halves(pass, line);
+                self.halves(layer, pass, line, &mut active);
             }
-            let any_off = self.residuals(line, 1, &mut residuals)?;
-            let codes = &mut self.codes;
-            predictor.begin(filter, codes.all, &grid, line);
+            let any_off = self.residuals(line.n_values, |i| line.start + i, &mut residuals)?;
+            let codes: &mut [T::Integer] = bytemuck::cast_slice_mut(self.values);
+            let own = &mut self.buffers.codes;
+            predictor.begin(filter, codes, &grid, line);
             if any_off {
                 let mut is_off = [false; LONG_LINE];
                 self.off[n_off..].iter().for_each(|&(place, _)| is_off[place - line.start] = true);
                 let is_off = &is_off[..line.n_values];
-                predictor.codes_around(
-                    codes.all,
-                    &grid,
-                    line,
-                    (&residuals, is_off),
-                    &mut codes.line,
-                );
+                predictor.codes_around(codes, &grid, line, (&residuals, is_off), own);
             } else {
-                predictor.codes(codes.all, &grid, line, &residuals, &mut codes.line);
+                predictor.codes(codes, &grid, line, &residuals, own);
             }
-            if grid.is_row() {
-                put_strided(&codes.line[..line.n_values], codes.all, line.start, 1);
-            } else {
-                codes.scatter(line, 1);
-            }
+            layer.store(pass.columns, line, own, codes);
+        }
+        for value in &mut *self.values {
+            *value = self.lattice.value(bytemuck::cast(*value));
         }
         Ok(())
     }
@@ -214,19 +247,18 @@ impl<'a, T: Sample> Decoding<'a, T> {
         run(self.level, ReadTask { decoding: self, scheme, filter })
     }
 
-    /// Checks that all was read, and stores the values.
-    pub(super) fn finish(mut self, n_words: usize, lattice: &Lattice) -> Result<(), DecodeError> {
+    /// Checks that all was read, and stores the values off the lattice.
+    pub(super) fn finish(self, n_words: usize) -> Result<(), DecodeError> {
         let reader = &self.symbols.reader;
         let (need, have) = (reader.n_read(), 2 * n_words);
         if need > have {
             return Err(DecodeError::Truncated { need, have });
         }
-        let is_sound = need == have && reader.is_at_start() && self.symbols.off.next().is_none();
+        let mut off = self.symbols.off;
+        let is_sound = need == have && reader.is_at_start() && off.next().is_none();
         self.symbols.low_bits.finish().filter(|()| is_sound).ok_or(DecodeError::Damaged)?;
-        run(self.level, ValueTask::<T> { codes: self.codes.all, lattice });
-        let values: &mut [T] = bytemuck::cast_slice_mut(self.codes.all);
         for (place, value) in self.off {
-            values[place] = value;
+            self.values[place] = value;
         }
         Ok(())
     }
@@ -247,23 +279,6 @@ impl<T: Sample> Task for ReadTask<'_, '_, T> {
             (Scheme::Stages { order, shape, rule }, _) => self.decoding.stages(&order, shape, rule),
             (Scheme::Raster, Some(filter)) => self.decoding.raster(filter),
             (Scheme::Raster, None) => Err(DecodeError::Damaged),
-        }
-    }
-}
-
-/// Makes values of codes, in their memory.
-struct ValueTask<'a, T: Sample> {
-    codes: &'a mut [T::Integer],
-    lattice: &'a Lattice,
-}
-
-impl<T: Sample> Task for ValueTask<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for place in self.codes {
-            *place = bytemuck::cast(self.lattice.value::<T>(*place));
         }
     }
 }

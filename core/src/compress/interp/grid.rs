@@ -6,8 +6,13 @@
 //! values have the same parity in each dimension, and none of them predicts another one. A pass is
 //! cut into *lines* along the fastest dimension.
 //!
-//! Without interpolation there is one pass, in the order of memory.
+//! The values of a stage and of those before it lie next to each other in a *layer*, and its rows
+//! are parted: even values first. So values of a line are neighbours in memory, and so are those
+//! that predict them.
+//!
+//! Without interpolation there is one layer, with one pass in the order of memory.
 
+use super::halves::{Parity, join, part};
 use alloc::vec::Vec;
 
 /// Most values of a line.
@@ -96,16 +101,41 @@ pub(super) enum Group {
     Anchors,
 }
 
-/// Values with the same parities.
+/// Values of a row that a pass visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Columns {
+    /// All of a row that is not parted.
+    Whole,
+    /// Those of the front half.
+    Even,
+    /// Those of the other half.
+    Odd,
+    /// Those of both halves, in turn.
+    Both,
+}
+
+/// Values with the same parities in a layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
-    pub(super) stage: u32,
-    pub(super) group: Group,
     /// True in dimensions in which the values lie between known ones.
     pub(super) is_between: [bool; DIMS],
     /// Coordinates of the first value, and distances from one to the next.
     pub(super) starts: [usize; DIMS],
     pub(super) steps: [usize; DIMS],
+    pub(super) columns: Columns,
+}
+
+/// Values of a stage and of those before it.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    pub(super) stage: u32,
+    pub(super) group: Group,
+    pub(super) grid: Grid,
+    /// Values in the front half of a parted row.
+    pub(super) n_even: usize,
+    pub(super) passes: Vec<Pass>,
+    /// Distance in the array of the layer's neighbours in each dimension.
+    spacing: [usize; DIMS],
     /// Most values of a line.
     line: usize,
 }
@@ -113,84 +143,200 @@ pub(super) struct Pass {
 /// Values of a pass next to each other in the fastest dimension.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// Coordinates of the first value.
-    pub(super) at: [usize; DIMS],
-    /// Place of the first value in the array.
+    /// Coordinates of the first value in slower dimensions.
+    pub(super) at: [usize; DIMS - 1],
+    /// Values of the pass before it in its row.
+    pub(super) n_before: usize,
+    /// Place of the row in the layer.
+    pub(super) row: usize,
+    /// Place of the first value in the layer.
     pub(super) start: usize,
     pub(super) n_values: usize,
 }
 
-/// Returns the passes over an array, in order.
-pub(super) fn passes(grid: &Grid, order: &Order) -> Vec<Pass> {
+/// Returns the layers of an array, in order.
+pub(super) fn layers(grid: &Grid, order: &Order) -> Vec<Layer> {
     let n_stages = order.n_stages(grid);
-    let (starts, is_between) = ([0; DIMS], [false; DIMS]);
-    let mut steps = [1; DIMS];
-    for dim in order.dims() {
-        steps[dim] = 1 << n_stages;
+    (0..=n_stages).rev().map(|stage| Layer::of_stage(grid, order, stage, n_stages)).collect()
+}
+
+impl Layer {
+    /// Returns the only layer of an array in the order of memory.
+    pub(super) fn raster(grid: &Grid) -> Self {
+        let line = if grid.is_row() { LONG_LINE } else { LINE };
+        let (passes, spacing) = ([Pass::WHOLE].into(), [1; DIMS]);
+        Self { stage: 0, group: Group::Last, grid: *grid, n_even: 0, passes, spacing, line }
     }
-    let group = Group::Anchors;
-    let anchors = Pass { stage: n_stages, group, is_between, starts, steps, line: LINE };
-    let mut passes = Vec::from([anchors]);
-    let n_dims = u32::from(order.n_dims);
-    for stage in (0..n_stages).rev() {
-        if order.is_mean {
+
+    fn of_stage(of_array: &Grid, order: &Order, stage: u32, n_stages: u32) -> Self {
+        let mut spacing = [1; DIMS];
+        order.dims().for_each(|dim| spacing[dim] = 1 << stage);
+        let grid =
+            Grid::new(core::array::from_fn(|dim| of_array.sizes[dim].div_ceil(spacing[dim])));
+        let group = match stage {
+            _ if stage == n_stages => Group::Anchors,
+            0 => Group::Last,
+            1 => Group::LastButOne,
+            _ => Group::Early,
+        };
+        let n_dims = u32::from(order.n_dims);
+        let passes: Vec<Pass> = if group == Group::Anchors {
+            [Pass::WHOLE].into()
+        } else if order.is_mean {
             // Bit i of a mask: the values are between others in dimension i of the order.
-            for n_between in 1..=n_dims {
-                let masks = (1_u32..1 << n_dims).filter(|mask| mask.count_ones() == n_between);
-                passes.extend(masks.map(|mask| pass(order, stage, |i| mask >> i & 1 == 1, |_| 2)));
-            }
+            let masks =
+                |n_between| (1_u32..1 << n_dims).filter(move |mask| mask.count_ones() == n_between);
+            let pass = |mask: u32| Pass::new(order, |i| mask >> i & 1 == 1, |_| 2);
+            (1..=n_dims).flat_map(masks).map(pass).collect()
         } else {
-            for nth in 0..n_dims as usize {
-                let scale = |i: usize| if i < nth { 1 } else { 2 };
-                passes.push(pass(order, stage, |i| i == nth, scale));
+            let pass = |nth| Pass::new(order, |i| i == nth, |i| if i < nth { 1 } else { 2 });
+            (0..n_dims as usize).map(pass).collect()
+        };
+        Self { stage, group, grid, n_even: grid.sizes[2].div_ceil(2), passes, spacing, line: LINE }
+    }
+
+    /// Returns whether even values of rows come first.
+    pub(super) fn is_parted(&self) -> bool {
+        self.passes.iter().any(|pass| pass.columns != Columns::Whole)
+    }
+
+    /// Returns the lines of a pass, in order.
+    #[inline(always)]
+    pub(super) fn lines<'a>(&'a self, pass: &'a Pass) -> Lines<'a> {
+        let sizes = self.grid.sizes;
+        let n_row = sizes[2].saturating_sub(pass.starts[2]).div_ceil(pass.steps[2]);
+        let is_empty = n_row == 0 || (0..DIMS).any(|dim| pass.starts[dim] >= sizes[dim]);
+        let [z, y, _] = pass.starts;
+        Lines {
+            layer: self,
+            pass,
+            n_row,
+            at: if is_empty { [usize::MAX; 2] } else { [z, y] },
+            done: 0,
+        }
+    }
+
+    /// Returns values of a line, or of one that is as long, whose first value is at `start`. Those
+    /// of both halves come from the buffer.
+    #[inline(always)]
+    pub(super) fn view<'a, V: Copy>(
+        &self,
+        values: &'a [V],
+        (columns, start, n_values): (Columns, usize, usize),
+        buffer: &'a mut [V],
+    ) -> &'a [V] {
+        if columns != Columns::Both {
+            return &values[start..start + n_values];
+        }
+        let (even, odd) = (&values[start..], &values[start + self.n_even..]);
+        let buffer = &mut buffer[..n_values];
+        join((&even[..n_values.div_ceil(2)], &odd[..n_values / 2]), buffer);
+        buffer
+    }
+
+    /// Stores values of a line.
+    #[inline(always)]
+    pub(super) fn store<V: Copy>(
+        &self,
+        columns: Columns,
+        line: &Line,
+        from: &[V],
+        values: &mut [V],
+    ) {
+        let (n_values, start) = (line.n_values, line.start);
+        let from = &from[..n_values];
+        if columns != Columns::Both {
+            return values[start..start + n_values].copy_from_slice(from);
+        }
+        let n_even = n_values.div_ceil(2);
+        part(from, &mut values[start..start + n_even], Parity::Even);
+        let start = start + self.n_even;
+        part(from, &mut values[start..start + n_values / 2], Parity::Odd);
+    }
+
+    /// Takes over the values of the layer before.
+    #[inline(always)]
+    pub(super) fn spread<V: Copy>(&self, before: &Self, from: &[V], values: &mut [V]) {
+        let [sz, sy, sx] = core::array::from_fn(|dim| before.spacing[dim] / self.spacing[dim]);
+        let n_row = before.grid.sizes[2];
+        let mut rows = from.chunks_exact(n_row);
+        for z in 0..before.grid.sizes[0] {
+            for y in 0..before.grid.sizes[1] {
+                let start = z * sz * self.grid.strides[0] + y * sy * self.grid.strides[1];
+                let (Some(row), out) = (rows.next(), &mut values[start..start + n_row]) else {
+                    return;
+                };
+                if sx == 1 {
+                    out.copy_from_slice(row);
+                } else {
+                    join(row.split_at(before.n_even), out);
+                }
             }
         }
     }
-    passes
-}
 
-/// Returns the only pass over an array in the order of memory.
-pub(super) const fn raster(grid: &Grid) -> Pass {
-    let (is_between, starts, steps) = ([false; DIMS], [0; DIMS], [1; DIMS]);
-    let line = if grid.is_row() { LONG_LINE } else { LINE };
-    Pass { stage: 0, group: Group::Last, is_between, starts, steps, line }
-}
-
-/// Makes a pass. `scale` tells how many times the stage's distance the values are apart in each
-/// dimension of the order.
-fn pass(
-    order: &Order,
-    stage: u32,
-    is_between: impl Fn(usize) -> bool,
-    scale: impl Fn(usize) -> usize,
-) -> Pass {
-    let group = match stage {
-        0 => Group::Last,
-        1 => Group::LastButOne,
-        _ => Group::Early,
-    };
-    let (starts, steps) = ([0; DIMS], [1; DIMS]);
-    let mut pass = Pass { stage, group, is_between: [false; DIMS], starts, steps, line: LINE };
-    for (i, dim) in order.dims().enumerate() {
-        pass.is_between[dim] = is_between(i);
-        pass.starts[dim] = usize::from(is_between(i)) << stage;
-        pass.steps[dim] = scale(i) << stage;
+    /// Appends values of the next layer that belong to this one, too.
+    pub(super) fn thin<V: Copy>(&self, next: &Self, from: &[V], values: &mut Vec<V>) {
+        let [sz, sy, sx] = core::array::from_fn(|dim| self.spacing[dim] / next.spacing[dim]);
+        let n_row = self.grid.sizes[2];
+        for z in 0..self.grid.sizes[0] {
+            for y in 0..self.grid.sizes[1] {
+                let start = z * sz * next.grid.strides[0] + y * sy * next.grid.strides[1];
+                let row = &from[start..start + next.grid.sizes[2]];
+                if sx == 1 {
+                    values.extend_from_slice(row);
+                } else {
+                    values.extend(row.iter().step_by(2));
+                }
+                debug_assert_eq!(values.len() % n_row, 0);
+            }
+        }
     }
-    pass
+
+    /// Returns the place in the array of a value of a line.
+    pub(super) fn place(&self, of_array: &Grid, pass: &Pass, line: &Line, nth: usize) -> usize {
+        let [z, y] = line.at;
+        let x = pass.starts[2] + (line.n_before + nth) * pass.steps[2];
+        let at = [z, y, x];
+        (0..DIMS).map(|dim| at[dim] * self.spacing[dim] * of_array.strides[dim]).sum()
+    }
 }
 
-/// Returns the lines of a pass, in order.
-#[inline(always)]
-pub(super) fn lines<'a>(grid: &'a Grid, pass: &'a Pass) -> Lines<'a> {
-    let n_row = grid.sizes[2].saturating_sub(pass.starts[2]).div_ceil(pass.steps[2]);
-    let is_empty = n_row == 0 || (0..DIMS).any(|dim| pass.starts[dim] >= grid.sizes[dim]);
-    let [z, y, _] = pass.starts;
-    Lines { grid, pass, n_row, at: if is_empty { [usize::MAX; 2] } else { [z, y] }, done: 0 }
+impl Pass {
+    /// All values of a layer, in the order of memory.
+    const WHOLE: Self = Self {
+        is_between: [false; DIMS],
+        starts: [0; DIMS],
+        steps: [1; DIMS],
+        columns: Columns::Whole,
+    };
+
+    /// Makes a pass. `step` tells how far the values are apart in each dimension of the order.
+    fn new(
+        order: &Order,
+        is_between: impl Fn(usize) -> bool,
+        step: impl Fn(usize) -> usize,
+    ) -> Self {
+        let mut pass = Self::WHOLE;
+        for (i, dim) in order.dims().enumerate() {
+            pass.is_between[dim] = is_between(i);
+            pass.starts[dim] = usize::from(is_between(i));
+            pass.steps[dim] = step(i);
+            if dim == DIMS - 1 {
+                pass.columns = match (is_between(i), step(i)) {
+                    (true, _) => Columns::Odd,
+                    (false, 1) => Columns::Both,
+                    (false, _) => Columns::Even,
+                };
+            }
+        }
+        pass
+    }
 }
 
 /// Lines of a pass.
 pub(super) struct Lines<'a> {
-    grid: &'a Grid,
+    layer: &'a Layer,
     pass: &'a Pass,
     /// Values of a row.
     n_row: usize,
@@ -205,14 +351,20 @@ impl Iterator for Lines<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Line> {
-        let Self { grid, pass, n_row, .. } = *self;
+        let Self { layer, pass, n_row, done: n_before, .. } = *self;
+        let Layer { grid, n_even, line, .. } = layer;
         let [z, y] = self.at;
         if z >= grid.sizes[0] {
             return None;
         }
-        let x = pass.starts[2] + self.done * pass.steps[2];
-        let start = z * grid.strides[0] + y * grid.strides[1] + x;
-        let n_values = pass.line.min(n_row - self.done);
+        let row = z * grid.strides[0] + y * grid.strides[1];
+        let start = row
+            + match pass.columns {
+                Columns::Whole | Columns::Even => n_before,
+                Columns::Odd => n_even + n_before,
+                Columns::Both => n_before / 2,
+            };
+        let n_values = (*line).min(n_row - n_before);
         self.done += n_values;
         if self.done == n_row {
             self.done = 0;
@@ -221,7 +373,7 @@ impl Iterator for Lines<'_> {
                 self.at = [z + pass.steps[0], pass.starts[1]];
             }
         }
-        Some(Line { at: [z, y, x], start, n_values })
+        Some(Line { at: [z, y], n_before, row, start, n_values })
     }
 }
 
@@ -239,19 +391,22 @@ mod tests {
                     let order = Order { dims, n_dims, is_mean };
                     let mut times = vec![0; grid.n_values()];
                     let mut next = 0;
-                    let passes = passes(&grid, &order);
-                    let all = passes
+                    let layers = layers(&grid, &order);
+                    let passes = layers
                         .iter()
-                        .flat_map(|pass| lines(&grid, pass).map(move |line| (pass, line)));
-                    for (pass, line) in all {
+                        .flat_map(|layer| layer.passes.iter().map(move |pass| (layer, pass)));
+                    let all = passes.flat_map(|(layer, pass)| {
+                        layer.lines(pass).map(move |line| (layer, pass, line))
+                    });
+                    for (layer, pass, line) in all {
                         let before = next;
                         for i in 0..line.n_values {
-                            let at = line.start + i * pass.steps[2];
+                            let at = layer.place(&grid, pass, &line, i);
                             assert_eq!(times[at], 0, "{sizes:?}, {order:?}: {pass:?}, {line:?}");
                             next += 1;
                             times[at] = next;
                             for dim in (0..DIMS).filter(|&dim| pass.is_between[dim]) {
-                                let known = at - (grid.strides[dim] << pass.stage);
+                                let known = at - (grid.strides[dim] << layer.stage);
                                 assert!((1..=before).contains(&times[known]));
                             }
                         }

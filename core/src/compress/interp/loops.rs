@@ -1,16 +1,14 @@
 //! What the loops of a writer and a reader over the lines of an array have in common.
 
-use super::grid::{LINE, LONG_LINE, Line, ROW};
-use super::predict::{Integer, put_strided};
+use super::grid::{LINE, LONG_LINE, Layer, ROW};
+use super::predict::Integer;
 use super::symbols::{Contexts, HALF};
 use alloc::vec::Vec;
 
-/// Codes and activities of the values that were visited, and those of a line.
-pub(super) struct Codes<'a, C> {
-    pub(super) all: &'a mut [C],
-    pub(super) active: Vec<u16>,
-    pub(super) line: [C; LONG_LINE],
-    pub(super) line_active: [u16; LINE],
+/// Buffers for a line.
+pub(super) struct LineBuffers<C> {
+    pub(super) codes: [C; LONG_LINE],
+    pub(super) active: [u16; LINE],
     pub(super) symbols: [u8; LONG_LINE],
     /// Even values of a line, and then odd ones.
     pub(super) parted: [u8; LINE],
@@ -22,43 +20,11 @@ pub(super) struct Codes<'a, C> {
     pub(super) anchor: C,
 }
 
-/// Moves the even values of a line to the front half, and the odd ones behind them.
-#[inline(always)]
-pub(super) fn part(line: &[u8], parted: &mut [u8]) {
-    let (pairs, last) = line.as_chunks::<2>();
-    let (even, odd) = parted[..line.len()].split_at_mut(line.len().div_ceil(2));
-    for (even, pair) in even.iter_mut().zip(pairs) {
-        *even = pair[0];
-    }
-    for (odd, pair) in odd.iter_mut().zip(pairs) {
-        *odd = pair[1];
-    }
-    if let ([last], Some(even)) = (last, even.last_mut()) {
-        *even = *last;
-    }
-}
-
-/// Inverse of [`part`].
-#[inline(always)]
-pub(super) fn join(parted: &[u8], line: &mut [u8]) {
-    let (even, odd) = parted.split_at(parted.len().div_ceil(2));
-    let (pairs, last) = line[..parted.len()].as_chunks_mut::<2>();
-    for (pair, (&even, &odd)) in pairs.iter_mut().zip(even.iter().zip(odd)) {
-        *pair = [even, odd];
-    }
-    if let ([last], Some(even)) = (last, even.last()) {
-        *last = *even;
-    }
-}
-
-impl<'a, C: Integer> Codes<'a, C> {
-    pub(super) fn new(all: &'a mut [C]) -> Self {
-        let active = alloc::vec![0; all.len()];
+impl<C: Integer> LineBuffers<C> {
+    pub(super) fn new() -> Self {
         Self {
-            all,
-            active,
-            line: [C::default(); LONG_LINE],
-            line_active: [0; LINE],
+            codes: [C::default(); LONG_LINE],
+            active: [0; LINE],
             symbols: [0; LONG_LINE],
             parted: [0; LINE],
             active_half: [0; HALF],
@@ -67,17 +33,90 @@ impl<'a, C: Integer> Codes<'a, C> {
             anchor: C::default(),
         }
     }
+}
 
-    /// Stores the line's codes and activities in their places.
-    #[inline(always)]
-    pub(super) fn scatter(&mut self, line: &Line, step: usize) {
-        put_strided(&self.line[..line.n_values], self.all, line.start, step);
-        self.scatter_active(line, step);
+/// Codes and activities of a layer, and of the one before.
+pub(super) struct Layered<C> {
+    pub(super) codes: Vec<C>,
+    pub(super) active: Vec<u16>,
+    codes_before: Vec<C>,
+    active_before: Vec<u16>,
+}
+
+impl<C: Integer> Layered<C> {
+    /// Makes space for the last two layers.
+    pub(super) fn new(layers: &[Layer]) -> Self {
+        let n_values =
+            |nth: usize| layers.iter().nth_back(nth).map_or(0, |layer| layer.grid.n_values());
+        let [last, before] = [n_values(0), n_values(1)];
+        // The first layer is the last one in turn.
+        let is_swapped = layers.len().is_multiple_of(2);
+        let [n_first, n_second] = if is_swapped { [before, last] } else { [last, before] };
+        Self {
+            codes: alloc::vec![C::default(); n_first],
+            active: alloc::vec![0; n_first],
+            codes_before: alloc::vec![C::default(); n_second],
+            active_before: alloc::vec![0; n_second],
+        }
     }
 
+    /// Goes on to the next layer.
     #[inline(always)]
-    pub(super) fn scatter_active(&mut self, line: &Line, step: usize) {
-        put_strided(&self.line_active[..line.n_values], &mut self.active, line.start, step);
+    pub(super) fn advance(&mut self, before: &Layer, layer: &Layer) {
+        core::mem::swap(&mut self.codes, &mut self.codes_before);
+        core::mem::swap(&mut self.active, &mut self.active_before);
+        let n_before = before.grid.n_values();
+        layer.spread(before, &self.codes_before[..n_before], &mut self.codes);
+        layer.spread(before, &self.active_before[..n_before], &mut self.active);
+    }
+}
+
+/// Copies values of an array that are `step` apart.
+#[inline(always)]
+pub(super) fn strided<V: Copy>(array: &[V], start: usize, step: usize, out: &mut [V]) {
+    match (step, array.get(start..)) {
+        (_, None) => {}
+        (1, Some(array)) => out.copy_from_slice(&array[..out.len()]),
+        (2, Some(array)) => {
+            let pairs = array.as_chunks::<2>().0;
+            let n_pairs = pairs.len().min(out.len());
+            for (value, pair) in out.iter_mut().zip(pairs) {
+                *value = pair[0];
+            }
+            if let Some(value) = out.get_mut(n_pairs) {
+                *value = array[2 * n_pairs];
+            }
+        }
+        (_, Some(array)) => {
+            for (value, found) in out.iter_mut().zip(array.iter().step_by(step)) {
+                *value = *found;
+            }
+        }
+    }
+}
+
+/// Stores values in an array, `step` apart.
+#[inline(always)]
+pub(super) fn put_strided<V: Copy>(values: &[V], array: &mut [V], start: usize, step: usize) {
+    let array = &mut array[start..];
+    match step {
+        1 => array[..values.len()].copy_from_slice(values),
+        2 => {
+            let pairs = array.as_chunks_mut::<2>().0;
+            let n_pairs = pairs.len().min(values.len());
+            // What is between is stored again, so that whole vectors are.
+            for (pair, value) in pairs.iter_mut().zip(values) {
+                *pair = [*value, pair[1]];
+            }
+            if let Some(value) = values.get(n_pairs) {
+                array[2 * n_pairs] = *value;
+            }
+        }
+        _ => {
+            for (place, value) in array.iter_mut().step_by(step).zip(values) {
+                *place = *value;
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! Codes are integers, and arithmetic on them wraps. So every machine and every instruction set
 //! predicts the same, whatever a payload says.
 
-use super::grid::{DIMS, Grid, LINE, Line, Pass};
+use super::grid::{DIMS, LINE, Layer, Line, Pass};
 
 /// Integer type of codes.
 pub(super) trait Integer:
@@ -98,13 +98,10 @@ enum Around {
 
 impl Around {
     /// Returns which neighbours the value at `at` has in a dimension of this size, where known
-    /// values are `distance` away.
+    /// values are 1 and 3 away.
     #[inline(always)]
-    const fn of(at: usize, distance: usize, size: usize) -> Self {
-        let has_far_left = at >= 3 * distance;
-        let has_right = at + distance < size;
-        let has_far_right = at + 3 * distance < size;
-        match (has_far_left, has_right, has_far_right) {
+    const fn of(at: usize, size: usize) -> Self {
+        match (at >= 3, at + 1 < size, at + 3 < size) {
             (true, true, true) => Self::All,
             (true, true, false) => Self::NoFarRight,
             (false, true, true) => Self::NoFarLeft,
@@ -170,64 +167,15 @@ macro_rules! each_kind {
     };
 }
 
-/// Copies values of an array that are `step` apart.
-#[inline(always)]
-pub(super) fn strided<V: Copy>(array: &[V], start: usize, step: usize, out: &mut [V]) {
-    match (step, array.get(start..)) {
-        (_, None) => {}
-        (1, Some(array)) => out.copy_from_slice(&array[..out.len()]),
-        (2, Some(array)) => {
-            let pairs = array.as_chunks::<2>().0;
-            let n_pairs = pairs.len().min(out.len());
-            for (value, pair) in out.iter_mut().zip(pairs) {
-                *value = pair[0];
-            }
-            if let Some(value) = out.get_mut(n_pairs) {
-                *value = array[2 * n_pairs];
-            }
-        }
-        (_, Some(array)) => {
-            for (value, found) in out.iter_mut().zip(array.iter().step_by(step)) {
-                *value = *found;
-            }
-        }
-    }
-}
-
-/// Stores values in an array, `step` apart.
-#[inline(always)]
-pub(super) fn put_strided<V: Copy>(values: &[V], array: &mut [V], start: usize, step: usize) {
-    let array = &mut array[start..];
-    match step {
-        1 => array[..values.len()].copy_from_slice(values),
-        2 => {
-            let pairs = array.as_chunks_mut::<2>().0;
-            let n_pairs = pairs.len().min(values.len());
-            // What is between is stored again, so that whole vectors are.
-            for (pair, value) in pairs.iter_mut().zip(values) {
-                *pair = [*value, pair[1]];
-            }
-            if let Some(value) = values.get(n_pairs) {
-                array[2 * n_pairs] = *value;
-            }
-        }
-        _ => {
-            for (place, value) in array.iter_mut().step_by(step).zip(values) {
-                *place = *value;
-            }
-        }
-    }
-}
-
 /// Buffers for the predictions of a line.
 pub(super) struct Predictor<C> {
-    lines: [[C; LINE + 3]; 4],
+    lines: [[C; LINE]; 4],
     sum: [C; LINE],
 }
 
 impl<C: Integer> Predictor<C> {
     pub(super) fn new() -> Self {
-        Self { lines: [[C::default(); LINE + 3]; 4], sum: [C::default(); LINE] }
+        Self { lines: [[C::default(); LINE]; 4], sum: [C::default(); LINE] }
     }
 
     /// Predicts the codes of a line between known ones.
@@ -235,22 +183,21 @@ impl<C: Integer> Predictor<C> {
     pub(super) fn line(
         &mut self,
         codes: &[C],
-        grid: &Grid,
+        layer: &Layer,
         pass: &Pass,
         line: &Line,
         shape: Shape,
     ) -> &[C] {
-        let n_values = line.n_values;
         let mut n_dims = 0;
         for dim in (0..DIMS).filter(|&dim| pass.is_between[dim]) {
             if dim == DIMS - 1 {
-                self.along(codes, grid, pass, line, shape, n_dims > 0);
+                self.along(codes, layer, line, shape, n_dims > 0);
             } else {
-                self.across(codes, grid, pass, line, shape, (dim, n_dims > 0));
+                self.across(codes, layer, pass, line, shape, (dim, n_dims > 0));
             }
             n_dims += 1;
         }
-        let sum = &mut self.sum[..n_values];
+        let sum = &mut self.sum[..line.n_values];
         match n_dims {
             2 => sum.iter_mut().for_each(|sum| *sum = sum.shifted(1)),
             3 => sum.iter_mut().for_each(|sum| *sum = sum.third()),
@@ -264,29 +211,32 @@ impl<C: Integer> Predictor<C> {
     fn across(
         &mut self,
         codes: &[C],
-        grid: &Grid,
+        layer: &Layer,
         pass: &Pass,
         line: &Line,
         shape: Shape,
         (dim, adds): (usize, bool),
     ) {
         let n_values = line.n_values;
-        let (distance, step) = (grid.strides[dim] << pass.stage, pass.steps[2]);
-        let around = Around::of(line.at[dim], 1 << pass.stage, grid.sizes[dim]);
-        let [a, b, c, d] = self.lines.each_mut().map(|line| &mut line[..n_values]);
-        let is_cubic = shape == Shape::Cubic;
-        strided(codes, line.start - distance, step, b);
-        if !matches!(around, Around::LeftTwo | Around::LeftOnly) {
-            strided(codes, line.start + distance, step, c);
-        }
-        let needs_far_left = matches!(around, Around::All | Around::NoFarRight);
-        if around == Around::LeftTwo || needs_far_left && is_cubic {
-            strided(codes, line.start - 3 * distance, step, a);
-        }
-        if matches!(around, Around::All | Around::NoFarLeft) && is_cubic {
-            strided(codes, line.start + 3 * distance, step, d);
-        }
-        let (a, b, c, d) = (&*a, &*b, &*c, &*d);
+        let distance = layer.grid.strides[dim];
+        let around = Around::of(line.at[dim], layer.grid.sizes[dim]);
+        let has_right = !matches!(around, Around::LeftTwo | Around::LeftOnly);
+        let has_far_left = matches!(around, Around::All | Around::NoFarRight | Around::LeftTwo);
+        let has_far_right = matches!(around, Around::All | Around::NoFarLeft);
+        let left = line.start - distance;
+        // Where there is no neighbour, another one takes its place, and does not count.
+        let starts = [
+            if has_far_left { left - 2 * distance } else { left },
+            left,
+            if has_right { left + 2 * distance } else { left },
+            if has_far_right { left + 4 * distance } else { left },
+        ];
+        let mut nth = 0;
+        let [a, b, c, d] = self.lines.each_mut().map(|buffer| {
+            let of = (pass.columns, starts[nth], n_values);
+            nth += 1;
+            layer.view(codes, of, buffer)
+        });
         let sum = &mut self.sum[..n_values];
         each_kind!(shape, around, |shape, around| put!(sum, adds, |i| {
             let neighbours =
@@ -295,51 +245,38 @@ impl<C: Integer> Predictor<C> {
         }));
     }
 
-    /// Predicts from values before and behind in the line's own dimension.
+    /// Predicts odd values of a row from even ones.
     #[inline(always)]
-    fn along(
-        &mut self,
-        codes: &[C],
-        grid: &Grid,
-        pass: &Pass,
-        line: &Line,
-        shape: Shape,
-        adds: bool,
-    ) {
-        let (n_values, size, x) = (line.n_values, grid.sizes[2], line.at[2]);
-        let (distance, row) = (1 << pass.stage, line.start - x);
-        // Known values of the row are 2·distance apart; value i lies between known i + 1 and i + 2,
-        // counted from the one 3·distance before the line.
-        let n_before = usize::from(x >= 3 * distance);
-        let first = x - distance - 2 * distance * n_before;
-        let n_known = (size - first).div_ceil(2 * distance).min(n_values + 2 + n_before);
-        let known = &mut self.lines[0];
-        let begin = 1 - n_before;
-        strided(codes, row + first, 2 * distance, &mut known[begin..begin + n_known]);
-        known[begin + n_known..n_values + 3].fill(C::default());
-        let known = &known[..n_values + 3];
-        let around = |i: usize| {
-            let all = known.get(i..i + 4).and_then(|all| all.first_chunk());
-            let [far_left, left, right, far_right] = all.copied().unwrap_or_default();
-            Neighbours { far_left, left, right, far_right }
-        };
+    fn along(&mut self, codes: &[C], layer: &Layer, line: &Line, shape: Shape, adds: bool) {
+        let (n_values, first) = (line.n_values, line.n_before);
+        let known = &codes[line.row..line.row + layer.n_even];
         let sum = &mut self.sum[..n_values];
-        let mut ends = [(0, C::default()); 3];
-        for (nth, end) in ends.iter_mut().enumerate() {
-            let i = if nth == 0 { 0 } else { n_values.saturating_sub(nth) };
-            let kind = Around::of(x + 2 * distance * i, distance, size);
-            let before = if adds { sum[i] } else { C::default() };
-            *end = (i, before.plus(interpolate(shape, kind, around(i))));
+        // Those with four neighbours.
+        let begin = usize::from(first == 0).min(n_values);
+        let end = (layer.n_even - first).saturating_sub(2).clamp(begin, n_values);
+        let one = |i: usize, before: C| {
+            let at = first + i;
+            let around = Around::of(2 * at + 1, layer.grid.sizes[2]);
+            let of = |place: usize| known.get(place).copied().unwrap_or_default();
+            let (far_left, left) = (of(at.wrapping_sub(1)), of(at));
+            let neighbours =
+                Neighbours { far_left, left, right: of(at + 1), far_right: of(at + 2) };
+            let prediction = interpolate(shape, around, neighbours);
+            if adds { before.plus(prediction) } else { prediction }
+        };
+        for i in (0..begin).chain(end..n_values) {
+            sum[i] = one(i, sum[i]);
         }
-        let (far, near) = (&known[3..], &known[1..]);
-        let (far, near) = (&far[..n_values], &near[..=n_values]);
-        each_kind!(@ shape, Around::All, shape, around, put!(sum, adds, |i| {
-            let (far_left, far_right) = (known[i], far[i]);
-            let neighbours = Neighbours { far_left, left: near[i], right: near[i + 1], far_right };
-            interpolate(shape, around, neighbours)
-        }); (Linear, All) (Cubic, All));
-        for (i, prediction) in ends {
-            sum[i] = prediction;
+        let sum = &mut sum[begin..end];
+        let n_inner = sum.len();
+        if n_inner > 0 {
+            let known = &known[first + begin - 1..][..n_inner + 3];
+            let [a, b, c, d] = [0, 1, 2, 3].map(|at| &known[at..at + n_inner]);
+            each_kind!(@ shape, Around::All, shape, around, put!(sum, adds, |i| {
+                let neighbours =
+                    Neighbours { far_left: a[i], left: b[i], right: c[i], far_right: d[i] };
+                interpolate(shape, around, neighbours)
+            }); (Linear, All) (Cubic, All));
         }
     }
 }

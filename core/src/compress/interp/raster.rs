@@ -46,7 +46,11 @@ pub(super) struct Filter {
 
 /// Returns where a row begins that predicts the line at `at`; `None` if there is none. Behind the
 /// last row of a plane comes that row again, and before the first the first.
-fn row(grid: &Grid, at: [usize; DIMS], (planes, rows, _): (usize, isize, usize)) -> Option<usize> {
+fn row(
+    grid: &Grid,
+    at: [usize; DIMS - 1],
+    (planes, rows, _): (usize, isize, usize),
+) -> Option<usize> {
     let z = at[0].checked_sub(planes)?;
     let y = at[1].checked_add_signed(-rows);
     let y = if planes > 0 { y.unwrap_or(0).min(grid.sizes[1] - 1) } else { y? };
@@ -55,7 +59,7 @@ fn row(grid: &Grid, at: [usize; DIMS], (planes, rows, _): (usize, isize, usize))
 
 /// Code before a line: in its row, or at its start in the row or the plane before.
 fn before<C: Integer>(codes: &[C], grid: &Grid, line: &Line) -> [C; 1 + BEFORE] {
-    let [z, y, x] = line.at;
+    let ([z, y], x) = (line.at, line.n_before);
     let first = match (x, y, z) {
         (1.., ..) => line.start - 1,
         (_, 1.., _) => line.start - grid.strides[1],
@@ -203,9 +207,8 @@ fn mean<C: Integer>(codes: &[C]) -> i64 {
 /// Neighbours that do not exist are equal to it.
 fn sample<C: Integer>(codes: &[C], grid: &Grid, mean: i64, place: usize) -> Row {
     let [z, rest] = [place / grid.strides[0], place % grid.strides[0]];
-    let at = [z, rest / grid.strides[1], rest % grid.strides[1]];
-    let x = at[2];
-    let line = Line { at, start: place, n_values: 1 };
+    let (at, x) = ([z, rest / grid.strides[1]], rest % grid.strides[1]);
+    let line = Line { at, n_before: x, row: place - x, start: place, n_values: 1 };
     let before = before(codes, grid, &line).map(Integer::to_f64);
     let mut differences = [0.0; PADDED];
     differences[0] = mean as f64 - before[0];
@@ -289,9 +292,9 @@ impl RowPredictor {
             left -= weights.iter().sum::<i32>();
             let row = &codes[row..row + grid.sizes[2]];
             match *weights {
-                [weight] => add_row(others, row, line.at[2], [weight]),
-                [a, b, c] => add_row(others, row, line.at[2], [a, b, c]),
-                [a, b, c, d, e] => add_row(others, row, line.at[2], [a, b, c, d, e]),
+                [weight] => add_row(others, row, line.n_before, [weight]),
+                [a, b, c] => add_row(others, row, line.n_before, [a, b, c]),
+                [a, b, c, d, e] => add_row(others, row, line.n_before, [a, b, c, d, e]),
                 _ => {}
             }
         }

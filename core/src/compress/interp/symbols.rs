@@ -5,8 +5,8 @@
 //! symbol is how large the residuals around it are, in lines before it. So a reader knows the
 //! contexts of a whole line before it reads its symbols.
 
-use super::grid::{DIMS, Grid, Group, LINE, Line, Pass, ROW};
-use super::predict::{Integer, strided};
+use super::grid::{DIMS, Group, LINE, Layer, Line, Pass, ROW};
+use super::predict::Integer;
 use crate::kernel::rans;
 
 /// The value before it in coding order was also off the lattice, and has the same bits.
@@ -173,13 +173,14 @@ impl Contexts {
 
     /// Prepares a line. `active` holds the activities of all values before it.
     #[inline(always)]
-    pub(super) fn begin(&mut self, active: &[u16], grid: &Grid, pass: &Pass, line: &Line) {
-        let n_values = line.n_values;
-        let step = pass.steps[2];
+    pub(super) fn begin(&mut self, active: &[u16], layer: &Layer, pass: &Pass, line: &Line) {
+        let Line { n_values, start, n_before, .. } = *line;
+        let grid = &layer.grid;
+        let buffer = &mut self.line[..n_values];
         let (even, odd) = (&mut self.even[..n_values], &mut self.odd[..n_values]);
         even.fill(0);
         // Nothing is known before the anchors.
-        if pass.group == Group::Anchors {
+        if layer.group == Group::Anchors {
             odd.fill(0);
             return;
         }
@@ -187,45 +188,46 @@ impl Contexts {
         // Values that predict it.
         let weight = if n_between == 1 { 2 } else { 1 };
         for dim in (0..DIMS).filter(|&dim| pass.is_between[dim]) {
-            let distance = grid.strides[dim] << pass.stage;
-            let has_right = line.at[dim] + (1 << pass.stage) < grid.sizes[dim];
             if dim == DIMS - 1 {
                 // The last value of the line may have no right neighbour.
-                let n_known = (grid.sizes[2] - (line.at[2] - (1 << pass.stage))).div_ceil(step);
-                let n_known = n_known.min(n_values + 1);
-                self.line[n_known..=n_values].fill(0);
-                let out = &mut self.line[..n_known];
-                strided(active, line.start - distance, step, out);
-                add(even, &self.line, weight);
-                add(even, &self.line[1..], weight);
+                let known = &active[line.row + n_before..line.row + layer.n_even];
+                add(even, known, weight);
+                add(even, &known[1..], weight);
             } else {
-                for at in [Some(line.start - distance), has_right.then(|| line.start + distance)] {
+                let distance = grid.strides[dim];
+                let has_right = line.at[dim] + 1 < grid.sizes[dim];
+                for at in [Some(start - distance), has_right.then(|| start + distance)] {
                     let Some(at) = at else { continue };
-                    let out = &mut self.line[..n_values];
-                    strided(active, at, step, out);
-                    add(even, out, weight);
+                    add(even, layer.view(active, (pass.columns, at, n_values), buffer), weight);
                 }
             }
         }
         odd.copy_from_slice(even);
         if line.at[1] >= pass.starts[1] + pass.steps[1] {
-            let start = line.start - pass.steps[1] * grid.strides[1];
-            self.line[0] = 0;
-            self.line[n_values + 1] = 0;
-            strided(active, start, step, &mut self.line[1..=n_values]);
-            for i in 0..n_values {
-                let [left, middle, right] = [0, 1, 2].map(|at| self.line[i + at]);
-                let row = left + 2 * middle + right;
-                even[i] += row + row / 2;
-                odd[i] += row;
+            let start = start - pass.steps[1] * grid.strides[1];
+            let row = layer.view(active, (pass.columns, start, n_values), buffer);
+            let mut put = |i: usize, sum: u16| {
+                even[i] += sum + sum / 2;
+                odd[i] += sum;
+            };
+            if let [only] = *row {
+                put(0, 2 * only);
+            } else if let ([first, second, ..], [.., before, last]) = (row, row) {
+                put(0, 2 * first + second);
+                put(n_values - 1, before + 2 * last);
+            }
+            let inner = even.iter_mut().zip(&mut *odd).skip(1).zip(row.array_windows());
+            for ((even, odd), [left, middle, right]) in inner {
+                let sum = left + 2 * middle + right;
+                *even += sum + sum / 2;
+                *odd += sum;
             }
         }
         if line.at[0] >= pass.starts[0] + pass.steps[0] {
-            let start = line.start - pass.steps[0] * grid.strides[0];
-            let out = &mut self.line[..n_values];
-            strided(active, start, step, out);
-            add(even, out, 2);
-            add(odd, out, 1);
+            let start = start - pass.steps[0] * grid.strides[0];
+            let plane = layer.view(active, (pass.columns, start, n_values), buffer);
+            add(even, plane, 2);
+            add(odd, plane, 1);
         }
     }
 
