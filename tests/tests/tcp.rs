@@ -1,6 +1,6 @@
 //! The suite over TCP: 1, 2, 3 and 5 ranks as threads of this process, connected by sockets. Groups
-//! alternate between one connection and several, with and without encryption. Tests that need
-//! processes start processes.
+//! alternate between one connection and several, with and without encryption and shared memory.
+//! Tests that need processes start processes.
 #![cfg(feature = "tcp")]
 
 use foldwire_tcp::Settings;
@@ -14,9 +14,10 @@ use std::time::Instant;
 
 type ConnectionVariant = fn(Settings) -> Settings;
 
-const WAYS: [ConnectionVariant; 3] = [
+const WAYS: [ConnectionVariant; 4] = [
     |settings| settings,
-    |settings| settings.streams(3),
+    |settings| settings.share_memory(false),
+    |settings| settings.streams(3).share_memory(false),
     |settings| settings.streams(2).encrypt(true),
 ];
 

@@ -1,10 +1,19 @@
-//! Buffers of [`Messages`](crate::Messages).
+//! Buffers of messages, on the heap or in memory that the ranks of a node share.
 
 use std::fmt;
 
 use foldwire::HeapFrame;
 
 use crate::shared_memory::SharedFrame;
+
+/// Place of a frame in the memory of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotId {
+    /// Rank in whose file the frame is.
+    pub owner: u32,
+    /// Number of the frame in the file.
+    pub index: u32,
+}
 
 /// Message buffer on the heap or in shared memory. Its bytes stay in place when it moves.
 pub struct MessageFrame(pub(crate) FrameMemory);
@@ -15,6 +24,23 @@ pub(crate) enum FrameMemory {
     /// Memory that other ranks of the node map too. Only this rank may touch it, until the frame is
     /// sent.
     Shared(SharedFrame),
+}
+
+impl MessageFrame {
+    /// Returns the frame's slot, if the frame is in shared memory.
+    #[must_use]
+    pub fn slot(&self) -> Option<SlotId> {
+        match &self.0 {
+            FrameMemory::Heap(_) => None,
+            FrameMemory::Shared(frame) => Some(frame.slot()),
+        }
+    }
+}
+
+impl From<HeapFrame> for MessageFrame {
+    fn from(frame: HeapFrame) -> Self {
+        Self(FrameMemory::Heap(frame))
+    }
 }
 
 impl AsRef<[u8]> for MessageFrame {

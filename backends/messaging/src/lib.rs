@@ -5,7 +5,8 @@
 //! turns it into a [`Transport`](foldwire::Transport), with a pool of frames, credit for each link,
 //! receives posted ahead, one wildcard receive for abort notices, and an orderly shutdown.
 //!
-//! On Linux, [`Messages`] can pass frames between ranks of one node through shared memory.
+//! On Linux, [`Messages`] can pass frames between ranks of one node through shared memory. A layer
+//! with a protocol of its own uses [`NodeMemory`] for that.
 //!
 //! Only the process that made an endpoint can use it. In a forked child its calls fail with
 //! [`Error::OtherProcess`], and dropping it sends nothing.
@@ -23,6 +24,8 @@ mod frame;
 mod link;
 mod messages;
 mod net;
+#[cfg_attr(not(target_os = "linux"), path = "node_memory/unsupported.rs")]
+mod node_memory;
 mod process;
 #[cfg_attr(not(target_os = "linux"), path = "shared_memory/unsupported.rs")]
 mod shared_memory;
@@ -33,6 +36,7 @@ pub use backoff::Backoff;
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
 pub use ffi::requests::{Completion, Requests};
-pub use frame::MessageFrame;
+pub use frame::{MessageFrame, SlotId};
 pub use messages::Messages;
 pub use net::{Event, Net, Refused, Source, on_wire};
+pub use node_memory::{MemoryOffer, NodeMemory};

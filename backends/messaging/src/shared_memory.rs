@@ -24,18 +24,16 @@
 //! share memory.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::mem;
-use std::os::fd::AsRawFd;
-use std::process;
 
 use foldwire::transport::{MAX_CHANNELS, Rank, Tag};
 
 use crate::Event;
-use crate::ffi::ring::{RingMessage, RingReceiver, RingSender, SHORT_BYTES, SlotId};
-pub(crate) use crate::ffi::shared::SharedFrame;
-use crate::ffi::shared::{Region, RegionLayout, RegionToken, RingRef};
-use crate::frame::{FrameMemory, MessageFrame};
+use crate::ffi::ring::{RingMessage, RingReceiver, RingSender, SHORT_BYTES};
+use crate::ffi::shared::RingRef;
+use crate::frame::{FrameMemory, MessageFrame, SlotId};
+pub(crate) use crate::node_memory::SharedFrame;
+use crate::node_memory::{MemoryOffer, NodeMemory};
 
 /// Flag in a message's word, above the bits of the tag: the send completes only when a slot comes
 /// back.
@@ -50,9 +48,6 @@ const SHORT: u32 = 1 << 19;
 /// Slot of a message that passes none.
 const NO_SLOT: SlotId = SlotId { owner: 0, index: 0 };
 
-/// Longest frame that is shared, in bytes.
-const MAX_FRAME_BYTES: usize = 1 << 28;
-
 /// Frames in shared memory that are reserved for copies of frames on the heap.
 const N_COPY_FRAMES: usize = 4;
 
@@ -61,16 +56,13 @@ const MESSAGES_PER_PASS: usize = 16;
 
 /// Memory that this rank shares with the other ranks of its node.
 pub(crate) struct SharedMemory {
-    own: Rank,
-    layout: RegionLayout,
-    /// Region of each rank of the node, by rank.
-    regions: Vec<Option<Region>>,
+    memory: NodeMemory,
+    frame_bytes: usize,
     peers: Vec<NodePeer>,
     /// Receiving ends of the rings from `peers`.
     receivers: Vec<RingReceiver<RingRef>>,
     /// Index in `peers` of each rank of the node.
     peer_indices: Vec<Option<usize>>,
-    free: Vec<SharedFrame>,
 }
 
 /// Another rank of the node.
@@ -105,38 +97,6 @@ enum Content<B> {
 /// A message that no correct rank sends.
 struct InvalidMessage;
 
-/// Version of the memory layout and of the messages.
-const FORMAT: u64 = 2;
-
-/// Location of a rank's memory, and parameters that must be equal on all ranks.
-struct RegionDescriptor {
-    format: u64,
-    frame_bytes: u64,
-    process: u32,
-    fd: i32,
-    token: RegionToken,
-}
-
-impl RegionDescriptor {
-    fn to_bytes(&self) -> Vec<u8> {
-        let numbers = [self.format.to_le_bytes(), self.frame_bytes.to_le_bytes()];
-        let location = [self.process.to_le_bytes(), self.fd.to_le_bytes()];
-        [numbers.as_flattened(), location.as_flattened(), &self.token].concat()
-    }
-
-    /// Returns `None` for invalid bytes, such as the empty message of a rank that cannot share
-    /// memory.
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (format, rest) = bytes.split_first_chunk()?;
-        let (frame_bytes, rest) = rest.split_first_chunk()?;
-        let (format, frame_bytes) = (u64::from_le_bytes(*format), u64::from_le_bytes(*frame_bytes));
-        let (process, rest) = rest.split_first_chunk()?;
-        let (fd, token) = rest.split_first_chunk()?;
-        let (process, fd) = (u32::from_le_bytes(*process), i32::from_le_bytes(*fd));
-        Some(Self { format, frame_bytes, process, fd, token: token.try_into().ok()? })
-    }
-}
-
 impl SharedMemory {
     /// Shares memory with the other ranks of this node. Returns `None` if any of them cannot, or if
     /// there are no others. All ranks call it together. `nodes` holds the node of each rank.
@@ -149,54 +109,37 @@ impl SharedMemory {
         frame_bytes: usize,
         mut all_gather: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, E>,
     ) -> Result<Option<Self>, E> {
-        let layout = RegionLayout { size: nodes.len(), frame_bytes };
-        let on_this_node = |rank: usize| nodes.get(rank) == nodes.get(own.index());
-        let token = token(own);
-        let n_on_node = (0..nodes.len()).filter(|&rank| on_this_node(rank)).count();
-        let is_useful = n_on_node > 1 && frame_bytes <= MAX_FRAME_BYTES;
-        let region = is_useful.then(|| Region::create(layout, own.0, token));
-        let (region, file) = region.and_then(Result::ok).unzip();
-        let descriptor = |fd| {
-            let (format, frame_bytes) = (FORMAT, frame_bytes as u64);
-            RegionDescriptor { format, frame_bytes, process: process::id(), fd, token }.to_bytes()
-        };
-        let descriptor = file.as_ref().map(|file: &File| descriptor(file.as_raw_fd()));
-        let descriptors = all_gather(&descriptor.unwrap_or_default())?;
-        let mut shared = region.and_then(|region| {
-            let descriptors = descriptors.iter().map(|bytes| RegionDescriptor::from_bytes(bytes));
-            let of_node = descriptors.enumerate().filter(|&(rank, _)| on_this_node(rank));
-            Self::open_peers(own, layout, region, of_node)
+        let size = nodes.len();
+        let on_this_node = |rank: Rank| nodes.get(rank.index()) == nodes.get(own.index());
+        let all_ranks = || (0..size).map(Rank::new);
+        let is_useful = all_ranks().filter(|&rank| on_this_node(rank)).count() > 1;
+        let offer = if is_useful { MemoryOffer::with_rings(own, frame_bytes, size) } else { None };
+        let bytes = offer.as_ref().map_or(Vec::new(), MemoryOffer::to_bytes);
+        let offers = all_gather(&bytes)?;
+        let mut shared = offer.and_then(|offer| {
+            let all = all_ranks().zip(offers.iter().map(Vec::as_slice));
+            let memory = offer.open(all.filter(|&(rank, _)| on_this_node(rank)))?;
+            Self::over(memory, own, frame_bytes, size)
         });
         let all = all_gather(&[u8::from(shared.is_some())])?;
-        let mut of_node = all.iter().enumerate().filter(|&(rank, _)| on_this_node(rank));
+        let mut of_node = all_ranks().zip(&all).filter(|&(rank, _)| on_this_node(rank));
         if !of_node.all(|(_, can_share)| *can_share == [1]) {
             shared = None;
         }
-        // By now every rank that could open the file has done so.
-        drop(file);
+        if let Some(shared) = &mut shared {
+            shared.memory.close();
+        }
         Ok(shared)
     }
 
-    /// Opens the memory of the other ranks of the node (`of_node` includes this rank). Returns
-    /// `None` if the memory of one of them cannot be opened.
-    fn open_peers(
-        own: Rank,
-        layout: RegionLayout,
-        region: Region,
-        of_node: impl Iterator<Item = (usize, Option<RegionDescriptor>)>,
-    ) -> Option<Self> {
-        let mut regions: Vec<Option<Region>> = (0..layout.size).map(|_| None).collect();
+    /// Makes the rings between `size` ranks that are on one node.
+    fn over(memory: NodeMemory, own: Rank, frame_bytes: usize, size: usize) -> Option<Self> {
         let (mut peers, mut receivers) = (Vec::new(), Vec::new());
-        let mut peer_indices = vec![None; layout.size];
-        for (at, descriptor) in of_node.filter(|&(at, _)| at != own.index()) {
-            let (rank, RegionDescriptor { format, frame_bytes, process, fd, token }) =
-                (Rank::new(at), descriptor?);
-            if (format, frame_bytes) != (FORMAT, layout.frame_bytes as u64) {
-                return None;
-            }
-            let theirs = Region::open((process, fd), layout, rank.0, token).ok()?;
-            peer_indices[at] = Some(peers.len());
-            receivers.push(region.receiver(at)?);
+        let mut peer_indices = vec![None; size];
+        for rank in (0..size).map(Rank::new).filter(|&rank| rank != own) {
+            let Some(theirs) = memory.region(rank) else { continue };
+            peer_indices[rank.index()] = Some(peers.len());
+            receivers.push(memory.region(own)?.receiver(rank.index())?);
             peers.push(NodePeer {
                 rank,
                 sender: theirs.sender(own.index())?,
@@ -206,10 +149,8 @@ impl SharedMemory {
                 unanswered: Vec::new(),
                 is_lost: false,
             });
-            regions[at] = Some(theirs);
         }
-        regions[own.index()] = Some(region);
-        Some(Self { own, layout, regions, peers, receivers, peer_indices, free: Vec::new() })
+        Some(Self { memory, frame_bytes, peers, receivers, peer_indices })
     }
 
     /// Returns whether messages to and from `peer` use shared memory.
@@ -226,19 +167,7 @@ impl SharedMemory {
     /// a frame is left. The last [`N_COPY_FRAMES`] are reserved, so that frames on the heap can
     /// always be copied and sent.
     pub(crate) fn allocate(&mut self, n_bytes: usize) -> Option<SharedFrame> {
-        if n_bytes != self.layout.frame_bytes {
-            return None;
-        }
-        if self.free.len() > N_COPY_FRAMES {
-            return self.free.pop();
-        }
-        let own = self.regions.get_mut(self.own.index())?.as_mut()?;
-        if own.n_left() > N_COPY_FRAMES { own.allocate() } else { None }
-    }
-
-    fn allocate_for_copy(&mut self) -> Option<SharedFrame> {
-        let own = self.regions.get_mut(self.own.index())?.as_mut()?;
-        self.free.pop().or_else(|| own.allocate())
+        if n_bytes == self.frame_bytes { self.memory.take(N_COPY_FRAMES) } else { None }
     }
 
     fn peer(&mut self, rank: Rank) -> Option<&mut NodePeer> {
@@ -256,7 +185,7 @@ impl SharedMemory {
         n_bytes: usize,
         matched: bool,
     ) -> Result<Option<Event<MessageFrame>>, MessageFrame> {
-        let frame_bytes = self.layout.frame_bytes;
+        let frame_bytes = self.frame_bytes;
         let Some(peer) = self.peer(to) else { return Err(frame) };
         if n_bytes <= SHORT_BYTES {
             return peer.send_short(tag, frame, n_bytes, matched).map(Some);
@@ -272,7 +201,7 @@ impl SharedMemory {
             }
             // The frame was allocated when no shared memory was left.
             MessageFrame(FrameMemory::Heap(_)) => {
-                let Some(mut copy) = self.allocate_for_copy() else { return Err(frame) };
+                let Some(mut copy) = self.memory.take(0) else { return Err(frame) };
                 copy.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
                 (copy, (!matched).then_some(frame))
             }
@@ -280,7 +209,7 @@ impl SharedMemory {
         // Without a spare frame, the send completes when the peer returns a slot.
         let notify = if spare.is_some() { 0 } else { NOTIFY };
         let word = u32::from(tag.0) | notify | if matched { MATCHED } else { 0 };
-        let message = RingMessage { slot: sent.id, n_bytes: n_bytes as u64, word };
+        let message = RingMessage { slot: sent.slot(), n_bytes: n_bytes as u64, word };
         if let Some(peer) = self.peer(to) {
             if !peer.sender.push(message, &[]) {
                 return Err(shared(sent));
@@ -317,17 +246,17 @@ impl SharedMemory {
     /// Handles messages that have arrived.
     #[inline]
     pub(crate) fn poll(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
-        let Self { layout, regions, peers, receivers, free, .. } = self;
+        let Self { memory, frame_bytes, peers, receivers, .. } = self;
         let all = peers.iter_mut().zip(receivers);
         for (peer, receiver) in all.filter(|(peer, _)| !peer.is_lost) {
             peer.send_unsent();
             for _ in 0..MESSAGES_PER_PASS {
                 let taken = receiver.pop(|message, short| {
-                    let arrived = decode(regions, layout, message, short)?;
+                    let arrived = decode(memory, *frame_bytes, message, short)?;
                     if message.carries_answer() {
                         events.push_back(peer.answered(message.slot.owner)?);
                     }
-                    events.extend(peer.take(arrived, free)?);
+                    events.extend(peer.take(arrived, &mut memory.free)?);
                     Ok(())
                 });
                 match taken {
@@ -464,10 +393,10 @@ impl NodePeer {
             }
             Content::Frame(frame) => {
                 let slot = match &mut buffer.0 {
-                    FrameMemory::Shared(mine) => mem::replace(mine, frame).id,
+                    FrameMemory::Shared(mine) => mem::replace(mine, frame).slot(),
                     FrameMemory::Heap(mine) => {
                         mine.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
-                        frame.id
+                        frame.slot()
                     }
                 };
                 self.unsent.push_back(answer(slot));
@@ -510,40 +439,25 @@ impl Arrived<&[u8]> {
 /// Decodes a message. `short` holds the bytes of a short one.
 #[inline]
 fn decode<'a>(
-    regions: &[Option<Region>],
-    layout: &RegionLayout,
+    memory: &NodeMemory,
+    frame_bytes: usize,
     message: RingMessage,
     short: &'a [u8; SHORT_BYTES],
 ) -> Result<Arrived<&'a [u8]>, InvalidMessage> {
-    let RingMessage { slot: SlotId { owner, index }, n_bytes, word } = message;
+    let RingMessage { slot, n_bytes, word } = message;
     let (tag, flags) = (Tag(word as u16), word & !0xffff);
     let n_bytes = usize::try_from(n_bytes).map_err(|_| InvalidMessage)?;
     let known =
         if flags & SHORT == 0 { NOTIFY | MATCHED | RETURNED } else { SHORT | MATCHED | RETURNED };
-    if n_bytes > layout.frame_bytes || tag.channel() >= MAX_CHANNELS || flags & !known != 0 {
+    if n_bytes > frame_bytes || tag.channel() >= MAX_CHANNELS || flags & !known != 0 {
         return Err(InvalidMessage);
     }
     let content = if flags & SHORT == 0 {
-        let region = regions.get(owner as usize).and_then(Option::as_ref);
-        region.and_then(|region| region.frame(index)).map(Content::Frame)
+        memory.shared_frame(slot).map(Content::Frame)
     } else {
         short.get(..n_bytes).map(Content::Short)
     };
     Ok(Arrived { content: content.ok_or(InvalidMessage)?, n_bytes, tag, flags })
-}
-
-/// Makes a random token. A rank that opens a peer's file compares its token with the one that the
-/// peer announced. They differ if the peer is on another machine, and a process of this machine has
-/// the same id and such a file.
-fn token(own: Rank) -> RegionToken {
-    use std::hash::{BuildHasher, RandomState};
-
-    let random = || RandomState::new().hash_one((own, process::id())).to_le_bytes();
-    let mut token = RegionToken::default();
-    let (first, second) = token.split_at_mut(8);
-    first.copy_from_slice(&random());
-    second.copy_from_slice(&random());
-    token
 }
 
 #[cfg(all(test, not(loom)))]

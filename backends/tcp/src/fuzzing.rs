@@ -8,7 +8,7 @@ mod offers;
 use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
 use foldwire_bootstrap::Token;
-use foldwire_messaging::Event;
+use foldwire_messaging::{Event, MessageFrame};
 
 use crate::error::PeerLoss;
 use crate::handshake::{HandshakeError, HandshakeSide, Hello};
@@ -26,7 +26,7 @@ const PEER: Rank = Rank(0);
 /// Encodes the header of a message. `matched` requests an answer from the receiver.
 #[must_use]
 pub fn message(tag: Tag, n_bytes: usize, number: u32, matched: bool) -> Vec<u8> {
-    MessageHeader::Message { tag, n_bytes, number, matched }.encode().to_vec()
+    MessageHeader::Message { tag, n_bytes, number, matched, slot: None }.encode().to_vec()
 }
 
 /// Encodes the header that answers a `matched` message.
@@ -67,7 +67,7 @@ impl PeerInput {
 
     /// Posts a receive for a message or a notice, if none is posted.
     pub fn post(&mut self, tag: Tag) {
-        let frame = HeapFrame::new(self.incoming.frame_bytes);
+        let frame = MessageFrame::from(HeapFrame::new(self.incoming.frame_bytes));
         if tag.is_control() {
             self.incoming.notice_buffer.get_or_insert(frame);
             self.incoming.deliver_notice();
@@ -79,7 +79,7 @@ impl PeerInput {
 
     /// Records that a `matched` message was sent to the peer.
     pub fn sent_matched(&mut self, tag: Tag) {
-        let frame = HeapFrame::new(self.incoming.frame_bytes);
+        let frame = MessageFrame::from(HeapFrame::new(self.incoming.frame_bytes));
         self.incoming.links[PEER.index()].of(tag).awaits = Some(frame);
     }
 

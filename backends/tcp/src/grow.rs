@@ -85,7 +85,8 @@ impl TcpConnector {
         let is_near =
             offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
         let n_refusals = vec![0; offers.len()];
-        let setup = ConnectionSetup { rank, offers, is_near, secret, shared: mine.shared };
+        let (shared, memory) = (mine.shared, None);
+        let setup = ConnectionSetup { rank, offers, is_near, secret, shared, memory };
         let now = Instant::now();
         Ok(Attempt {
             connecting: Connecting::new(setup, listener, limit),

@@ -1,25 +1,33 @@
 //! Header of each message on a connection.
 //!
 //! ```text
-//! kind u8 │ matched u8 │ tag u16 │ n_bytes u32 │ number u32 │ check u32 │ n_bytes bytes …
+//! kind u8 │ matched u8 │ tag u16 │ n_bytes u32 │ number u32 │ owner u32 │ index u32 │ check u32
 //! ```
 //!
-//! All numbers are little-endian. `number` counts the messages of a link (peer, tag), which may
-//! travel over several connections. `check` is the low half of XXH3 of the bytes before it, so
+//! All numbers are little-endian. The message follows, or it is in the shared slot that `owner` and
+//! `index` name. `number` counts the messages of a link (peer, tag), which may travel over several
+//! connections. `check` is the low half of XXH3 of the bytes before it, so
 //! that other bytes are not taken for a header. A length is compared with the longest valid message
 //! before memory is allocated for it.
 
 use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Tag};
+use foldwire_messaging::SlotId;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a header.
-pub(crate) const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 24;
+/// Offset of the checksum.
+const CHECK: usize = HEADER_BYTES - 4;
 
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageHeader {
-    /// A message follows. The sender of a `matched` message waits for an [`Answer`](Self::Answer).
-    Message { tag: Tag, n_bytes: usize, number: u32, matched: bool },
+    /// A message follows, or is in shared memory if it names a slot, which now belongs to the
+    /// receiver. The sender of a `matched` message waits for an [`Answer`](Self::Answer).
+    Message { tag: Tag, n_bytes: usize, number: u32, matched: bool, slot: Option<SlotId> },
+    /// A slot that now belongs to the receiver, in exchange for one of a message. `number` counts
+    /// those of the connection.
+    Returned { slot: SlotId, number: u32 },
     /// The receiver has posted the receive for this link's `matched` message.
     Answer { tag: Tag },
     /// The sender sends nothing more on this connection.
@@ -55,6 +63,9 @@ pub enum ProtocolViolation {
     /// An answer arrived to a message that was not sent.
     #[error("an answer to a message that was not sent")]
     UnexpectedAnswer,
+    /// A header names shared memory that does not exist, or returns some that was not sent.
+    #[error("a slot of shared memory that does not exist or was not sent")]
+    UnexpectedSlot,
     /// Bytes cannot be decrypted.
     #[error("bytes that cannot be decrypted")]
     Forged,
@@ -63,15 +74,21 @@ pub enum ProtocolViolation {
 const MESSAGE: u8 = 1;
 const ANSWER: u8 = 2;
 const GOODBYE: u8 = 3;
+const SHARED: u8 = 4;
+const RETURNED: u8 = 5;
+/// Slot of a header that names none.
+const NO_SLOT: SlotId = SlotId { owner: 0, index: 0 };
 
 impl MessageHeader {
     pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
-        let (kind, tag, n_bytes, number, matched) = match self {
-            Self::Message { tag, n_bytes, number, matched } => {
-                (MESSAGE, tag.0, n_bytes, number, matched)
+        let (kind, tag, n_bytes, number, matched, slot) = match self {
+            Self::Message { tag, n_bytes, number, matched, slot } => {
+                let kind = if slot.is_some() { SHARED } else { MESSAGE };
+                (kind, tag.0, n_bytes, number, matched, slot.unwrap_or(NO_SLOT))
             }
-            Self::Answer { tag } => (ANSWER, tag.0, 0, 0, false),
-            Self::Goodbye => (GOODBYE, 0, 0, 0, false),
+            Self::Answer { tag } => (ANSWER, tag.0, 0, 0, false, NO_SLOT),
+            Self::Returned { slot, number } => (RETURNED, 0, 0, number, false, slot),
+            Self::Goodbye => (GOODBYE, 0, 0, 0, false, NO_SLOT),
         };
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = kind;
@@ -79,8 +96,10 @@ impl MessageHeader {
         bytes[2..4].copy_from_slice(&tag.to_le_bytes());
         bytes[4..8].copy_from_slice(&(n_bytes as u32).to_le_bytes());
         bytes[8..12].copy_from_slice(&number.to_le_bytes());
+        bytes[12..16].copy_from_slice(&slot.owner.to_le_bytes());
+        bytes[16..CHECK].copy_from_slice(&slot.index.to_le_bytes());
         let check = check(&bytes);
-        bytes[12..].copy_from_slice(&check);
+        bytes[CHECK..].copy_from_slice(&check);
         bytes
     }
 
@@ -89,7 +108,7 @@ impl MessageHeader {
         bytes: [u8; HEADER_BYTES],
         frame_bytes: usize,
     ) -> Result<Self, ProtocolViolation> {
-        if bytes[12..] != check(&bytes) {
+        if bytes[CHECK..] != check(&bytes) {
             return Err(ProtocolViolation::InvalidHeader);
         }
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
@@ -99,14 +118,21 @@ impl MessageHeader {
         }
         let most = match bytes[0] {
             MESSAGE if tag.is_control() => MIN_FRAME_BYTES,
-            MESSAGE => frame_bytes,
+            SHARED if tag.is_control() => return Err(ProtocolViolation::Unknown),
+            MESSAGE | SHARED => frame_bytes,
             _ => 0,
         };
         if n_bytes > most {
             return Err(ProtocolViolation::TooLong { n_bytes, most });
         }
+        let slot = SlotId { owner: word(12), index: word(16) };
         match bytes[0] {
-            MESSAGE => Ok(Self::Message { tag, n_bytes, number: word(8), matched: bytes[1] == 1 }),
+            MESSAGE | SHARED => {
+                let (number, matched) = (word(8), bytes[1] == 1);
+                let slot = (bytes[0] == SHARED).then_some(slot);
+                Ok(Self::Message { tag, n_bytes, number, matched, slot })
+            }
+            RETURNED => Ok(Self::Returned { slot, number: word(8) }),
             ANSWER => Ok(Self::Answer { tag }),
             GOODBYE => Ok(Self::Goodbye),
             _ => Err(ProtocolViolation::Unknown),
@@ -115,7 +141,7 @@ impl MessageHeader {
 }
 
 fn check(bytes: &[u8; HEADER_BYTES]) -> [u8; 4] {
-    (xxh3_64(&bytes[..12]) as u32).to_le_bytes()
+    (xxh3_64(&bytes[..CHECK]) as u32).to_le_bytes()
 }
 
 #[cfg(test)]
@@ -123,9 +149,10 @@ mod tests {
     use super::*;
 
     const FRAME: usize = 5000;
+    const SLOT: SlotId = SlotId { owner: 3, index: u32::MAX };
 
     fn message(tag: u16, n_bytes: usize) -> MessageHeader {
-        MessageHeader::Message { tag: Tag(tag), n_bytes, number: 7, matched: true }
+        MessageHeader::Message { tag: Tag(tag), n_bytes, number: 7, matched: true, slot: None }
     }
 
     #[test]
@@ -135,7 +162,14 @@ mod tests {
             message(0, 0),
             message(7, FRAME),
             message(last, MIN_FRAME_BYTES),
-            MessageHeader::Message { tag: Tag(3), n_bytes: 1, number: u32::MAX, matched: false },
+            MessageHeader::Message {
+                tag: Tag(3),
+                n_bytes: 1,
+                number: u32::MAX,
+                matched: false,
+                slot: Some(SLOT),
+            },
+            MessageHeader::Returned { slot: SLOT, number: 2 },
             MessageHeader::Answer { tag: Tag(2) },
             MessageHeader::Goodbye,
         ] {
@@ -169,6 +203,14 @@ mod tests {
         assert_eq!(decode(message(0, u32::MAX as usize)), too_long(u32::MAX as usize, FRAME));
         let control = Tag::CONTROL.0;
         assert_eq!(decode(message(control, 1025)), too_long(1025, MIN_FRAME_BYTES));
+        let shared = MessageHeader::Message {
+            tag: Tag::CONTROL,
+            n_bytes: 1,
+            number: 0,
+            matched: false,
+            slot: Some(SLOT),
+        };
+        assert_eq!(decode(shared), Err(ProtocolViolation::Unknown), "a notice in shared memory");
         let beyond = (MAX_CHANNELS * Tag::COUNT) as u16;
         assert_eq!(decode(message(beyond, 1)), Err(ProtocolViolation::Unknown));
         assert_eq!(decode(message(u16::MAX, 1)), Err(ProtocolViolation::Unknown));

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use foldwire::HeapFrame;
 use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag};
-use foldwire_messaging::Event;
+use foldwire_messaging::{Event, MessageFrame, NodeMemory, SlotId};
 
 use crate::error::{Error, PeerLoss};
 use crate::header::{MessageHeader, ProtocolViolation};
@@ -16,21 +16,37 @@ use crate::reader::MessageSink;
 
 /// Most undelivered notices kept for each rank. After that, the oldest is dropped.
 const NOTICES_PER_RANK: usize = 1024;
+/// Slots that are sent back by themselves, if no message comes along.
+const SLOTS_AT_ONCE: usize = 8;
 /// Most spare frames kept for later messages.
 const MAX_SPARE: usize = 32;
 
 /// Received messages and resulting events.
 pub(crate) struct IncomingMessages {
     pub(crate) links: Vec<PeerLinks>,
-    pub(crate) events: VecDeque<Event<HeapFrame>>,
-    /// Matched messages that were delivered to their receives and must be answered.
-    pub(crate) to_answer: Vec<(Rank, Tag)>,
-    notices: VecDeque<(Rank, HeapFrame, usize)>,
+    pub(crate) events: VecDeque<Event<MessageFrame>>,
+    /// Answers to send: to matched messages that were delivered to their receives. `None`: no
+    /// answer, but the slots that wait for one.
+    pub(crate) to_answer: Vec<(Rank, Option<MessageHeader>)>,
+    notices: VecDeque<(Rank, MessageFrame, usize)>,
     /// The posted receive for a notice.
-    pub(crate) notice_buffer: Option<HeapFrame>,
-    spare: Vec<HeapFrame>,
+    pub(crate) notice_buffer: Option<MessageFrame>,
+    spare: Vec<MessageFrame>,
     pub(crate) frame_bytes: usize,
     pub(crate) failed: Option<Error>,
+    /// Memory that this rank shares with the ranks of its node.
+    pub(crate) memory: Option<NodeMemory>,
+    /// By peer, slots exchanged with it.
+    pub(crate) exchanged: Vec<ExchangedSlots>,
+}
+
+/// Slots of shared memory that are exchanged with one peer.
+#[derive(Default)]
+pub(crate) struct ExchangedSlots {
+    /// Number of slots sent for which none has come back.
+    pub(crate) n_lent: usize,
+    /// Slots to send back, along with the next message.
+    pub(crate) to_return: Vec<SlotId>,
 }
 
 /// Receiver of one peer's messages.
@@ -40,27 +56,47 @@ pub(crate) struct PeerReceiver<'a> {
 }
 
 impl MessageSink for PeerReceiver<'_> {
-    fn admit(&mut self, header: MessageHeader) -> Result<Option<HeapFrame>, PeerLoss> {
-        let MessageHeader::Message { tag, number, .. } = header else { return Ok(None) };
+    fn admit(&mut self, header: MessageHeader) -> Result<Option<MessageFrame>, PeerLoss> {
+        let MessageHeader::Message { tag, number, slot, .. } = header else { return Ok(None) };
         if tag.is_control() {
-            return Ok(Some(HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(PeerLoss::NoMemory)?));
+            let frame = HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(PeerLoss::NoMemory)?;
+            return Ok(Some(frame.into()));
         }
-        self.incoming.links[self.peer.index()].admit(tag, number)?;
-        let frame_bytes = self.incoming.frame_bytes;
-        let frame = self.incoming.spare.pop().or_else(|| HeapFrame::try_new(frame_bytes));
+        let Self { peer, incoming } = self;
+        incoming.links[peer.index()].admit(tag, number)?;
+        if let Some(slot) = slot {
+            let memory = incoming.memory.as_ref().filter(|memory| memory.contains(*peer));
+            let frame = memory.and_then(|memory| memory.frame(slot));
+            return Ok(Some(frame.ok_or(ProtocolViolation::UnexpectedSlot)?));
+        }
+        let frame = incoming.spare.pop().or_else(|| incoming.allocate(incoming.frame_bytes));
         Ok(Some(frame.ok_or(PeerLoss::NoMemory)?))
     }
 
-    fn take(&mut self, header: MessageHeader, frame: Option<HeapFrame>) -> Result<(), PeerLoss> {
+    fn take(&mut self, header: MessageHeader, frame: Option<MessageFrame>) -> Result<(), PeerLoss> {
         let Self { peer, incoming } = self;
         let (peer, links) = (*peer, &mut incoming.links[peer.index()]);
         match (header, frame) {
             (MessageHeader::Message { tag, n_bytes, .. }, Some(frame)) if tag.is_control() => {
                 incoming.keep_notice(peer, frame, n_bytes);
             }
-            (MessageHeader::Message { tag, n_bytes, number, matched }, Some(frame)) => {
-                links.store(tag, number, ReceivedMessage { frame, n_bytes, matched })?;
+            (MessageHeader::Message { tag, n_bytes, number, matched, slot }, Some(frame)) => {
+                let is_senders = slot.is_some();
+                links.store(
+                    tag,
+                    number,
+                    ReceivedMessage { frame, n_bytes, matched, is_senders },
+                )?;
                 incoming.deliver(peer, tag);
+            }
+            (MessageHeader::Returned { slot, .. }, _) => {
+                let IncomingMessages { memory, exchanged, .. } = &mut **incoming;
+                let n_lent = &mut exchanged[peer.index()].n_lent;
+                let n_left = n_lent.checked_sub(1).ok_or(ProtocolViolation::UnexpectedSlot)?;
+                let memory = memory.as_mut().ok_or(ProtocolViolation::UnexpectedSlot)?;
+                let frame = memory.frame(slot).ok_or(ProtocolViolation::UnexpectedSlot)?;
+                memory.release(frame);
+                *n_lent = n_left;
             }
             (MessageHeader::Answer { tag }, _) => {
                 let buffer =
@@ -86,41 +122,82 @@ impl IncomingMessages {
             spare: Vec::new(),
             frame_bytes,
             failed: None,
+            memory: None,
+            exchanged: (0..size).map(|_| ExchangedSlots::default()).collect(),
         }
+    }
+
+    /// Allocates a frame, in shared memory if there is some for frames of this size.
+    pub(crate) fn allocate(&mut self, n_bytes: usize) -> Option<MessageFrame> {
+        let memory = self.memory.as_mut().filter(|_| n_bytes == self.frame_bytes);
+        let shared = memory.and_then(NodeMemory::allocate);
+        shared.or_else(|| HeapFrame::try_new(n_bytes).map(MessageFrame::from))
     }
 
     /// Delivers the next message of a link, if it has arrived and a receive is posted.
     pub(crate) fn deliver(&mut self, from: Rank, tag: Tag) {
         let Some((mut posted, arrived)) = self.links[from.index()].of(tag).take() else { return };
-        let ReceivedMessage { frame, n_bytes, matched } = arrived;
+        let ReceivedMessage { frame, n_bytes, matched, is_senders } = arrived;
         if matched {
-            self.to_answer.push((from, tag));
+            self.to_answer.push((from, Some(MessageHeader::Answer { tag })));
         }
         let have = posted.as_ref().len();
-        let buffer = if have == frame.as_ref().len() {
-            self.keep(posted);
-            frame
+        // A buffer on the heap cannot take the place of a frame that goes back to its sender.
+        let can_swap = !is_senders || posted.slot().is_some();
+        let (buffer, left) = if have == frame.as_ref().len() && can_swap {
+            (frame, posted)
         } else if n_bytes <= have {
             posted.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
-            self.keep(frame);
-            posted
+            (posted, frame)
         } else {
             self.failed = Some(Error::Truncated { from, n_bytes, have });
             self.events.push_back(Event::Returned { buffer: posted });
-            return self.keep(frame);
+            return self.put_away(frame, from, is_senders);
         };
+        self.put_away(left, from, is_senders);
         self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
     }
 
-    /// Keeps a frame for later messages, unless its size is wrong or enough are kept.
-    fn keep(&mut self, frame: HeapFrame) {
-        if frame.as_ref().len() == self.frame_bytes && self.spare.len() < MAX_SPARE {
-            self.spare.push(frame);
+    /// Puts a frame away that a message has left over. It goes to the message's sender if the
+    /// message came in a frame of the sender.
+    fn put_away(&mut self, frame: MessageFrame, from: Rank, is_senders: bool) {
+        match frame.slot() {
+            Some(slot) if is_senders => {
+                let to_return = &mut self.exchanged[from.index()].to_return;
+                to_return.push(slot);
+                if to_return.len() == SLOTS_AT_ONCE {
+                    self.to_answer.push((from, None));
+                }
+            }
+            _ => self.keep(frame),
         }
     }
 
-    fn keep_notice(&mut self, from: Rank, frame: HeapFrame, n_bytes: usize) {
-        let is_theirs = |notice: &(Rank, HeapFrame, usize)| notice.0 == from;
+    /// Keeps a frame for later messages, unless its size is wrong or enough are kept.
+    fn keep(&mut self, frame: MessageFrame) {
+        if frame.as_ref().len() == self.frame_bytes && self.spare.len() < MAX_SPARE {
+            self.spare.push(frame);
+        } else if let Some(memory) = &mut self.memory {
+            memory.release(frame);
+        }
+    }
+
+    /// Lends the slot of a frame to a peer, if the peer shares memory with this rank. Returns the
+    /// slot, and another frame in its place.
+    pub(crate) fn lend(
+        &mut self,
+        to: Rank,
+        frame: &MessageFrame,
+    ) -> Option<(SlotId, MessageFrame)> {
+        let slot = frame.slot()?;
+        let memory = self.memory.as_mut().filter(|memory| memory.contains(to))?;
+        let other = memory.allocate()?;
+        self.exchanged[to.index()].n_lent += 1;
+        Some((slot, other))
+    }
+
+    fn keep_notice(&mut self, from: Rank, frame: MessageFrame, n_bytes: usize) {
+        let is_theirs = |notice: &(Rank, MessageFrame, usize)| notice.0 == from;
         if self.notices.len() >= NOTICES_PER_RANK
             && self.notices.iter().filter(|notice| is_theirs(notice)).count() >= NOTICES_PER_RANK
             && let Some(oldest) = self.notices.iter().position(is_theirs)

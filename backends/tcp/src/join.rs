@@ -15,18 +15,20 @@ use std::time::{Duration, Instant};
 
 use foldwire::Rank;
 use foldwire_bootstrap::{Exchange, Token};
-use foldwire_messaging::Options;
+use foldwire_messaging::{MemoryOffer, NodeMemory, Options};
 use mio::net::TcpStream;
 
 use crate::byte_stream::ByteStream;
 use crate::handshake::{HandshakeError, Hello, PendingHandshake};
 use crate::net::{Tcp, TcpSetup, n_slots};
-use crate::secret::{NONCE_BYTES, Nonce, SessionSecret, accepts_offer, nonce, offer_proof};
+use crate::secret::{Nonce, SessionSecret, accepts_offer, nonce, offer_proof};
 use crate::settings::Settings;
 use crate::{JoinError, MAX_STREAMS};
 
 /// Message of a rank that is connected to all other ranks.
 const READY: &[u8] = b"ready";
+/// The same if the rank also shares memory with all ranks of its node.
+const READY_TO_SHARE: &[u8] = b"ready, with memory";
 /// Time limit of a handshake, by which a connection proves that a rank opened it.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// Most accepted connections with a pending handshake, beyond the number of connections that this
@@ -63,6 +65,8 @@ pub(crate) struct TcpOffer {
     pub(crate) node: String,
     pub(crate) address: SocketAddr,
     pub(crate) shared: SharedSettings,
+    /// Offer of memory to the ranks of the node, or nothing.
+    pub(crate) memory: Vec<u8>,
     /// The rank's contribution to the session's secret.
     pub(crate) nonce: Nonce,
     /// Proof that the rank knows the token.
@@ -72,13 +76,13 @@ pub(crate) struct TcpOffer {
 impl TcpOffer {
     /// Encodes the offer as text, one line for each field.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { node, address, shared, nonce, proof } = self;
+        let Self { node, address, shared, nonce, proof, memory } = self;
         let SharedSettings { frame_bytes, link_depth, n_streams, encrypts } = shared;
-        let [nonce, proof] = [nonce, proof]
+        let [memory, nonce, proof] = [&memory[..], nonce, proof]
             .map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         format!(
             "{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n\
-             {nonce}\n{proof}"
+             {memory}\n{nonce}\n{proof}"
         )
         .into_bytes()
     }
@@ -91,28 +95,31 @@ impl TcpOffer {
         let link_depth = lines.next()?.parse().ok()?;
         let n_streams = lines.next()?.parse().ok()?;
         let encrypts = lines.next()?.parse().ok()?;
-        let [nonce, proof] = [number(lines.next()?)?, number(lines.next()?)?];
+        let memory = bytes_of(lines.next()?)?;
+        let nonce = bytes_of(lines.next()?)?.try_into().ok()?;
+        let proof = bytes_of(lines.next()?)?.try_into().ok()?;
         let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
-        let read = Self { node, address, shared, nonce, proof };
+        let read = Self { node, address, shared, nonce, proof, memory };
         // Numbers have several spellings; accept only the one that `encode` writes.
         (read.encode() == bytes).then_some(read)
     }
 }
 
 /// Parses two hexadecimal digits for each byte.
-fn number(digits: &str) -> Option<Nonce> {
-    let mut bytes = [0; NONCE_BYTES];
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(bytes)
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let n_bytes = digits.len() / 2;
+    (0..n_bytes).map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()).collect()
 }
 
 /// Joins all ranks of `exchange`.
 pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result<Tcp, JoinError> {
     let (rank, size) = (exchange.rank(), exchange.size());
     let settings = &settings.clone().completed_by(exchange);
-    let listening = listen(settings, size);
+    let own_memory = offered_memory(settings, rank, size);
+    let listening = listen(settings, size).map(|(listener, offer)| {
+        let memory = own_memory.as_ref().map_or(Vec::new(), MemoryOffer::to_bytes);
+        (listener, TcpOffer { memory, ..offer })
+    });
     let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
     let all = gather(exchange, &offer)?;
     let connected = listening.and_then(|(listener, mine)| {
@@ -121,7 +128,12 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         let secret = SessionSecret::new(settings.token.as_ref(), &nonces);
         let is_near: Vec<bool> =
             offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
-        let setup = ConnectionSetup { rank, offers, is_near, secret, shared: mine.shared };
+        let near = || offers.iter().zip((0..).map(Rank)).zip(&is_near).filter(|&(_, &near)| near);
+        let memory = own_memory.filter(|_| near().count() > 1).and_then(|own| {
+            own.open(near().map(|((offer, rank), _)| (rank, offer.memory.as_slice())))
+        });
+        let shared = mine.shared;
+        let setup = ConnectionSetup { rank, offers, is_near, secret, shared, memory };
         let mut connecting = Connecting::new(setup, listener, settings.limit);
         while !connecting.advance()? {
             thread::sleep(PAUSE);
@@ -129,12 +141,24 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         connecting.into_tcp(settings)
     });
     // No rank may send before all are connected.
-    let ready = gather(exchange, if connected.is_ok() { READY } else { &[] })?;
-    let tcp = connected?;
-    match ready.iter().position(Vec::is_empty) {
-        Some(rank) => Err(JoinError::PeerFailed { rank: Rank::new(rank) }),
-        None => Ok(tcp),
+    let ready = connected.as_ref().map_or(&[][..], |tcp| match tcp.shares_memory_with(rank) {
+        true => READY_TO_SHARE,
+        false => READY,
+    });
+    let ready = gather(exchange, ready)?;
+    let mut tcp = connected?;
+    if let Some(rank) = ready.iter().position(Vec::is_empty) {
+        return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
+    tcp.share_memory(|peer| ready[peer.index()] == READY_TO_SHARE);
+    Ok(tcp)
+}
+
+/// Creates the memory that this rank offers to the others of its node. What is encrypted does not
+/// go there.
+fn offered_memory(settings: &Settings, rank: Rank, size: usize) -> Option<MemoryOffer> {
+    let is_wanted = settings.share_memory && !settings.encrypt && size > 1;
+    if is_wanted { MemoryOffer::new(rank, settings.effective_options().frame_bytes) } else { None }
 }
 
 fn gather<X: Exchange>(exchange: &mut X, mine: &[u8]) -> Result<Vec<Vec<u8>>, JoinError> {
@@ -178,7 +202,8 @@ pub(crate) fn listen(
     };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
     let proof = offer_proof(settings.token.as_ref(), &nonce);
-    Ok((listener, TcpOffer { node: foldwire_bootstrap::node(), address, shared, nonce, proof }))
+    let (node, memory) = (foldwire_bootstrap::node(), Vec::new());
+    Ok((listener, TcpOffer { node, address, shared, nonce, proof, memory }))
 }
 
 /// Decodes the offers of all ranks and checks that they fit together.
@@ -376,10 +401,11 @@ impl Connecting {
     /// count as lost.
     pub(crate) fn into_tcp(self, settings: &Settings) -> Result<Tcp, JoinError> {
         let missing: Vec<Rank> = self.missing().collect();
-        let ConnectionSetup { rank, offers, is_near, shared, .. } = self.setup;
+        let ConnectionSetup { rank, offers, is_near, shared, memory, .. } = self.setup;
         let SharedSettings { n_streams, encrypts, .. } = shared;
         let options = settings.effective_options();
-        let setup = TcpSetup { rank, size: offers.len(), options, n_streams, encrypts, is_near };
+        let size = offers.len();
+        let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near, memory };
         let made = Tcp::new(setup, self.connections);
         let mut tcp = made.map_err(|error| socket_error(settings, error))?;
         missing.into_iter().for_each(|peer| tcp.mark_absent(peer));
@@ -395,6 +421,8 @@ pub(crate) struct ConnectionSetup {
     pub(crate) is_near: Vec<bool>,
     pub(crate) secret: SessionSecret,
     pub(crate) shared: SharedSettings,
+    /// Memory of the ranks of the node.
+    pub(crate) memory: Option<NodeMemory>,
 }
 
 impl ConnectionSetup {

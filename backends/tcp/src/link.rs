@@ -7,17 +7,19 @@
 
 use std::collections::VecDeque;
 
-use foldwire::HeapFrame;
 use foldwire::transport::Tag;
+use foldwire_messaging::MessageFrame;
 
 use crate::header::ProtocolViolation;
 
 /// A message that has arrived completely.
 pub(crate) struct ReceivedMessage {
-    pub(crate) frame: HeapFrame,
+    pub(crate) frame: MessageFrame,
     pub(crate) n_bytes: usize,
     /// True if the sender waits for an answer.
     pub(crate) matched: bool,
+    /// True if the frame came from the sender, who gets another in exchange.
+    pub(crate) is_senders: bool,
 }
 
 /// Messages of one tag, in both directions.
@@ -31,9 +33,9 @@ pub(crate) struct TagLink {
     /// Arrived messages by number, starting with number `n_taken`.
     arrived: VecDeque<Option<ReceivedMessage>>,
     /// The posted receive.
-    pub(crate) posted: Option<HeapFrame>,
+    pub(crate) posted: Option<MessageFrame>,
     /// Frame of the `matched` message that its receiver has not yet answered.
-    pub(crate) awaits: Option<HeapFrame>,
+    pub(crate) awaits: Option<MessageFrame>,
 }
 
 impl TagLink {
@@ -45,7 +47,7 @@ impl TagLink {
     }
 
     /// Takes the posted receive and its message, if both are present.
-    pub(crate) fn take(&mut self) -> Option<(HeapFrame, ReceivedMessage)> {
+    pub(crate) fn take(&mut self) -> Option<(MessageFrame, ReceivedMessage)> {
         let arrived = self.arrived.front_mut()?.take_if(|_| self.posted.is_some())?;
         self.arrived.pop_front();
         self.n_taken = self.n_taken.wrapping_add(1);
@@ -113,14 +115,16 @@ impl PeerLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foldwire::HeapFrame;
 
     fn message(n_bytes: usize) -> ReceivedMessage {
-        ReceivedMessage { frame: HeapFrame::new(8), n_bytes, matched: false }
+        let frame = HeapFrame::new(8).into();
+        ReceivedMessage { frame, n_bytes, matched: false, is_senders: false }
     }
 
     fn taken(links: &mut PeerLinks, tag: Tag) -> Option<usize> {
         let link = links.of(tag);
-        link.posted.get_or_insert_with(|| HeapFrame::new(8));
+        link.posted.get_or_insert_with(|| HeapFrame::new(8).into());
         link.take().map(|(_, arrived)| arrived.n_bytes)
     }
 

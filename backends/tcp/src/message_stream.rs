@@ -9,9 +9,8 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 
-use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
-use foldwire_messaging::Event;
+use foldwire_messaging::{Event, MessageFrame, SlotId};
 
 use crate::byte_stream::ByteStream;
 use crate::error::PeerLoss;
@@ -26,14 +25,15 @@ const MESSAGES_AT_ONCE: usize = 8;
 /// A message to be sent.
 pub(crate) struct QueuedMessage {
     pub(crate) tag: Tag,
-    pub(crate) frame: HeapFrame,
+    pub(crate) frame: MessageFrame,
+    /// Bytes of the frame to send after the header: none if the message is in shared memory.
     pub(crate) n_bytes: usize,
     pub(crate) matched: bool,
 }
 
 impl QueuedMessage {
     /// Returns the event that gives the frame back to the user.
-    pub(crate) fn released(self, to: Rank) -> Event<HeapFrame> {
+    pub(crate) fn released(self, to: Rank) -> Event<MessageFrame> {
         let Self { tag, frame: buffer, matched, .. } = self;
         Event::Released { to, tag, buffer, matched }
     }
@@ -68,6 +68,8 @@ pub(crate) struct MessageStream {
     n_written: usize,
     /// Bytes in the queue that are not yet written.
     n_queued: usize,
+    /// Number of slots returned to the peer.
+    n_returned: u32,
     /// Messages that `connection` has taken, but the system has not.
     handed_on: VecDeque<QueuedMessage>,
     pub(crate) reader: MessageReader,
@@ -83,6 +85,7 @@ impl MessageStream {
             queue: VecDeque::new(),
             n_written: 0,
             n_queued: 0,
+            n_returned: 0,
             handed_on: VecDeque::new(),
             reader: MessageReader::new(frame_bytes),
         }
@@ -113,6 +116,13 @@ impl MessageStream {
     /// Returns whether the system has taken everything.
     pub(crate) fn is_flushed(&self) -> bool {
         self.queue.is_empty() && self.handed_on.is_empty() && self.connection.is_flushed()
+    }
+
+    /// Queues a slot for the peer, ahead of messages that the stream has not begun to send.
+    pub(crate) fn return_slot(&mut self, slot: SlotId) {
+        let header = MessageHeader::Returned { slot, number: self.n_returned };
+        self.n_returned = self.n_returned.wrapping_add(1);
+        self.push(header, None, true);
     }
 
     /// Queues a header and its message. With `first`, they pass ordinary messages that the stream

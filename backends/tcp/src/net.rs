@@ -9,6 +9,12 @@
 //! and its receive is posted. Memory for a message is allocated only after its header was checked
 //! against the credit.
 //!
+//! *Shared memory.* Between ranks of a node, a long message stays in its frame, and its header names
+//! the frame's slot. The frame then belongs to the receiver. The sender goes on with another frame,
+//! and later gets the slot of a frame that the receiver does not need any more: with the receiver's
+//! next message or answer, or when several wait. Order, credit and wake-ups are those of other
+//! messages. If no frame is left, the bytes follow their header.
+//!
 //! *Lost ranks.* A peer is lost if a connection ends without a goodbye, or if the peer violates the
 //! protocol. After a violation, nothing more is read from the peer. Otherwise its other connections
 //! are still read.
@@ -27,9 +33,8 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use foldwire::HeapFrame;
 use foldwire::transport::{Distance, MIN_FRAME_BYTES, Rank, Tag};
-use foldwire_messaging::{Event, Net, Options, Refused, Source, on_wire};
+use foldwire_messaging::{Event, MessageFrame, Net, NodeMemory, Options, Refused, Source, on_wire};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::byte_stream::ByteStream;
@@ -45,6 +50,9 @@ use crate::waker_thread::WakerThread;
 const YIELD_LIMIT: Duration = Duration::from_micros(50);
 /// Shortest sleep, since `poll` counts its timeout in milliseconds.
 const LEAST_SLEEP: Duration = Duration::from_millis(1);
+/// Shortest message that is passed in shared memory. A shorter one is copied sooner than its slot
+/// comes back.
+const LEAST_LENT: usize = 16 << 10;
 /// Longest wait on drop until the peers have closed their side. A socket that is closed too early
 /// may have unread input, and then it discards the bytes that it has not sent yet.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
@@ -58,6 +66,8 @@ pub(crate) struct TcpSetup {
     pub(crate) encrypts: bool,
     /// By rank, whether it shares this rank's node.
     pub(crate) is_near: Vec<bool>,
+    /// Memory of the ranks of the node, if they share it.
+    pub(crate) memory: Option<NodeMemory>,
 }
 
 /// Number of slots for the connections of `n_ranks` ranks: their streams, and an idle one each.
@@ -93,7 +103,10 @@ struct PeerStatus {
 
 impl Tcp {
     /// Creates the layer over connections, given by slot.
-    pub(crate) fn new(setup: TcpSetup, connections: Vec<Option<ByteStream>>) -> io::Result<Self> {
+    pub(crate) fn new(
+        mut setup: TcpSetup,
+        connections: Vec<Option<ByteStream>>,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut streams = Vec::with_capacity(connections.len());
         for (at, connection) in connections.into_iter().enumerate() {
@@ -107,7 +120,8 @@ impl Tcp {
             });
         }
         let Options { frame_bytes, link_depth, .. } = setup.options;
-        let incoming = IncomingMessages::new(setup.size, frame_bytes, link_depth);
+        let mut incoming = IncomingMessages::new(setup.size, frame_bytes, link_depth);
+        incoming.memory = setup.memory.take();
         Ok(Self {
             owner_pid: process::id(),
             #[cfg(unix)]
@@ -139,6 +153,23 @@ impl Tcp {
     #[must_use]
     pub const fn encrypts(&self) -> bool {
         self.setup.encrypts
+    }
+
+    /// Returns whether long messages to and from a rank pass through shared memory.
+    #[must_use]
+    pub fn shares_memory_with(&self, peer: Rank) -> bool {
+        self.incoming.memory.as_ref().is_some_and(|memory| memory.contains(peer))
+    }
+
+    /// Begins to share memory, if all ranks of this node are ready to. All of them have opened this
+    /// rank's memory by now.
+    pub(crate) fn share_memory(&mut self, is_ready: impl Fn(Rank) -> bool) {
+        let ranks = (0..self.setup.size).map(Rank::new).zip(&self.setup.is_near);
+        let all_ready = ranks.filter(|&(_, &is_near)| is_near).all(|(rank, _)| is_ready(rank));
+        self.incoming.memory = self.incoming.memory.take().filter(|_| all_ready);
+        if let Some(memory) = &mut self.incoming.memory {
+            memory.close();
+        }
     }
 
     /// Slots of a peer's connections.
@@ -189,8 +220,8 @@ impl Tcp {
                 self.serve(at);
             }
         }
-        for (to, tag) in std::mem::take(&mut self.incoming.to_answer) {
-            self.push(to, MessageHeader::Answer { tag }, None);
+        for (to, header) in std::mem::take(&mut self.incoming.to_answer) {
+            self.push(to, header, None);
         }
     }
 
@@ -236,17 +267,23 @@ impl Tcp {
         })
     }
 
-    /// Queues a message, or an answer, which is a header without a message. Then sends what the
+    /// Queues a message, or an answer, which is a header without a message, or nothing. Then sends
+    /// what the
     /// connection takes. Answers and notices pass queued messages. Notices keep their order on the
-    /// first connection.
-    fn push(&mut self, to: Rank, header: MessageHeader, message: Option<QueuedMessage>) {
+    /// first connection. Slots for the peer travel along.
+    fn push(&mut self, to: Rank, header: Option<MessageHeader>, message: Option<QueuedMessage>) {
         let is_urgent = message.as_ref().is_none_or(|message| message.tag.is_control());
         let is_notice = is_urgent && message.is_some();
         let at = if is_notice { Some(self.streams_of(to).start) } else { self.choose_stream(to) };
         let Some((at, mut stream)) = at.and_then(|at| Some((at, self.streams[at].take()?))) else {
             return self.release(to, message.into_iter());
         };
-        stream.push(header, message, is_urgent);
+        for slot in self.incoming.exchanged[to.index()].to_return.drain(..) {
+            stream.return_slot(slot);
+        }
+        if let Some(header) = header {
+            stream.push(header, message, is_urgent);
+        }
         let written = self.write(to, &mut stream);
         self.streams[at] = Some(stream);
         if let Err(loss) = written {
@@ -308,7 +345,7 @@ impl Tcp {
 }
 
 impl Net for Tcp {
-    type Buffer = HeapFrame;
+    type Buffer = MessageFrame;
     type Error = Error;
 
     fn rank(&self) -> Rank {
@@ -319,18 +356,18 @@ impl Net for Tcp {
         self.setup.size
     }
 
-    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, Error> {
-        HeapFrame::try_new(n_bytes).ok_or(Error::NoMemory { need: n_bytes })
+    fn allocate(&mut self, n_bytes: usize) -> Result<MessageFrame, Error> {
+        self.incoming.allocate(n_bytes).ok_or(Error::NoMemory { need: n_bytes })
     }
 
     fn send(
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: HeapFrame,
+        buffer: MessageFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<HeapFrame, Error>> {
+    ) -> Result<(), Refused<MessageFrame, Error>> {
         let most = if tag.is_control() { MIN_FRAME_BYTES } else { self.incoming.frame_bytes };
         let is_other = to.index() < self.setup.size && to != self.setup.rank;
         if !is_other || n_bytes > buffer.as_ref().len().min(most) {
@@ -344,8 +381,14 @@ impl Net for Tcp {
             true => 0,
             false => self.incoming.links[to.index()].of(tag).next_number(),
         };
-        let header = MessageHeader::Message { tag: on_wire(tag), n_bytes, number, matched };
-        self.push(to, header, Some(QueuedMessage { tag, frame: buffer, n_bytes, matched }));
+        let is_long = n_bytes >= LEAST_LENT && !tag.is_control();
+        let lent = if is_long { self.incoming.lend(to, &buffer) } else { None };
+        let (slot, frame, n_after) = match lent {
+            Some((slot, other)) => (Some(slot), other, 0),
+            None => (None, buffer, n_bytes),
+        };
+        let header = MessageHeader::Message { tag: on_wire(tag), n_bytes, number, matched, slot };
+        self.push(to, Some(header), Some(QueuedMessage { tag, frame, n_bytes: n_after, matched }));
         self.idle_since = None;
         Ok(())
     }
@@ -354,8 +397,8 @@ impl Net for Tcp {
         &mut self,
         from: Source,
         tag: Tag,
-        buffer: HeapFrame,
-    ) -> Result<(), Refused<HeapFrame, Error>> {
+        buffer: MessageFrame,
+    ) -> Result<(), Refused<MessageFrame, Error>> {
         match from {
             Source::Any if tag == Tag::CONTROL && self.incoming.notice_buffer.is_none() => {
                 self.incoming.notice_buffer = Some(buffer);
@@ -374,7 +417,7 @@ impl Net for Tcp {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Error> {
+    fn poll(&mut self) -> Result<Option<Event<MessageFrame>>, Error> {
         if self.incoming.events.is_empty() && self.incoming.failed.is_none() {
             self.poll_system(Duration::ZERO)?;
             self.serve_all();
@@ -435,12 +478,18 @@ impl Net for Tcp {
 
     fn distance(&self, peer: Rank) -> Distance {
         let is_near = self.setup.is_near.get(peer.index()).is_some_and(|&near| near);
-        if is_near { Distance::Loopback } else { Distance::Network }
+        match is_near {
+            true if self.shares_memory_with(peer) => Distance::Memory,
+            true => Distance::Loopback,
+            false => Distance::Network,
+        }
     }
 
-    /// Encryption also authenticates, so encrypted data needs no checksum.
+    /// Encryption also authenticates, so encrypted data needs no checksum. Nor does data that does
+    /// not leave this machine's memory.
     fn needs_checksum(&self) -> bool {
-        !self.setup.encrypts
+        let mut others = (0..self.setup.size).map(Rank::new).filter(|&it| it != self.setup.rank);
+        !self.setup.encrypts && !others.all(|peer| self.shares_memory_with(peer))
     }
 }
 

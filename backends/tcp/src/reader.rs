@@ -6,26 +6,26 @@
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 
-use foldwire::HeapFrame;
+use foldwire_messaging::MessageFrame;
 
 use crate::error::PeerLoss;
-use crate::header::{HEADER_BYTES, MessageHeader};
+use crate::header::{HEADER_BYTES, MessageHeader, ProtocolViolation};
 
 /// Bytes that are read beyond the current message.
 const SHORT_BUFFER_BYTES: usize = 4096;
 
 /// Consumer of parsed messages.
 pub(crate) trait MessageSink {
-    /// Checks a header, and returns a frame if a message follows.
-    fn admit(&mut self, header: MessageHeader) -> Result<Option<HeapFrame>, PeerLoss>;
+    /// Checks a header, and returns a frame: for the message that follows, or with the message.
+    fn admit(&mut self, header: MessageHeader) -> Result<Option<MessageFrame>, PeerLoss>;
     /// Takes a complete message in the frame that `admit` returned, or a header without a message.
-    fn take(&mut self, header: MessageHeader, frame: Option<HeapFrame>) -> Result<(), PeerLoss>;
+    fn take(&mut self, header: MessageHeader, frame: Option<MessageFrame>) -> Result<(), PeerLoss>;
 }
 
 /// A message that has not arrived completely.
 struct PartialMessage {
     header: MessageHeader,
-    frame: HeapFrame,
+    frame: MessageFrame,
     n_bytes: usize,
     n_here: usize,
 }
@@ -37,6 +37,8 @@ pub(crate) struct MessageReader {
     unread: Range<usize>,
     partial: Option<PartialMessage>,
     frame_bytes: usize,
+    /// Number of slots that the peer has returned on this connection.
+    n_returned: u32,
     /// True after the peer's goodbye.
     pub(crate) has_ended: bool,
 }
@@ -49,6 +51,7 @@ impl MessageReader {
             unread: 0..0,
             partial: None,
             frame_bytes,
+            n_returned: 0,
             has_ended: false,
         }
     }
@@ -102,11 +105,19 @@ impl MessageReader {
             let header = MessageHeader::decode(*bytes, self.frame_bytes)?;
             self.unread.start += HEADER_BYTES;
             match (sink.admit(header)?, header) {
-                (Some(frame), MessageHeader::Message { n_bytes, .. }) => {
+                (Some(frame), MessageHeader::Message { n_bytes, slot: None, .. }) => {
                     self.partial = Some(PartialMessage { header, frame, n_bytes, n_here: 0 });
                 }
                 (_, MessageHeader::Goodbye) => self.has_ended = true,
-                _ => sink.take(header, None)?,
+                // If it came twice, the slot would have two owners.
+                (_, MessageHeader::Returned { number, .. }) if number != self.n_returned => {
+                    return Err(ProtocolViolation::UnexpectedSlot.into());
+                }
+                (_, MessageHeader::Returned { .. }) => {
+                    self.n_returned = self.n_returned.wrapping_add(1);
+                    sink.take(header, None)?;
+                }
+                (frame, _) => sink.take(header, frame)?,
             }
         }
     }

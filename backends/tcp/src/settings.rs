@@ -36,6 +36,10 @@ pub struct Settings {
     pub token: Option<Token>,
     /// True to encrypt and authenticate all data; needs feature `noise`.
     pub encrypt: bool,
+    /// False to pass all messages through sockets, also between ranks of one node. The default is
+    /// true: long messages then stay in memory that the node's ranks share, on Linux and without
+    /// encryption. Groups that [`admit`](crate::admit) makes share none.
+    pub share_memory: bool,
     /// Time limit of [`join`](crate::join) for all connections; the default is 10 s.
     pub limit: Duration,
     /// Frames and credit.
@@ -50,6 +54,7 @@ impl Default for Settings {
             streams: 1,
             token: None,
             encrypt: false,
+            share_memory: true,
             limit: Duration::from_secs(10),
             options: Options::default(),
         }
@@ -69,6 +74,9 @@ pub enum SettingsError {
     /// `FOLDWIRE_ENCRYPT` is neither 0 nor 1.
     #[error("FOLDWIRE_ENCRYPT is neither 0 nor 1")]
     Encrypt,
+    /// `FOLDWIRE_SHARE_MEMORY` is neither 0 nor 1.
+    #[error("FOLDWIRE_SHARE_MEMORY is neither 0 nor 1")]
+    ShareMemory,
     /// `FOLDWIRE_TOKEN` is too short.
     #[error("FOLDWIRE_TOKEN cannot be used: {0}")]
     Token(TokenTooShort),
@@ -81,8 +89,9 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Reads `FOLDWIRE_ADDRESS`, `FOLDWIRE_IFACE`, `FOLDWIRE_STREAMS`, `FOLDWIRE_ENCRYPT` (0 or 1)
-    /// and `FOLDWIRE_TOKEN`. Variables that are unset or empty give the defaults.
+    /// Reads `FOLDWIRE_ADDRESS`, `FOLDWIRE_IFACE`, `FOLDWIRE_STREAMS`, `FOLDWIRE_ENCRYPT` and
+    /// `FOLDWIRE_SHARE_MEMORY` (0 or 1), and `FOLDWIRE_TOKEN`. Variables that are unset or empty
+    /// give the defaults.
     ///
     /// # Errors
     /// If one of them has an invalid value.
@@ -99,11 +108,9 @@ impl Settings {
                 Some(Ok(n)) if (1..=MAX_STREAMS).contains(&n) => n,
                 Some(_) => return Err(SettingsError::Streams),
             },
-            encrypt: match variable("FOLDWIRE_ENCRYPT")?.as_deref() {
-                None | Some("0") => false,
-                Some("1") => true,
-                Some(_) => return Err(SettingsError::Encrypt),
-            },
+            encrypt: flag("FOLDWIRE_ENCRYPT", SettingsError::Encrypt)?.unwrap_or(false),
+            share_memory: flag("FOLDWIRE_SHARE_MEMORY", SettingsError::ShareMemory)?
+                .unwrap_or(true),
             token: token.map_err(SettingsError::Token)?,
             ..Self::default()
         })
@@ -154,6 +161,13 @@ impl Settings {
         self
     }
 
+    /// Sets whether long messages between ranks of a node stay in shared memory.
+    #[must_use]
+    pub const fn share_memory(mut self, share_memory: bool) -> Self {
+        self.share_memory = share_memory;
+        self
+    }
+
     /// Sets frame size and credit.
     #[must_use]
     pub const fn options(mut self, options: Options) -> Self {
@@ -177,6 +191,16 @@ impl Settings {
             (None, None) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             (None, Some(name)) => address_of(name),
         }
+    }
+}
+
+/// Reads 0 or 1. Anything else is the error.
+fn flag(name: &'static str, error: SettingsError) -> Result<Option<bool>, SettingsError> {
+    match variable(name)?.as_deref() {
+        None => Ok(None),
+        Some("0") => Ok(Some(false)),
+        Some("1") => Ok(Some(true)),
+        Some(_) => Err(error),
     }
 }
 

@@ -24,7 +24,10 @@ fn sums_are_exact_however_frames_are_carried() {
         endpoints(3, &settings, |endpoint| {
             assert_eq!(endpoint.net().n_streams(), settings.streams);
             assert_eq!(endpoint.net().encrypts(), settings.encrypt);
-            assert_eq!(endpoint.distance(Rank(0)), Distance::Loopback);
+            let is_shared = settings.share_memory && cfg!(target_os = "linux");
+            let distance = if is_shared { Distance::Memory } else { Distance::Loopback };
+            assert_eq!(endpoint.distance(Rank(0)), distance);
+            assert_eq!(endpoint.needs_checksum(), !is_shared && !settings.encrypt);
             let rank = endpoint.rank().0 as f64;
             let mut comm = Communicator::new(endpoint).unwrap();
             for n_values in [1, 300_000, 0, 777] {
@@ -33,6 +36,24 @@ fn sums_are_exact_however_frames_are_carried() {
                 assert!(data.iter().enumerate().all(|(at, &sum)| sum == at as f64 * 6.0));
             }
         });
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn all_ranks_of_a_node_share_memory_or_none() {
+    let can_share = |refuses: Option<Rank>, encrypts| {
+        ranks(3, |mut exchange| {
+            let shares = refuses != Some(exchange.rank());
+            let settings = settings().share_memory(shares).encrypt(encrypts);
+            let endpoint = join(&settings, &mut exchange).unwrap();
+            [0, 1, 2].map(|peer| endpoint.net().shares_memory_with(Rank(peer)))
+        })
+    };
+    assert_eq!(can_share(None, false), [[true; 3]; 3]);
+    assert_eq!(can_share(Some(Rank(1)), false), [[false; 3]; 3]);
+    if cfg!(feature = "noise") {
+        assert_eq!(can_share(None, true), [[false; 3]; 3], "what is encrypted stays so");
     }
 }
 

@@ -24,6 +24,7 @@ class Operations(unittest.TestCase):
         def program(comm):
             mine = arrays[comm.rank]
             np.testing.assert_array_equal(comm.all_reduce(mine, op), whole)
+            self.started(comm, arrays, op, oracle)
             out = np.empty_like(mine)
             self.assertIs(comm.all_reduce(mine, op, out=out), out)
             np.testing.assert_array_equal(out, whole)
@@ -44,6 +45,31 @@ class Operations(unittest.TestCase):
                 np.testing.assert_array_equal(before, prefix)
 
         foldwire.run(size, program, bound="rel:1e-3")
+
+    def started(self, comm, arrays, op, oracle):
+        """Starts all reductions at once, and waits for the last one first."""
+        size, rank, mine = comm.size, comm.rank, arrays[comm.rank]
+        whole, out = functools.reduce(oracle, arrays), np.empty_like(mine)
+        counts = [mine.size] + [0] * (size - 1)
+        calls = [
+            (comm.start_all_reduce(mine, op), whole),
+            (comm.start_all_reduce(mine, op, out=out), whole),
+            (comm.start_reduce(mine, op, root=size - 1), whole if rank == size - 1 else None),
+            (comm.start_reduce_scatter(mine, op), whole.reshape(-1)[comm.share(mine.size)]),
+            (comm.start_reduce_scatter(mine, op, counts=counts),
+             whole.reshape(-1)[:counts[rank]]),
+            (comm.start_scan(mine, op), functools.reduce(oracle, arrays[:rank + 1])),
+            (comm.start_exclusive_scan(mine, op),
+             functools.reduce(oracle, arrays[:rank]) if rank else np.zeros_like(mine)),
+        ]
+        for request, expected in reversed(calls):
+            got = request.wait()
+            if expected is None:
+                self.assertIsNone(got)
+            else:
+                np.testing.assert_array_equal(got, expected)
+                self.assertIs(request.wait(), got)
+        np.testing.assert_array_equal(out, whole)
 
     def test_bits_and_logic_are_numpys(self):
         for size in SIZES:
@@ -113,6 +139,12 @@ class Operations(unittest.TestCase):
                                      ("aborted", 1))
             with self.assertRaisesRegex(foldwire.Error, "keep both"):
                 comm.all_reduce(np.arange(8), lambda a, b: a / b)
+            request = comm.start_all_reduce(np.arange(8), broken)
+            if comm.rank == 1:
+                with self.assertRaises(ZeroDivisionError):
+                    request.wait()
+            else:
+                np.testing.assert_array_equal(request.wait(), 3 * np.arange(8))
             return int(comm.all_reduce(np.ones(3, int))[0])
 
         self.assertEqual(foldwire.run(3, program), [3, 3, 3])
@@ -124,8 +156,14 @@ class Operations(unittest.TestCase):
                 comm.all_reduce(np.arange(4), op)
             self.assertEqual((raised.exception.kind, raised.exception.field), ("mismatch", "op"))
             with self.assertRaises(foldwire.Error) as raised:
+                comm.start_all_reduce(np.arange(4), op).wait()
+            self.assertEqual((raised.exception.kind, raised.exception.field), ("mismatch", "op"))
+            with self.assertRaises(foldwire.Error) as raised:
                 comm.all_reduce(np.arange(4 + comm.rank), "bor")
             self.assertEqual(raised.exception.kind, "mismatch")
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.start_all_reduce(np.arange(4 + comm.rank), "bor").wait()
+            self.assertIn(raised.exception.kind, ("mismatch", "aborted"))
 
         foldwire.run(2, program)
 
@@ -140,8 +178,10 @@ class Operations(unittest.TestCase):
             with self.assertRaises(foldwire.Error) as raised:
                 comm.all_reduce(array, op, fill_value=1e20)
             self.assertEqual(raised.exception.field, "fill_value")
-        with self.assertRaisesRegex(foldwire.Error, "blocking"):
-            comm.start_all_reduce(np.ones(3, int), "band")
+        for start in (comm.start_all_reduce, comm.start_scan):
+            with self.assertRaises(foldwire.Error) as raised:
+                start(np.ones(3), "band")
+            self.assertEqual((raised.exception.kind, raised.exception.field), ("unsupported", "op"))
 
 
 class Complex(unittest.TestCase):
@@ -187,8 +227,7 @@ class Complex(unittest.TestCase):
             same(results[3], arrays[0])
             same(total if results[4] is None else results[4], total)
             self.assertEqual(started[0].wait().dtype, dtype)
-            with self.assertRaisesRegex(foldwire.Error, "blocking"):
-                comm.start_all_reduce(mine, "prod")
+            same(comm.start_all_reduce(mine, "prod").wait(), product)
             near = comm.all_reduce(mine, bound="abs:0.01")
             self.assertLess(abs((near - total).real).max(), 0.01 * size)
 

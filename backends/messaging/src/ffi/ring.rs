@@ -19,6 +19,7 @@ mod loom_tests;
 use std::ops::Deref;
 use std::ptr;
 
+use crate::frame::SlotId;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 /// Capacity of a ring in messages.
@@ -29,14 +30,6 @@ pub(crate) const SHORT_BYTES: usize = if cfg!(loom) { 8 } else { ENTRY_BYTES - F
 const ENTRY_BYTES: usize = 18 * 64;
 /// Bytes of an entry before the short message.
 const FIELDS_BYTES: usize = 24;
-
-/// Identifies a frame among all ranks of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId {
-    /// Rank that owns the file.
-    pub(crate) owner: u32,
-    pub(crate) index: u32,
-}
 
 /// Message that passes a slot to another rank, or announces a short message in its own entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

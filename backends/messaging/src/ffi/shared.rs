@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use foldwire::transport::FRAME_ALIGN;
 
-use super::ring::{MessageRing, RingReceiver, RingSender, SlotId};
+use super::ring::{MessageRing, RingReceiver, RingSender};
+use crate::frame::SlotId;
 
 /// Total size of the slots of a file in bytes, unless [`FEWEST_SLOTS`] need more. The system
 /// commits memory to a slot at its first use.
@@ -86,8 +87,8 @@ impl Drop for Mapping {
 /// Layout of the files of a group, the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionLayout {
-    /// Number of ranks in the group. Each file has a ring for each rank.
-    pub(crate) size: usize,
+    /// Number of rings in each file: one for each rank of the group, or none.
+    pub(crate) n_rings: usize,
     pub(crate) frame_bytes: usize,
 }
 
@@ -98,7 +99,7 @@ impl RegionLayout {
     }
 
     const fn slots_at(&self) -> usize {
-        Self::ring_at(self.size).next_multiple_of(PAGE)
+        Self::ring_at(self.n_rings).next_multiple_of(PAGE)
     }
 
     /// Returns the size of a slot: a frame, and one page for the frame's offset.
@@ -128,7 +129,7 @@ const _: () = assert!(FRAME_OFFSETS[0].is_multiple_of(FRAME_ALIGN) && FRAME_OFFS
 pub(crate) struct SharedFrame {
     start: NonNull<u8>,
     n_bytes: usize,
-    pub(crate) id: SlotId,
+    id: SlotId,
     /// Keeps the memory mapped.
     _memory: Arc<Mapping>,
 }
@@ -137,6 +138,12 @@ pub(crate) struct SharedFrame {
 unsafe impl Send for SharedFrame {}
 // SAFETY: as above.
 unsafe impl Sync for SharedFrame {}
+
+impl SharedFrame {
+    pub(crate) const fn slot(&self) -> SlotId {
+        self.id
+    }
+}
 
 impl AsRef<[u8]> for SharedFrame {
     #[inline]
@@ -291,7 +298,7 @@ mod tests {
     use std::process;
     use std::thread;
 
-    const LAYOUT: RegionLayout = RegionLayout { size: 2, frame_bytes: 20_000 };
+    const LAYOUT: RegionLayout = RegionLayout { n_rings: 2, frame_bytes: 20_000 };
     const TOKEN: RegionToken = [7; 16];
 
     fn pair() -> (Region, Region) {
@@ -306,7 +313,10 @@ mod tests {
         for nth in 0..LAYOUT.n_slots() as u32 {
             let mut frame = own.allocate().unwrap();
             assert_eq!(frame.as_ref().as_ptr().addr() % FRAME_ALIGN, 0);
-            assert_eq!((frame.as_ref().len(), frame.id), (20_000, SlotId { owner: 0, index: nth }));
+            assert_eq!(
+                (frame.as_ref().len(), frame.slot()),
+                (20_000, SlotId { owner: 0, index: nth })
+            );
             frame.as_mut()[..1000].fill(nth as u8);
             let same = there.frame(nth).unwrap();
             assert!(same.as_ref()[..1000].iter().all(|&byte| byte == nth as u8));
@@ -323,7 +333,7 @@ mod tests {
         let fd = file.as_raw_fd();
         assert!(open(fd, LAYOUT, TOKEN).is_ok());
         assert!(open(fd, LAYOUT, [8; 16]).is_err(), "of another rank");
-        assert!(open(fd, RegionLayout { size: 100_000, ..LAYOUT }, TOKEN).is_err(), "too short");
+        assert!(open(fd, RegionLayout { n_rings: 100_000, ..LAYOUT }, TOKEN).is_err(), "too short");
         let other = tempfile();
         assert!(open(other.as_raw_fd(), LAYOUT, TOKEN).is_err(), "a file that may shrink");
         assert!(open(-1, LAYOUT, TOKEN).is_err());

@@ -108,7 +108,7 @@ fn frames_come_in_order(length: usize) {
         assert!(polled(&mut zero).is_empty(), "an unmatched send completes at once");
     }
     // Each sent frame was replaced by a returned one.
-    assert!(zero.free.len() < 10);
+    assert!(zero.memory.free.len() < 10);
 }
 
 #[test]

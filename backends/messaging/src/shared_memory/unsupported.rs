@@ -5,10 +5,16 @@ use std::collections::VecDeque;
 use foldwire::transport::{Rank, Tag};
 
 use crate::Event;
-use crate::frame::MessageFrame;
+use crate::frame::{MessageFrame, SlotId};
 
 /// Shared frame, which never exists here.
 pub(crate) enum SharedFrame {}
+
+impl SharedFrame {
+    pub(crate) fn slot(&self) -> SlotId {
+        match *self {}
+    }
+}
 
 impl AsRef<[u8]> for SharedFrame {
     fn as_ref(&self) -> &[u8] {

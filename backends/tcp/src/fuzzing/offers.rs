@@ -28,7 +28,8 @@ impl OpaqueOffer {
         let [frame_bytes, link_depth, n_streams] = numbers;
         let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
         let proof = offer_proof(None, &nonce);
-        Self(TcpOffer { node: node.to_owned(), address, shared, nonce, proof })
+        let (node, memory) = (node.to_owned(), Vec::new());
+        Self(TcpOffer { node, address, shared, memory, nonce, proof })
     }
 
     /// Encodes the offer.
@@ -98,8 +99,9 @@ impl ExpectedConnections {
         let hello = Hello::decode(hello)?;
         let Self { rank, offers, is_near, shared, slots } = self;
         let secret = SessionSecret::new(None, &[]);
+        let (rank, shared, memory) = (*rank, *shared, None);
         let (offers, is_near) = (offers.to_vec(), is_near.to_vec());
-        let setup = ConnectionSetup { rank: *rank, offers, is_near, secret, shared: *shared };
+        let setup = ConnectionSetup { rank, offers, is_near, secret, shared, memory };
         if !setup.is_expected(hello, slots) {
             return None;
         }

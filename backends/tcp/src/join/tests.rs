@@ -4,12 +4,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::secret::NONCE_BYTES;
 
 fn offer(node: &str, address: &str) -> TcpOffer {
     let shared = SharedSettings { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
     let (address, nonce) = (address.parse().unwrap(), [7; 32]);
-    let proof = offer_proof(None, &nonce);
-    TcpOffer { node: node.to_owned(), address, shared, nonce, proof }
+    let (node, memory, proof) = (node.to_owned(), vec![0, 250], offer_proof(None, &nonce));
+    TcpOffer { node, address, shared, memory, nonce, proof }
 }
 
 fn encoded(offers: &[TcpOffer]) -> Vec<Vec<u8>> {
@@ -63,13 +64,14 @@ fn any_offer() -> impl Strategy<Value = TcpOffer> {
             encrypts,
         },
     );
-    ("[^\n]{0,20}", any::<SocketAddr>(), shared, any::<Nonce>()).prop_map(
-        |(node, mut address, shared, nonce)| {
+    let memory = vec(any::<u8>(), 0..60);
+    ("[^\n]{0,20}", any::<SocketAddr>(), shared, memory, any::<Nonce>()).prop_map(
+        |(node, mut address, shared, memory, nonce)| {
             // An address's text has no flow label.
             if let SocketAddr::V6(address) = &mut address {
                 address.set_flowinfo(0);
             }
-            TcpOffer { node, address, shared, nonce, proof: offer_proof(None, &nonce) }
+            TcpOffer { node, address, shared, memory, nonce, proof: offer_proof(None, &nonce) }
         },
     )
 }
@@ -135,8 +137,8 @@ proptest! {
         offers.iter_mut().for_each(|offer| offer.shared.n_streams = n_streams);
         let shared = offers[0].shared;
         let (rank, secret) = (Rank(rank), SessionSecret::new(None, &[]));
-        let near = is_near.clone();
-        let setup = ConnectionSetup { rank, offers, is_near: near, secret, shared };
+        let (near, memory) = (is_near.clone(), None);
+        let setup = ConnectionSetup { rank, offers, is_near: near, secret, shared, memory };
         let mut connections = vec![None; n_slots(3, n_streams)];
         let mut taken = Vec::new();
         for (from, to, stream) in hellos {

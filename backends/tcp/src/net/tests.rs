@@ -5,12 +5,14 @@ use std::net::{TcpListener, TcpStream};
 
 use foldwire::transport::TransportError;
 use foldwire::{Communicator, Plan};
-use foldwire_messaging::Endpoint;
+#[cfg(target_os = "linux")]
+use foldwire_messaging::MemoryOffer;
+use foldwire_messaging::{Endpoint, SlotId};
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 
 use super::*;
-use crate::header::ProtocolViolation;
+use crate::header::{HEADER_BYTES, ProtocolViolation};
 use crate::settings::Settings;
 
 const FRAME: usize = 4096;
@@ -27,8 +29,9 @@ fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut options = Options::default();
     (options.frame_bytes, options.link_depth) = (FRAME, 2);
-    let setup =
-        TcpSetup { rank: Rank(0), size: 2, options, n_streams, encrypts: false, is_near: vec![] };
+    let (rank, size) = (Rank(0), 2);
+    let (encrypts, is_near, memory) = (false, vec![], None);
+    let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near, memory };
     let mut connections: Vec<Option<ByteStream>> =
         (0..n_slots(1, n_streams)).map(|_| None).collect();
     let mut theirs = Vec::new();
@@ -43,12 +46,12 @@ fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
 }
 
 fn message(tag: Tag, number: u32, n_bytes: usize, matched: bool) -> Vec<u8> {
-    let header = MessageHeader::Message { tag, n_bytes, number, matched }.encode();
+    let header = MessageHeader::Message { tag, n_bytes, number, matched, slot: None }.encode();
     [&header[..], &vec![number as u8; n_bytes]].concat()
 }
 
 /// Returns the next event, if there is one within a second.
-fn next(tcp: &mut Tcp) -> Option<Event<HeapFrame>> {
+fn next(tcp: &mut Tcp) -> Option<Event<MessageFrame>> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(1) {
         if let Some(event) = tcp.poll().unwrap() {
@@ -67,16 +70,21 @@ fn post(tcp: &mut Tcp, tag: Tag) {
 #[test]
 fn whatever_makes_no_sense_cuts_its_sender_off_and_takes_no_memory() {
     let tag = Tag(2);
-    let header =
-        |n_bytes| MessageHeader::Message { tag, n_bytes, number: 0, matched: false }.encode();
+    let header = |n_bytes| {
+        MessageHeader::Message { tag, n_bytes, number: 0, matched: false, slot: None }.encode()
+    };
     let too_long = |n_bytes, most| ProtocolViolation::TooLong { n_bytes, most };
     let out_of_turn = |number, next| ProtocolViolation::OutOfOrder { number, next };
     let control = message(Tag::CONTROL, 0, 1025, false);
     // The depth is 2, so a peer has credit for 4 messages.
     let ahead: Vec<u8> = (0..5).flat_map(|number| message(tag, number, 3, false)).collect();
     let twice = [message(tag, 1, 3, false), message(tag, 1, 3, false)].concat();
+    let slot = SlotId { owner: 1, index: 0 };
+    let (number, matched) = (0, false);
+    let returned = MessageHeader::Returned { slot, number };
+    let in_slot = MessageHeader::Message { tag, n_bytes: 9, number, matched, slot: Some(slot) };
     for (said, garbage) in [
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), ProtocolViolation::InvalidHeader),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), ProtocolViolation::InvalidHeader),
         (vec![0; 100], ProtocolViolation::InvalidHeader),
         (header(FRAME + 1).to_vec(), too_long(FRAME + 1, FRAME)),
         (header(u32::MAX as usize).to_vec(), too_long(u32::MAX as usize, FRAME)),
@@ -86,6 +94,8 @@ fn whatever_makes_no_sense_cuts_its_sender_off_and_takes_no_memory() {
         (twice, out_of_turn(1, 0)),
         (MessageHeader::Answer { tag }.encode().to_vec(), ProtocolViolation::UnexpectedAnswer),
         (message(Tag(u16::MAX), 0, 3, false), ProtocolViolation::Unknown),
+        (in_slot.encode().to_vec(), ProtocolViolation::UnexpectedSlot),
+        (returned.encode().to_vec(), ProtocolViolation::UnexpectedSlot),
     ] {
         let (mut tcp, mut theirs) = rank(2);
         theirs[1].write_all(&said).unwrap();
@@ -138,7 +148,7 @@ fn a_matched_message_is_answered_when_it_meets_its_receive() {
     theirs[0].write_all(&message(Tag(3), 0, 5, true)).unwrap();
     assert!(next(&mut tcp).is_none());
     theirs[0].set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let mut received = [0; 16];
+    let mut received = [0; HEADER_BYTES];
     assert!(theirs[0].read(&mut received).is_err(), "no receive has taken it");
     post(&mut tcp, Tag(3));
     assert!(matches!(next(&mut tcp), Some(Event::Received { n_bytes: 5, .. })));
@@ -253,7 +263,7 @@ fn one_message_fills_all_connections_before_anything_is_answered() {
         let error = comm.send(&long, PEER, 0, &Plan::raw()).unwrap_err();
         assert!(matches!(error, foldwire::Error::Stalled { .. }), "{error}");
         for theirs in &mut theirs {
-            let mut header = [0; 16];
+            let mut header = [0; HEADER_BYTES];
             theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             theirs.read_exact(&mut header).unwrap();
             let header = MessageHeader::decode(header, FRAME);
@@ -300,6 +310,74 @@ fn one_wrong_byte_is_found_out_or_is_the_payloads() {
         let is_lost = matches!(tcp.loss(PEER), Some(PeerLoss::ProtocolViolation(_)));
         assert_eq!((&received[..], is_lost), (expected, is_first || is_second), "byte {at}");
     }
+}
+
+/// Two ranks that share memory.
+#[cfg(target_os = "linux")]
+fn sharing_pair(frame_bytes: usize) -> [Tcp; 2] {
+    let ranks = [Rank(0), Rank(1)];
+    let offers = ranks.map(|rank| MemoryOffer::new(rank, frame_bytes).unwrap());
+    let places = offers.each_ref().map(MemoryOffer::to_bytes);
+    let of_node = || ranks.into_iter().zip(places.iter().map(Vec::as_slice));
+    let memories = offers.map(|offer| offer.open(of_node()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut sockets = [listener.accept().unwrap().0, there].into_iter();
+    let mut options = Options::default();
+    options.frame_bytes = frame_bytes;
+    let mut ranks = ranks.into_iter().zip(memories).map(|(rank, memory)| {
+        let socket = sockets.next().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let stream = ByteStream::new(mio::net::TcpStream::from_std(socket)).unwrap();
+        let mut connections = [(); 4].map(|()| None);
+        connections[n_slots(1 - rank.index(), 1)] = Some(stream);
+        let is_near = vec![true; 2];
+        let setup =
+            TcpSetup { rank, size: 2, options, n_streams: 1, encrypts: false, is_near, memory };
+        let mut tcp = Tcp::new(setup, connections.into()).unwrap();
+        tcp.share_memory(|_| true);
+        tcp
+    });
+    [ranks.next().unwrap(), ranks.next().unwrap()]
+}
+
+/// Far more messages than there are slots.
+#[cfg(target_os = "linux")]
+#[test]
+fn long_messages_stay_in_shared_memory_and_others_take_their_place() {
+    const LONG: usize = 4 << 20;
+    let [mut zero, mut one] = sharing_pair(LONG);
+    let (tag, mut n_short) = (Tag(1), 0);
+    let mut buffer = zero.allocate(LONG).unwrap();
+    let mut room = one.allocate(LONG).unwrap();
+    for turn in 0..200_u32 {
+        let n_bytes = [LONG, LEAST_LENT - 1, LEAST_LENT][turn as usize % 3];
+        n_short += usize::from(n_bytes < LEAST_LENT);
+        let matched = turn % 2 == 0;
+        let slot = buffer.slot().expect("a frame in shared memory");
+        buffer.as_mut()[..n_bytes].fill(turn as u8);
+        assert!(zero.send(Rank(1), tag, buffer, n_bytes, matched).is_ok());
+        assert!(one.recv(Source::Rank(Rank(0)), tag, room).is_ok());
+        let event = next(&mut one);
+        let Some(Event::Received { buffer: got, n_bytes: n_got, .. }) = event else {
+            panic!("{event:?}")
+        };
+        assert_eq!(n_got, n_bytes);
+        assert!(got.as_ref()[..n_bytes].iter().all(|&byte| byte == turn as u8));
+        assert_eq!(got.slot() == Some(slot), n_bytes >= LEAST_LENT, "turn {turn}");
+        room = got;
+        let event = next(&mut zero);
+        let Some(Event::Released { buffer: back, .. }) = event else { panic!("{event:?}") };
+        buffer = back;
+    }
+    assert!(n_short > 50 && zero.incoming.exchanged[1].n_lent < 10);
+    // A slot that comes twice would have two owners.
+    let slot = one.allocate(LONG).unwrap().slot().unwrap();
+    zero.incoming.exchanged[1].n_lent += 1;
+    one.push(Rank(0), Some(MessageHeader::Returned { slot, number: 0 }), None);
+    assert!(matches!(next(&mut zero), Some(Event::Lost { peer: Rank(1) })));
+    let unexpected = ProtocolViolation::UnexpectedSlot;
+    assert_eq!(zero.loss(Rank(1)), Some(PeerLoss::ProtocolViolation(unexpected)));
 }
 
 /// A receive with a short buffer, and a send of more bytes than its buffer holds.

@@ -15,9 +15,9 @@ use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 /// Longest time that any step of a test may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Settings of tests, with short waits.
+/// Settings of tests, with short waits, and all bytes through sockets.
 pub fn settings() -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = Settings::default().share_memory(false);
     settings.options.grace = Duration::from_millis(100);
     settings.options.frame_bytes = 20_000;
     settings.limit = Duration::from_secs(5);
@@ -28,12 +28,14 @@ pub fn token(text: &str) -> Token {
     Token::new(text).unwrap()
 }
 
-/// Settings with and without encryption, with one and with several connections.
+/// Settings with and without encryption and shared memory, with one and with several connections.
 pub fn variants() -> Vec<Settings> {
     let plain = [settings(), settings().streams(3)];
     let encrypted = plain.clone().map(|settings| settings.encrypt(true));
+    let shared = settings().streams(2).share_memory(true);
     let can_encrypt = cfg!(feature = "noise");
-    plain.into_iter().chain(encrypted.into_iter().filter(|_| can_encrypt)).collect()
+    let encrypted = encrypted.into_iter().filter(|_| can_encrypt);
+    plain.into_iter().chain([shared]).chain(encrypted).collect()
 }
 
 /// Runs `program` on `size` ranks, each with its exchange, and returns the results in rank order.

@@ -97,10 +97,10 @@ class Collectives:
         """Returns the reduction of all ranks' arrays, with the same bits on every rank.
 
         :param array: this rank's input; the same shape and type on every rank
-        :param op: ``"sum"``, ``"avg"`` (or ``"mean"``), ``"min"``, ``"max"`` or ``"prod"``. In
-            blocking calls also ``"band"``, ``"bor"``, ``"bxor"``, ``"land"``, ``"lor"``,
-            ``"lxor"``; ``"maxloc"`` and ``"minloc"`` of (value, index) pairs, a structured type;
-            and a function of two arrays, which must be associative. These are always exact
+        :param op: ``"sum"``, ``"avg"`` (or ``"mean"``), ``"min"``, ``"max"`` or ``"prod"``; also
+            ``"band"``, ``"bor"``, ``"bxor"``, ``"land"``, ``"lor"``, ``"lxor"``; ``"maxloc"`` and
+            ``"minloc"`` of (value, index) pairs, a structured type; and a function of two arrays,
+            which must be associative. These are always exact
         :param out: array for the result, of the shape of ``array``; may be ``array`` itself. None:
             a new array
         :param dtype: name of the type if numpy lacks it, such as ``"bfloat16"`` for an array of

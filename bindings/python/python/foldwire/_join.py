@@ -29,8 +29,8 @@ def init(*, store=None, rank: Optional[int] = None, size: Optional[int] = None,
     The launcher is ``foldwire launch``, torchrun, Slurm, Flux or ``mpirun``, or the user sets
     ``FOLDWIRE_RANK``, ``FOLDWIRE_SIZE`` and ``FOLDWIRE_ROOT``. Without such variables this process
     is the only rank. Between machines, set ``FOLDWIRE_TOKEN`` to the same secret on all ranks;
-    ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` choose the network. ``FOLDWIRE_STREAMS`` and
-    ``FOLDWIRE_ENCRYPT`` configure TCP.
+    ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` choose the network. ``FOLDWIRE_STREAMS``,
+    ``FOLDWIRE_ENCRYPT`` and ``FOLDWIRE_SHARE_MEMORY`` configure TCP.
 
     With ``store``, the processes meet there instead, and each passes its ``rank`` and the
     ``size``. A store is a :class:`FileStore`, :class:`TcpStore` or :class:`MemoryStore`, a store of

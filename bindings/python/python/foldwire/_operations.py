@@ -5,6 +5,9 @@ rank gets its block of all arrays (all-to-all), reduces it in the order of ranks
 result on (all-gather, gather or all-to-all). So a function need not be commutative, every rank gets
 the same bits, and each value travels twice, as in a ring. Such calls are always exact.
 
+A started call is one all-gather (or gather) of the arrays, which each rank reduces when it waits
+for the call. So calls that are started together cannot mix, and each value travels to all ranks.
+
 Complex numbers are pairs of floats: sums, averages and data movements are calls on the floats, and
 a bound applies to the real and to the imaginary parts.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import zlib
-from typing import Callable, TypeVar
+from typing import Callable, List, NamedTuple, Optional, TypeVar, Union
 
 import numpy as np
 
@@ -60,7 +63,7 @@ _REDUCTIONS = {"all_reduce", "reduce", "reduce_scatter", "scan", "exclusive_scan
 
 
 def extended(call: F) -> F:
-    """Extends a call to complex numbers and, if it is blocking, to these operations."""
+    """Extends a call to complex numbers and to these operations."""
     is_started = call.__name__.startswith("start_")
     name = call.__name__[len("start_"):] if is_started else call.__name__
     signature = inspect.signature(call)
@@ -74,8 +77,7 @@ def extended(call: F) -> F:
         is_own = False
         if name in _REDUCTIONS:
             op = args[1] if len(args) > 1 else kwargs.get("op", "sum")
-            is_own = callable(op) or op in _FUNCTIONS
-            is_own = (is_own or kind == "c" and op == "prod") and not is_started
+            is_own = callable(op) or op in _FUNCTIONS or kind == "c" and op == "prod"
         if kind != "c" and not is_own:
             return call(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
@@ -85,7 +87,9 @@ def extended(call: F) -> F:
         if given.get("fill_value") is not None:
             message = "fill values are kept by the library's own operations on floats only"
             raise Error(message, kind="unsupported", field="fill_value")
-        return _reduced(self, name, given) if is_own else _as_pairs(self, call, name, given)
+        if not is_own:
+            return _as_pairs(self, call, name, given)
+        return (_started if is_started else _reduced)(self, name, given)
 
     return method
 
@@ -104,8 +108,6 @@ def _as_pairs(self, call, name, given):
     """Makes a call on complex numbers as a call on pairs of floats."""
     if name in _REDUCTIONS and given["op"] not in ("sum", "avg", "mean"):
         message = f"complex numbers have no order, and so no {given['op']!r}"
-        if given["op"] in NAMES or given["op"] == "prod" or callable(given["op"]):
-            message = "operations of one's own and complex products are for blocking calls"
         raise Error(message, kind="unsupported", field="op")
     if given.get("dtype") is not None:
         message = "dtype names a type that numpy lacks; complex arrays need none"
@@ -146,26 +148,112 @@ def _as_pairs(self, call, name, given):
     return result
 
 
+class _Reduction(NamedTuple):
+    """The checked arguments of a reduction."""
+
+    name: str
+    op: Union[str, Callable]
+    array: np.ndarray
+    apply: Callable
+    counts: List[int]
+    """Number of values of each rank's block."""
+    root: int
+    out: Optional[np.ndarray]
+
+    @classmethod
+    def of(cls, comm, name, given):
+        op, array = given["op"], as_array(given["array"])
+        if given.get("dtype") is not None or array.dtype.hasobject:
+            message = (f"arrays of {given.get('dtype') or array.dtype} have no operations of "
+                       "one's own")
+            raise Error(message, kind="unsupported", field="dtype")
+        apply = _checked(op, array)
+        size, n = comm.size, array.size
+        is_scatter = name == "reduce_scatter"
+        counts = given["counts"] if is_scatter else None
+        if counts is not None:
+            counts = comm._counts(counts)
+        else:
+            counts = comm._shares(n) or [n // size] * size
+        if sum(counts) != n:
+            message = f"counts add up to {sum(counts)} values, but the array has {n}"
+            raise Error(message, field="counts")
+        root = given.get("root", 0)
+        is_root = name != "reduce" or comm._root(root)
+        out = given["out"] if is_root else None
+        if out is not None:
+            shape = (counts[comm.rank],) if is_scatter else array.shape
+            out = check_out(out, shape, array.dtype)
+        return cls(name, op, array, apply, counts, root, out)
+
+    def facts(self):
+        """Returns what must be the same on all ranks, by its name."""
+        op = self.op
+        called = op if isinstance(op, str) else getattr(op, "__qualname__", type(op).__name__)
+        return {"call": self.name, "op": called, "dtype": str(self.array.dtype.descr),
+                "root": str(self.root), "counts": str(self.counts)}
+
+    def codes(self):
+        """Returns a number for each of :meth:`facts`."""
+        return np.array([zlib.crc32(fact.encode()) for fact in self.facts().values()], np.int64)
+
+    def check(self, codes_of_ranks):
+        """Raises if another rank passed different arguments."""
+        mine = self.codes()
+        for rank, theirs in enumerate(codes_of_ranks):
+            for (field, fact), ours, other in zip(self.facts().items(), mine, theirs):
+                if ours != other:
+                    message = (f"rank {rank} passed another {field} than this rank, which passed "
+                               f"{fact}")
+                    raise Error(message, kind="mismatch", rank=rank, field=field, ours=fact)
+
+    def reduce(self, rows):
+        """Reduces in the order of ranks."""
+        return self.deliver(functools.reduce(self.apply, rows))
+
+    def deliver(self, result):
+        if self.out is None:
+            return np.array(result)
+        self.out[...] = result
+        return self.out
+
+
+def _started(self, name, given):
+    """Starts a reduction by an operation that the library does not have."""
+    reduction = _Reduction.of(self, name, given)
+    array, codes = reduction.array, reduction.codes()
+    mine = np.frombuffer(codes.tobytes() + array.tobytes(), np.uint8)
+    rank = self.rank
+    if name == "reduce":
+        request = self.start_gather(mine, reduction.root)
+    else:
+        request = self.start_all_gather(mine)
+
+    @functools.lru_cache(maxsize=None)
+    def result():
+        # The arrays of all ranks, each behind its codes.
+        came = request._out.array.reshape(-1, mine.size)
+        reduction.check(np.ascontiguousarray(came[:, :codes.nbytes]).view(np.int64))
+        rows = np.ascontiguousarray(came[:, codes.nbytes:]).view(array.dtype)
+        if name == "reduce_scatter":
+            before, counts = sum(reduction.counts[:rank]), reduction.counts
+            return reduction.reduce(rows[:, before:before + counts[rank]])
+        rows = rows.reshape(len(rows), *array.shape)
+        if name == "exclusive_scan" and rank == 0:
+            return np.zeros_like(array) if reduction.out is None else given["out"]
+        n_ranks = {"scan": rank + 1, "exclusive_scan": rank}.get(name, len(rows))
+        return reduction.reduce(rows[:n_ranks])
+
+    request._view = lambda gathered: None if gathered is None else result()
+    return request
+
+
 def _reduced(self, name, given):
     """Reduces by an operation that the library does not have."""
-    op, array = given["op"], as_array(given["array"])
-    if given.get("dtype") is not None or array.dtype.hasobject:
-        message = f"arrays of {given.get('dtype') or array.dtype} have no operations of one's own"
-        raise Error(message, kind="unsupported", field="dtype")
-    apply = _checked(op, array)
-    size, n = self.size, array.size
-    is_scatter = name == "reduce_scatter"
-    counts = given["counts"] if is_scatter else None
-    counts = self._counts(counts) if counts is not None else self._shares(n) or [n // size] * size
-    if sum(counts) != n:
-        raise Error(f"counts add up to {sum(counts)} values, but the array has {n}", field="counts")
-    own = counts[self.rank]
-    root = given.get("root", 0)
-    is_root = name != "reduce" or self._root(root)
-    out = given["out"] if is_root else None
-    if out is not None:
-        out = check_out(out, (own,) if is_scatter else array.shape, array.dtype)
-    _agree(self, name, op, array, root, counts)
+    reduction = _Reduction.of(self, name, given)
+    array, apply, counts = reduction.array, reduction.apply, reduction.counts
+    size, own, is_scatter = self.size, counts[self.rank], name == "reduce_scatter"
+    reduction.check(self.all_gather(reduction.codes()))
     width = array.dtype.itemsize
     mine = np.frombuffer(array.tobytes(), np.uint8)
     # Bytes are integers, which are exact with every bound.
@@ -182,7 +270,7 @@ def _reduced(self, name, given):
     if is_scatter:
         if failure is not None:
             raise failure
-        return _delivered(prefixes[0], out)
+        return reduction.deliver(prefixes[0])
     if name == "exclusive_scan":
         # Rank r gets the reduction of the ranks before it; rank 0's is not used.
         prefixes = [prefixes[0], *prefixes[:-1]]
@@ -195,7 +283,7 @@ def _reduced(self, name, given):
     else:
         send = np.frombuffer(blocks[0], np.uint8)
         got = (self.all_gather(send, counts=lengths) if name == "all_reduce"
-               else self.gather(send, root, counts=lengths))
+               else self.gather(send, reduction.root, counts=lengths))
     if failure is not None:
         raise failure
     if got is None:
@@ -208,15 +296,8 @@ def _reduced(self, name, given):
     values = b"".join(got[start + 1:end].tobytes() for start, end in zip(starts, starts[1:]))
     result = np.frombuffer(bytearray(values), array.dtype).reshape(array.shape)
     if name == "exclusive_scan" and self.rank == 0:
-        return np.zeros_like(result) if out is None else given["out"]
-    return _delivered(result, out)
-
-
-def _delivered(result, out):
-    if out is None:
-        return np.array(result)
-    out[...] = result
-    return out
+        return np.zeros_like(result) if reduction.out is None else given["out"]
+    return reduction.deliver(result)
 
 
 def _checked(op, array):
@@ -241,17 +322,3 @@ def _checked(op, array):
         return made
 
     return apply
-
-
-def _agree(self, name, op, array, root, counts):
-    """Fails on all ranks if they pass different operations, types, lengths or roots."""
-    called = op if isinstance(op, str) else getattr(op, "__qualname__", type(op).__name__)
-    texts = {"call": name, "op": called, "dtype": str(array.dtype.descr), "root": str(root),
-             "counts": str(counts)}
-    mine = np.array([zlib.crc32(text.encode()) for text in texts.values()], np.int64)
-    for rank, theirs in enumerate(self.all_gather(mine)):
-        for field, (ours, other) in zip(texts, zip(mine, theirs)):
-            if ours != other:
-                message = (f"rank {rank} passed another {field} than this rank, which passed "
-                           f"{texts[field]}")
-                raise Error(message, kind="mismatch", rank=rank, field=field, ours=texts[field])

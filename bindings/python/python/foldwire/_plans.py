@@ -38,7 +38,7 @@ def read_plan(bound, plan):
 def reduction(op: str, of: np.dtype, dtype, text: str) -> dict:
     """Returns type code, operation and plan of a reduction, if they are compatible."""
     if op in NAMES:
-        message = f"{op!r} is for blocking calls on the CPU only"
+        message = f"{op!r} is for single arrays on the CPU only"
         raise Error(message, kind="unsupported", field="op")
     if op not in _OPS:
         known = ", ".join([*_OPS, *NAMES])

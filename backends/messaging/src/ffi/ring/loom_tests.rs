@@ -13,7 +13,8 @@ use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread::{self, yield_now};
 
-use super::{MessageRing, RingMessage, RingReceiver, RingSender, SHORT_BYTES, SlotId};
+use super::{MessageRing, RingMessage, RingReceiver, RingSender, SHORT_BYTES};
+use crate::frame::SlotId;
 
 type Ends = (RingSender<Arc<MessageRing>>, RingReceiver<Arc<MessageRing>>);
 
