@@ -31,7 +31,7 @@ pub(crate) use notices::MemoryTransport;
 pub(crate) use notices::{NoticeBody, NoticeMessage, Notices, tell};
 pub(crate) use progress_hook::ProgressHook;
 #[cfg(feature = "alloc")]
-pub(crate) use replay::{Replay, ReplayOutcome};
+pub(crate) use replay::Replay;
 pub(crate) use slots::FrameBuffer;
 #[cfg(any(test, feature = "alloc"))]
 pub(crate) use slots::Payloads;
@@ -161,12 +161,12 @@ pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
 
 /// A running call.
 pub(crate) struct Engine<'a> {
-    program: Program<'a>,
+    pub(crate) program: Program<'a>,
     /// True if a poll makes all possible steps.
     is_short: bool,
     has_begun: bool,
     started: Duration,
-    watchdog: Watchdog,
+    pub(crate) watchdog: Watchdog,
     pub(crate) report: Report,
 }
 
@@ -224,14 +224,12 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Returns the program and the report of a call that has not begun.
-    pub(crate) fn into_program(self) -> (Program<'a>, Report) {
-        (self.program, self.report)
-    }
-
     /// Advances every lane by at most one step. The single lane of a short call makes all possible
     /// steps. Once a rank is lost, lanes only receive what it sent before: its messages or notices
     /// may give the reason.
+    ///
+    /// # Errors
+    /// The errors of a step or of waiting. The caller passes them to [`Watchdog::lose`].
     pub(crate) fn poll<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -240,62 +238,14 @@ impl<'a> Engine<'a> {
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Progress, Error> {
-        if self.watchdog.lost().is_none() {
-            match self.advance(transport, lanes, compute, limits, notices) {
-                Err(error) => self.lose(error, transport.now())?,
-                result => return result,
-            }
-        }
-        let (watchdog, header) = (self.watchdog, self.program.header);
-        watchdog.explain((transport, notices), &header, limits, |transport, notices| {
-            self.take_last(transport, lanes, compute, notices, watchdog.lost())
-        })
-    }
-
-    /// Records that a step has failed. Returns the error, unless it says that a rank is lost: then
-    /// the reason may arrive in a moment.
-    pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
-        self.watchdog.lose(error, now)
-    }
-
-    /// Receives what the lost rank sent before. One lane's message may still be in transit when
-    /// another lane finds the rank lost. Fails if a message says more than that the rank is gone.
-    /// Returns whether everything has arrived.
-    fn take_last<X: Transport>(
-        &mut self,
-        transport: &mut X,
-        lanes: &mut Lanes<X::Frame>,
-        compute: &mut Computing<'_>,
-        notices: &mut Notices,
-        lost: Option<Rank>,
-    ) -> Result<bool, Error> {
-        let (program, report) = (&self.program, &mut self.report);
-        let mut has_all = true;
-        for lane in &mut lanes.lanes {
-            if lane.waits_for(program).map(|(rank, _)| rank) != lost {
-                continue;
-            }
-            match lane.turn(program, transport, compute, notices, report, None) {
-                Ok(LaneTurn::Done) => {}
-                Ok(LaneTurn::Stepped | LaneTurn::Waiting) => has_all = false,
-                Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(has_all)
-    }
-
-    /// Same as [`poll`](Self::poll), while no rank is lost.
-    fn advance<X: Transport>(
-        &mut self,
-        transport: &mut X,
-        lanes: &mut Lanes<X::Frame>,
-        compute: &mut Computing<'_>,
-        limits: Limits,
-        notices: &mut Notices,
-    ) -> Result<Progress, Error> {
-        transport.progress().map_err(transport_error)?;
         let (ours, checksum) = (self.program.header, self.program.checksum);
+        if let Some(lost) = self.watchdog.lost() {
+            let watchdog = self.watchdog;
+            return watchdog.explain((transport, notices), &ours, limits, |transport, notices| {
+                self.take_last(transport, lanes, compute, notices, lost)
+            });
+        }
+        transport.progress().map_err(transport_error)?;
         if !core::mem::replace(&mut self.has_begun, true) {
             // Only another poll finds what was sent before a notice that has just arrived.
             if notices.begin(transport, &ours, checksum, true)? {
@@ -335,9 +285,31 @@ impl<'a> Engine<'a> {
         self.watchdog.settle(moved, &waiter, (transport, notices), &ours, limits)
     }
 
-    /// Returns how long to rest before the next poll, if nothing arrives earlier.
-    pub(crate) fn rest(&self, limits: Limits) -> Duration {
-        self.watchdog.rest(limits)
+    /// Receives what the lost rank sent before. One lane's message may still be in transit when
+    /// another lane finds the rank lost. Fails if a message says more than that the rank is gone.
+    /// Returns whether everything has arrived.
+    fn take_last<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        lanes: &mut Lanes<X::Frame>,
+        compute: &mut Computing<'_>,
+        notices: &mut Notices,
+        lost: Rank,
+    ) -> Result<bool, Error> {
+        let (program, report) = (&self.program, &mut self.report);
+        let mut has_all = true;
+        for lane in &mut lanes.lanes {
+            if lane.waits_for(program).is_none_or(|(rank, _)| rank != lost) {
+                continue;
+            }
+            match lane.turn(program, transport, compute, notices, report, None) {
+                Ok(LaneTurn::Done) => {}
+                Ok(LaneTurn::Stepped | LaneTurn::Waiting) => has_all = false,
+                Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(has_all)
     }
 
     /// Recycles every frame, and notifies all other ranks that this rank aborts the call. The

@@ -314,16 +314,6 @@ impl Primitive {
         }
     }
 
-    /// Returns whether it computes on segments. Otherwise it only moves what the frames of a lane
-    /// hold.
-    #[cfg(feature = "alloc")]
-    pub(crate) const fn computes(self) -> bool {
-        !matches!(
-            self,
-            Self::Copy { .. } | Self::Move { .. } | Self::Join { .. } | Self::Replace { .. }
-        )
-    }
-
     /// Returns whether it changes the content of its target in place.
     #[must_use]
     pub const fn is_in_place(self) -> bool {

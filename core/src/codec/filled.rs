@@ -34,17 +34,8 @@ impl<'c, T: Element> Filled<'c, T> {
         self.marks.mark(T::DTYPE, bytemuck::cast_slice_mut(out));
     }
 
-    /// Encodes results that were stored, and in which fill values were restored.
-    pub(crate) fn encode_stored(
-        &self,
-        values: &[T],
-        dst: &mut [u8],
-        pace: &dyn Pace,
-    ) -> Result<Written, CodecError> {
-        self.encode_marked(values, T::ONE, dst, pace)
-    }
-
-    fn encode_marked(
+    /// Encodes these values times `weight`, even if no fill value is among them.
+    pub(crate) fn encode_marked(
         &self,
         values: &[T],
         weight: T,

@@ -5,7 +5,7 @@
 use super::CallSpec;
 #[cfg(feature = "alloc")]
 use super::device_operands::DeviceOperands;
-use super::full_call::FullCall;
+use super::full_call::{FullCall, Phase, exchange};
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::resolved::{Origin, RecentCall};
@@ -17,9 +17,10 @@ use crate::budget::Budget;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
 use crate::engine::Coding;
-use crate::engine::Work;
+use crate::engine::Computing;
 #[cfg(feature = "alloc")]
-use crate::engine::{Computing, Replay, ReplayOutcome};
+use crate::engine::Replay;
+use crate::engine::Work;
 use crate::error::Error;
 use crate::handle::{Advance, Handle, Limited, Progress};
 use crate::plan::Plan;
@@ -165,6 +166,11 @@ impl<'s> CallState<'s> {
         let spec = comm.spec(&request, plan)?;
         work.check(&spec)?;
         let mut call = FullCall::new(request, spec);
+        #[cfg(feature = "alloc")]
+        if call.is_trial_due(comm, plan) {
+            call.start_trial(comm, plan)?;
+            return Ok(Self::full(comm, call));
+        }
         call.begin(comm, work, plan)?;
         Ok(Self::full(comm, call))
     }
@@ -230,7 +236,7 @@ impl<'s> CallState<'s> {
         Ok(Self::full(comm, call))
     }
 
-    fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {
+    pub(super) fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {
         Self { limits: comm.limits(), stage: CallStage::Full(on_heap(call)) }
     }
 
@@ -256,60 +262,83 @@ impl<'s> CallState<'s> {
         work: &mut dyn Operands,
     ) -> Result<Progress, Error> {
         #[cfg(feature = "alloc")]
-        if matches!(self.stage, CallStage::Replay(..))
-            && let Some(step) = self.replay(comm, work)?
-        {
-            return Ok(step);
+        if let CallStage::Replay(recent) = &mut self.stage {
+            let Communicator { transport, notices, state, .. } = &mut *comm;
+            let RecentCall { resolved, coding, compiled, replay, request, .. } = &mut **recent;
+            let (on, lanes) = ((&resolved.program, &*compiled), &mut state.lanes);
+            let compute = &mut Computing::new(work, coding);
+            // A replay does not watch deadlines, and one may have been set since the start.
+            let replayed = match self.limits.deadline {
+                None => replay.poll(on, transport, lanes, compute, notices),
+                Some(_) => Ok(None),
+            };
+            match replayed {
+                Ok(Some(Progress::Finished)) => {
+                    request.end(comm.size(), comm.rank(), work)?;
+                    return Ok(Progress::Finished);
+                }
+                Ok(Some(progress)) => return Ok(progress),
+                Ok(None) => self.take_over(comm),
+                Err(error) => {
+                    self.take_over(comm);
+                    return self.lose(comm, error);
+                }
+            }
         }
         let CallStage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
-        let step = call.advance(comm, work, self.limits);
-        let step = step.and_then(|progress| work.after_poll(progress));
-        if step.is_err() {
-            self.stage = CallStage::Over;
+        call.round_input(comm, work);
+        let Communicator { transport, notices, state, .. } = &mut *comm;
+        let engine = call.engine.as_mut().ok_or(Error::Finished)?;
+        let (lanes, limits) = (&mut state.lanes, self.limits);
+        let polled = if let Some(values) = call.phase.exchanged() {
+            let (mut work, coding) = exchange(values);
+            let compute = &mut Computing::new(&mut work, &coding);
+            engine.poll(transport, lanes, compute, limits, notices)
+        } else {
+            let compute = &mut Computing::new(work, &call.coding);
+            engine.poll(transport, lanes, compute, limits, notices)
+        };
+        let progress = match polled {
+            Ok(Progress::Finished) => call.end_phase(comm, work),
+            polled => polled,
+        };
+        match progress.and_then(|progress| work.after_poll(progress)) {
+            Err(error) => self.lose(comm, error),
+            progress => progress,
         }
-        step
     }
 
-    /// Advances a replay. Returns `None` if the engine has taken over the call.
-    #[cfg(feature = "alloc")]
-    fn replay<X: Transport>(
+    /// Ends the call after an error, unless the error says that a rank is lost: then the reason may
+    /// arrive in a moment.
+    #[cold]
+    fn lose<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
+        error: Error,
+    ) -> Result<Progress, Error> {
+        if let CallStage::Full(call) = &mut self.stage
+            && let Some(engine) = &mut call.engine
+            && engine.watchdog.lose(error, comm.transport.now()).is_ok()
+        {
+            return Ok(Progress::Moved);
+        }
+        self.give_up(comm, Some(&error));
+        Err(error)
+    }
+
+    /// Drives all phases before the call itself, and returns it. It has sent nothing.
+    pub(super) fn finish_setup<X: Transport>(
+        mut self,
+        comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-    ) -> Result<Option<Progress>, Error> {
-        let CallStage::Replay(recent) = &mut self.stage else { return Ok(None) };
-        let Communicator { transport, notices, state, .. } = &mut *comm;
-        let RecentCall { resolved, coding, compiled, replay, request, .. } = &mut **recent;
-        let on = (&resolved.program, &*compiled);
-        // A replay does not watch deadlines, and one may have been set since the start.
-        let replayed = if self.limits.deadline.is_some() {
-            Ok(ReplayOutcome::NeedsEngine)
-        } else {
-            replay.poll(on, transport, &mut state.lanes, &mut Computing::new(work, coding), notices)
-        };
-        match replayed {
-            Ok(ReplayOutcome::Moved) => Ok(Some(Progress::Moved)),
-            Ok(ReplayOutcome::Waiting) => Ok(Some(Progress::Waiting)),
-            Ok(ReplayOutcome::NeedsEngine) => {
-                self.take_over(comm);
-                Ok(None)
+    ) -> Result<OnHeap<FullCall<'s>>, Error> {
+        loop {
+            match self.stage {
+                CallStage::Full(call) if matches!(call.phase, Phase::Call) => return Ok(call),
+                _ => {}
             }
-            Ok(ReplayOutcome::Finished) => {
-                request.end(comm.size(), comm.rank(), work)?;
-                Ok(Some(Progress::Finished))
-            }
-            Err(error) => {
-                self.take_over(comm);
-                let now = comm.transport.now();
-                if let CallStage::Full(call) = &mut self.stage
-                    && let Some(engine) = &mut call.engine
-                    && let Err(error) = engine.lose(error, now)
-                {
-                    call.give_up(comm, Some(&error));
-                    self.stage = CallStage::Over;
-                    return Err(error);
-                }
-                Ok(None)
+            if let Progress::Waiting = self.advance(comm, work)? {
+                comm.idle(self.limits, self.rest());
             }
         }
     }
@@ -344,8 +373,10 @@ impl<'s> CallState<'s> {
         self.stage = match core::mem::replace(&mut self.stage, CallStage::Over) {
             CallStage::Replay(recent) => {
                 let on = (recent.resolved.program, &recent.compiled);
-                let engine = recent.replay.into_engine(on, &mut comm.state.lanes);
-                CallStage::Full(Box::new(FullCall::taking_over(recent, engine)))
+                let engine = Some(recent.replay.into_engine(on, &mut comm.state.lanes));
+                let call = FullCall::new(recent.request, recent.resolved.spec);
+                let (coding, recent) = (recent.coding.clone(), Some(recent));
+                CallStage::Full(Box::new(FullCall { engine, coding, recent, ..call }))
             }
             other => other,
         };

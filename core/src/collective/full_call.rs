@@ -16,11 +16,10 @@ use crate::codec::CodecParams;
 use crate::element::DType;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
-use crate::engine::{Buffers, Coding, Computing, Engine, Lanes, Notices, Program, Work};
+use crate::engine::{Buffers, Coding, Engine, Program, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::StepQuantity;
-use crate::group::Group;
 use crate::handle::Progress;
 use crate::op::Op;
 use crate::plan::Plan;
@@ -44,7 +43,7 @@ pub(super) struct FullCall<'s> {
     pub(super) engine: Option<Engine<'s>>,
     pub(super) phase: Phase,
     /// Pass that rounds this rank's input before the call itself moves it.
-    rounding_pass: Option<RoundingPass>,
+    pub(super) rounding_pass: Option<RoundingPass>,
     /// Sum of the reports of all phases that have finished.
     pub(super) setup_report: Option<Report>,
     /// The automatic plan, until ranks have scanned samples and chosen. Its strides are those that
@@ -62,7 +61,7 @@ pub(super) enum Phase {
     #[cfg(feature = "alloc")]
     Probe(Probe),
     /// Exchange of the results of each rank's data scan, of a sample or of all values.
-    DataScan { values: [f64; value_range::N_WITH_BITS], sampled: bool },
+    DataScan { values: [f64; value_range::N_WITH_BITS], n_values: usize, sampled: bool },
     /// The call itself.
     Call,
 }
@@ -75,6 +74,16 @@ impl Phase {
             Self::Probe(_) => "measuring links",
             Self::DataScan { .. } => "learning the value range",
             Self::Call => "running",
+        }
+    }
+
+    /// Returns the values that ranks exchange before the call itself.
+    pub(super) fn exchanged(&mut self) -> Option<&mut [f64]> {
+        match self {
+            #[cfg(feature = "alloc")]
+            Self::Probe(probe) => Some(&mut probe.values),
+            Self::DataScan { values, n_values, .. } => values.get_mut(..*n_values),
+            Self::Call => None,
         }
     }
 }
@@ -96,16 +105,8 @@ impl<'s> FullCall<'s> {
         }
     }
 
-    /// Continues a replayed call with `engine`, which starts after the steps that the replay has
-    /// executed.
-    #[cfg(feature = "alloc")]
-    pub(super) fn taking_over(recent: Box<RecentCall>, engine: Engine<'s>) -> Self {
-        let call = Self::new(recent.request, recent.resolved.spec);
-        Self { coding: recent.coding.clone(), engine: Some(engine), recent: Some(recent), ..call }
-    }
-
-    /// Begins the call: as a trial if one is due, else with a measurement of links if one is due,
-    /// else with a data scan if the plan needs one.
+    /// Begins the call: with a measurement of links if one is due, else with a data scan if the
+    /// plan needs one.
     pub(super) fn begin<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
@@ -113,24 +114,8 @@ impl<'s> FullCall<'s> {
         plan: &Plan,
     ) -> Result<(), Error> {
         #[cfg(feature = "alloc")]
-        if self.is_trial_due(comm, plan) {
-            self.undecided = Some(*plan);
-            return self.start_trial(comm, plan);
-        }
-        self.begin_untried(comm, work, plan)
-    }
-
-    /// Does the same as [`begin`](Self::begin), but never begins a trial.
-    pub(super) fn begin_untried<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        work: &mut dyn Operands,
-        plan: &Plan,
-    ) -> Result<(), Error> {
-        #[cfg(feature = "alloc")]
         if self.should_measure(comm) {
-            self.undecided = Some(*plan);
-            return self.start_probe(comm);
+            return self.start_probe(comm, plan);
         }
         self.begin_with_links(comm, work, plan)
     }
@@ -230,17 +215,14 @@ impl<'s> FullCall<'s> {
             undecided.strides = strides;
         }
         let (measure, quantity) = required_bound(&spec, sampled);
-        let scan = spec.for_data_scan(self.n_scan_values());
+        let with_bits = self.undecided.is_some();
+        let n_values = if with_bits { value_range::N_WITH_BITS } else { value_range::N_VALUES };
+        let scan = spec.for_data_scan(n_values);
         let codec = comm.sizes(&scan, Quantum::LOSSLESS);
         let program = comm.program(&scan, &codec, spec.header(measure, quantity))?;
         self.run(comm, program, program.report());
-        self.phase = Phase::DataScan { values, sampled };
+        self.phase = Phase::DataScan { values, n_values, sampled };
         Ok(())
-    }
-
-    /// Number of values that ranks exchange in a data scan.
-    const fn n_scan_values(&self) -> usize {
-        if self.undecided.is_some() { value_range::N_WITH_BITS } else { value_range::N_VALUES }
     }
 
     fn start_call<X: Transport>(
@@ -275,22 +257,6 @@ impl<'s> FullCall<'s> {
         self.phase = Phase::Call;
     }
 
-    /// Drives all phases before the call itself. When this returns, the call itself has sent
-    /// nothing.
-    pub(super) fn finish_setup<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        work: &mut dyn Operands,
-    ) -> Result<(), Error> {
-        let limits = comm.limits();
-        while !matches!(self.phase, Phase::Call) {
-            if let Progress::Waiting = self.advance(comm, work, limits)? {
-                comm.idle(limits, self.rest(limits));
-            }
-        }
-        Ok(())
-    }
-
     /// Starts the engine on this program, from this report.
     pub(super) fn run<X: Transport>(
         &mut self,
@@ -305,71 +271,44 @@ impl<'s> FullCall<'s> {
 
     /// Returns how long to rest before the next poll.
     pub(super) fn rest(&self, limits: Limits) -> Duration {
-        self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.rest(limits))
+        self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.watchdog.rest(limits))
     }
 
-    /// Does a bounded amount of work. An error ends the call.
-    pub(super) fn advance<X: Transport>(
+    /// Rounds this rank's input if that is still to do.
+    pub(super) fn round_input<X: Transport>(
         &mut self,
-        comm: &mut Communicator<X>,
+        comm: &Communicator<X>,
         work: &mut dyn Operands,
-        limits: Limits,
-    ) -> Result<Progress, Error> {
-        let result = self.try_advance(comm, work, limits);
-        if let Err(error) = &result {
-            self.give_up(comm, Some(error));
-        }
-        result
-    }
-
-    fn try_advance<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
-        work: &mut dyn Operands,
-        limits: Limits,
-    ) -> Result<Progress, Error> {
-        let (size, rank) = (comm.size(), comm.rank());
+    ) {
         if let Some(rounding_pass) = self.rounding_pass.take() {
+            let (size, rank) = (comm.size(), comm.rank());
             let own = self.spec.shares.within_whole(self.spec.call.input(rank), size, rank);
             work.round(own, &rounding_pass, comm.config.level);
         }
-        let Communicator { transport, notices, state, .. } = &mut *comm;
-        let lanes = &mut state.lanes;
-        let n_scan_values = self.n_scan_values();
-        let engine = self.engine.as_mut().ok_or(Error::Finished)?;
-        let progress = match &mut self.phase {
-            #[cfg(feature = "alloc")]
-            Phase::Probe(Probe { values, .. }) => {
-                exchange(engine, (transport, lanes), notices, limits, values)?
-            }
-            Phase::DataScan { values, .. } => {
-                exchange(engine, (transport, lanes), notices, limits, &mut values[..n_scan_values])?
-            }
-            Phase::Call => {
-                let compute = &mut Computing::new(work, &self.coding);
-                engine.poll(transport, lanes, compute, limits, notices)?
-            }
-        };
-        match progress {
-            Progress::Moved => return Ok(Progress::Moved),
-            Progress::Waiting => return Ok(Progress::Waiting),
-            Progress::Finished => {}
-        }
+    }
+
+    /// Continues after a phase: with the next one, or with the end of the call.
+    pub(super) fn end_phase<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+    ) -> Result<Progress, Error> {
+        let (size, rank) = (comm.size(), comm.rank());
+        // The steps below fail on all ranks alike if the bound cannot be kept for this value range.
+        // No frames are in transit, so the call ends but the communicator stays usable.
+        let engine = self.engine.take().ok_or(Error::Internal)?;
         let mut report = engine.report;
         if let Some(setup_report) = self.setup_report {
             report += setup_report;
         }
         self.setup_report = Some(report);
-        // The steps below fail on all ranks alike if the bound cannot be kept for this value range.
-        // No frames are in transit, so the call ends but the communicator stays usable.
-        self.engine = None;
         #[cfg(feature = "alloc")]
         if let Phase::Probe(probe) = &mut self.phase {
             let probe = mem::take(probe);
             self.advance_probe(comm, work, probe)?;
             return Ok(Progress::Moved);
         }
-        let Phase::DataScan { values, sampled } = self.phase else {
+        let Phase::DataScan { values, sampled, .. } = self.phase else {
             self.request.end(size, rank, work)?;
             #[cfg(feature = "alloc")]
             {
@@ -430,19 +369,10 @@ impl<'s> FullCall<'s> {
     }
 }
 
-/// Advances an exchange before the call itself: an exact all-reduce that takes the maximum of each
-/// value, or the all-gather of a measurement.
-#[inline]
-fn exchange<X: Transport>(
-    engine: &mut Engine<'_>,
-    (transport, lanes): (&mut Group<X>, &mut Lanes<X::Frame>),
-    notices: &mut Notices,
-    limits: Limits,
-    values: &mut [f64],
-) -> Result<Progress, Error> {
-    let mut work = Work::new(Op::Max, Buffers::InPlace(values));
-    let coding = Coding::raw(DType::F64);
-    engine.poll(transport, lanes, &mut Computing::new(&mut work, &coding), limits, notices)
+/// Returns what computes an exchange before the call itself: an exact all-reduce that takes the
+/// maximum of each value, or the all-gather of a measurement.
+pub(super) fn exchange(values: &mut [f64]) -> (Work<'_, '_, f64>, Coding) {
+    (Work::new(Op::Max, Buffers::InPlace(values)), Coding::raw(DType::F64))
 }
 
 /// Returns a digest of the ends and quanta of a group's arrays, on which all ranks must agree. The

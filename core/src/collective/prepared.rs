@@ -11,7 +11,7 @@ use super::full_call::FullCall;
 use super::resolved::{Preparation, Resolved};
 use super::{Communicator, Operation, Request};
 use crate::element::Element;
-use crate::engine::{Buffers, Coding, Work};
+use crate::engine::{Buffers, Coding, Engine, Work};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::op::Op;
@@ -68,10 +68,10 @@ impl<'p, T: Element> Prepared<'p, T> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
         let spec = comm.spec(&request, plan)?;
         let mut call = FullCall::new(request, spec);
-        call.begin_untried(comm, &mut work, plan)?;
-        call.finish_setup(comm, &mut work)?;
-        let FullCall { spec, coding, engine, setup_report, .. } = call;
-        let (program, report) = engine.ok_or(Error::Internal)?.into_program();
+        call.begin(comm, &mut work, plan)?;
+        let call = CallState::full(comm, call).finish_setup(comm, &mut work)?;
+        let (spec, coding, setup_report) = (call.spec, call.coding, call.setup_report);
+        let Engine { program, report, .. } = call.engine.ok_or(Error::Internal)?;
         let resolved = Resolved { spec, program, report };
         // The prepared call has not begun, so give its number to the next call. Peers that query
         // this rank's calls expect numbers without gaps.

@@ -191,7 +191,9 @@ impl FullCall<'_> {
     pub(super) fn start_probe<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
+        plan: &Plan,
     ) -> Result<(), Error> {
+        self.undecided = Some(*plan);
         self.run_probe(comm, Probe { values: vec![0.0], ..Probe::default() })
     }
 
@@ -283,6 +285,7 @@ impl FullCall<'_> {
         comm: &mut Communicator<X>,
         plan: &Plan,
     ) -> Result<(), Error> {
+        self.undecided = Some(*plan);
         let values = vec![comm.state.measured.trials.last(&self.request.kind(plan)).into()];
         self.run_probe(comm, Probe { values, step: ProbeStep::Trial, ..Probe::default() })
     }

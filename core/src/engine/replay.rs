@@ -13,6 +13,7 @@ use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program, P
 use super::{SHORT_CALL_VALUES, is_short, transport_error};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
+use crate::handle::Progress;
 use crate::kernel::prefetch;
 use crate::primitive::{Primitive, Slot};
 use crate::report::Report;
@@ -39,18 +40,6 @@ pub(crate) struct Replay {
     pub(crate) report: Report,
 }
 
-/// Result of a poll.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReplayOutcome {
-    Finished,
-    /// Poll again at once.
-    Moved,
-    /// Rest, then poll again.
-    Waiting,
-    /// An engine must continue the call, because a message differs or the call waits too long.
-    NeedsEngine,
-}
-
 impl Replay {
     /// Creates the replay of a call that has not begun. `report` has the fields that are known
     /// before the call runs.
@@ -73,10 +62,11 @@ impl Replay {
         (self.has_begun, self.has_waited, self.waits_since) = (false, false, None);
     }
 
-    /// Makes all possible steps, or one step on a long segment.
+    /// Makes all possible steps, or one step on a long segment. `None` if an engine must continue
+    /// the call, because a message differs or the call waits too long.
     ///
     /// # Errors
-    /// The errors of a step. The caller passes them to [`Engine::lose`].
+    /// The errors of a step. The caller passes them to [`Watchdog::lose`].
     pub(crate) fn poll<X: Transport>(
         &mut self,
         (program, compiled): (&Program<'_>, &Compiled),
@@ -84,7 +74,7 @@ impl Replay {
         lanes: &mut Lanes<X::Frame>,
         compute: &mut Computing<'_>,
         notices: &mut Notices,
-    ) -> Result<ReplayOutcome, Error> {
+    ) -> Result<Option<Progress>, Error> {
         transport.progress().map_err(transport_error)?;
         let ours = || program.header.numbered(self.sequence);
         if !mem::replace(&mut self.has_begun, true) {
@@ -97,10 +87,11 @@ impl Replay {
         let mut has_moved = false;
         let awaited = loop {
             let Some(step) = compiled.step(lane.step) else {
+                lane.release(transport);
                 match transport.undelivered() {
                     None => {
                         self.report.total = transport.now().saturating_sub(self.started);
-                        return Ok(ReplayOutcome::Finished);
+                        return Ok(Some(Progress::Finished));
                     }
                     awaited => break awaited,
                 }
@@ -112,31 +103,28 @@ impl Replay {
                 compute,
                 &mut self.report,
             )? {
-                None => return Ok(ReplayOutcome::NeedsEngine),
+                None => return Ok(None),
                 Some(LaneTurn::Waiting) => break lane.awaits(step),
                 Some(LaneTurn::Stepped | LaneTurn::Done) => has_moved = true,
             }
-            if compiled.step(lane.step).is_none() {
-                lane.release(transport);
-            }
             if !is_short(&self.report) {
                 (self.has_waited, self.waits_since) = (false, None);
-                return Ok(ReplayOutcome::Moved);
+                return Ok(Some(Progress::Moved));
             }
         };
         let had_waited = mem::replace(&mut self.has_waited, true);
         if has_moved || !had_waited {
             self.waits_since = None;
-            return Ok(ReplayOutcome::Waiting);
+            return Ok(Some(Progress::Waiting));
         }
         let now = transport.now();
         if now.saturating_sub(*self.waits_since.get_or_insert(now)) > SHORT_WAIT {
-            return Ok(ReplayOutcome::NeedsEngine);
+            return Ok(None);
         }
         let ours = ours();
         let heard = notices.listen(transport, &ours, awaited.as_slice())?
             || notices.listen_in_turn(transport, &ours)?;
-        Ok(if heard { ReplayOutcome::Moved } else { ReplayOutcome::Waiting })
+        Ok(Some(if heard { Progress::Moved } else { Progress::Waiting }))
     }
 
     /// Returns the engine that continues the call on these lanes.

@@ -280,21 +280,10 @@ impl<F: FrameBuffer> Slots<F> {
                 Primitive::Copy { from, to } => self.copy_whole(from, to)?,
                 _ => {
                     let mut payloads = self.payloads();
-                    let mut is_pending = false;
-                    while let Some((&next, rest)) = left.split_first()
-                        && next.computes()
-                        && !is_pending
-                    {
-                        match compute(next, &mut payloads) {
-                            Poll::Pending => is_pending = true,
-                            Poll::Ready(done) => (left, _) = (rest, done?),
-                        }
+                    if compute(first, &mut payloads)?.is_pending() {
+                        break;
                     }
                     self.n_bytes = payloads.n_bytes();
-                    if is_pending {
-                        return Ok(left);
-                    }
-                    continue;
                 }
             }
             left = rest;

@@ -74,10 +74,12 @@ impl Watchdog {
     /// Records that a rank is lost. [`explain`](Self::explain) then looks for the reason.
     ///
     /// # Errors
-    /// The given error, if it does not say that a rank is lost.
+    /// The given error, if it does not say that a rank is lost, or if one was lost before.
     pub(crate) const fn lose(&mut self, error: Error, now: Duration) -> Result<(), Error> {
         match error {
-            Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) } => {
+            Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) }
+                if self.lost.is_none() =>
+            {
                 self.lost = Some(LostRank { rank, since: now, error });
                 Ok(())
             }

@@ -148,6 +148,7 @@ impl<T: Element> Buffers<'_, T> {
 
     /// Returns local input and output of a segment. In place both are at the same position,
     /// wherever a step needs both.
+    #[inline(always)]
     fn values(&mut self, segment: &Segment) -> Result<Values<'_, T>, Error> {
         Ok(match self {
             Self::InPlace(data) => Values::InPlace(within_mut(data, segment.in_output())?),
@@ -160,6 +161,7 @@ impl<T: Element> Buffers<'_, T> {
     }
 
     /// Copies the local input of a segment to the output.
+    #[inline(always)]
     fn copy_own(&mut self, segment: &Segment, stores: Stores) -> Result<&mut [T], Error> {
         Ok(match self.values(segment)? {
             Values::InPlace(values) => values,
@@ -406,7 +408,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 written = match marks {
                     Some(marks) => {
                         let codec = Filled::new(by(codec), marks);
-                        codec.encode_stored(stored, dst, pace)?
+                        codec.encode_marked(stored, T::ONE, dst, pace)?
                     }
                     None => by(codec).encode_paced(Source::Partial(stored), dst, pace)?,
                 };
