@@ -105,8 +105,8 @@ impl<'s> FullCall<'s> {
         }
     }
 
-    /// Begins the call: with a measurement of links if one is due, else with a data scan if the plan
-    /// needs one.
+    /// Begins the call: with a measurement of links if one is due, else with a data scan if the
+    /// plan needs one.
     pub(super) fn begin<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
