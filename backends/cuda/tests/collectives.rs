@@ -214,6 +214,9 @@ fn every_collective_gives_the_bits_of_the_host() {
     }
 }
 
+/// Runs a case of one type on ranks of this number.
+type Check = fn(Case, usize);
+
 /// Integers of all sizes, made by wrapping.
 macro_rules! integers {
     ($($T:ident),*) => {[$((
@@ -227,7 +230,7 @@ macro_rules! integers {
 
 #[test]
 fn integers_are_exact_on_a_device() {
-    let checks: [(fn(Case, usize), DType); 8] = integers!(i8, u8, i16, u16, i32, u32, i64, u64);
+    let checks: [(Check, DType); 8] = integers!(i8, u8, i16, u16, i32, u32, i64, u64);
     for (check, dtype) in checks {
         for op in [OpCode::Sum, OpCode::Min, OpCode::Max, OpCode::Prod] {
             let (collective, window, root) = (Collective::AllReduce, Window::Whole, Rank(0));
