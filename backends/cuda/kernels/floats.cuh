@@ -13,6 +13,7 @@ struct F32 {
     typedef i32 Signed;
     /// Unit in which values lie in shared memory.
     typedef u32 Word;
+    static constexpr bool IS_INTEGER = false;
     static constexpr u32 DTYPE = 1;
     static constexpr u32 BYTES = 4;
     static constexpr u32 CODE_BITS = 32;
@@ -34,6 +35,7 @@ struct F64 {
     typedef u64 Code;
     typedef i64 Signed;
     typedef u64 Word;
+    static constexpr bool IS_INTEGER = false;
     static constexpr u32 DTYPE = 2;
     static constexpr u32 BYTES = 8;
     static constexpr u32 CODE_BITS = 64;
@@ -55,6 +57,7 @@ struct Narrow {
     typedef u32 Code;
     typedef i32 Signed;
     typedef u32 Word;
+    static constexpr bool IS_INTEGER = false;
     static constexpr u32 BYTES = 2;
     static constexpr u32 CODE_BITS = 32;
     static constexpr u16 SIGN = 0x8000;

@@ -51,6 +51,16 @@ template <class T> struct Values {
     }
 };
 
+/// Combines two values of any type.
+template <class T>
+DEVICE typename T::Bits combine(u32 op, typename T::Bits a, typename T::Bits b) {
+    if constexpr (T::IS_INTEGER) {
+        return operate_on_integers<T>(op, a, b);
+    } else {
+        return operate<T>(op, a, b);
+    }
+}
+
 /// dst ← a ⊕ (b · weight), and output ← dst / divisor, for sums of operands of the weight
 /// `weight_of_sums`. Without `b`, dst ← a · weight. Without `dst` or `output`, leaves that out.
 /// Reports that `n_bytes` were written, unless that is 0.
@@ -75,21 +85,25 @@ DEVICE void operate_on_values(u8 *dst, const u8 *a, const u8 *b, u64 n_values, u
         }
         UNROLL
         for (u32 k = 0; k < count; k++) {
-            typename T::Bits &local = b != nullptr ? y.values[k] : x.values[k];
-            if (factor != 1) {
-                local = weigh<T>(local, factor);
+            if constexpr (!T::IS_INTEGER) {
+                typename T::Bits &local = b != nullptr ? y.values[k] : x.values[k];
+                if (factor != 1) {
+                    local = weigh<T>(local, factor);
+                }
             }
             if (b != nullptr) {
-                x.values[k] = operate<T>(static_cast<u32>(op), x.values[k], y.values[k]);
+                x.values[k] = combine<T>(static_cast<u32>(op), x.values[k], y.values[k]);
             }
         }
         if (dst != nullptr) {
             x.store_to(dst + at, n);
         }
         if (output != nullptr) {
-            UNROLL
-            for (u32 k = 0; k < count; k++) {
-                x.values[k] = of_sums == 1 ? x.values[k] : quotient<T>(x.values[k], of_sums);
+            if constexpr (!T::IS_INTEGER) {
+                UNROLL
+                for (u32 k = 0; k < count; k++) {
+                    x.values[k] = of_sums == 1 ? x.values[k] : quotient<T>(x.values[k], of_sums);
+                }
             }
             x.store_to(output + at, n);
         }

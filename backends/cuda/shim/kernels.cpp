@@ -16,6 +16,7 @@
 #include "../kernels/fz_light.cuh"
 #include "../kernels/mpc.cuh"
 #include "../kernels/range.cuh"
+#include "../kernels/integers.cuh"
 #include "../kernels/raw.cuh"
 #include "../kernels/zfp_rate.cuh"
 
@@ -32,12 +33,23 @@ const shim::Kernel *shim::kernels;
     KERNELS(F32, f32)                                                                             \
     KERNELS(F64, f64)
 
+#define INTEGERS(KERNELS)                                                                         \
+    KERNELS(I8, i8)                                                                               \
+    KERNELS(U8, u8)                                                                               \
+    KERNELS(I16, i16)                                                                             \
+    KERNELS(U16, u16)                                                                             \
+    KERNELS(I32, i32)                                                                             \
+    KERNELS(U32, u32)                                                                             \
+    KERNELS(I64, i64)                                                                             \
+    KERNELS(U64, u64)
+
 WIDE_TYPES(CUSZP_KERNELS)
 ALL_TYPES(FZ_LIGHT_KERNELS)
 WIDE_TYPES(MPC_KERNELS)
 ALL_TYPES(PAYLOAD_KERNELS)
 ALL_TYPES(RANGE_KERNELS)
 ALL_TYPES(RAW_KERNELS)
+INTEGERS(RAW_KERNELS)
 WIDE_TYPES(ZFP_RATE_KERNELS)
 
 #include "faults.hpp"

@@ -223,6 +223,11 @@ impl DeviceCodec {
         if !id.is_for(dtype) {
             return None;
         }
+        if !dtype.is_float() {
+            let (kernels, weight) = (AnyKernels::Raw(RawKernels), 1.0);
+            let params = *params;
+            return (id == CodecId::Raw).then_some(Self { dtype, id, params, weight, kernels });
+        }
         let (kernels, weight) = with_float!(dtype, T => {
             let weight = id.instance::<T>(params).as_dyn().weight().to_f64();
             (AnyKernels::of::<T>(id, params)?, weight)
@@ -247,7 +252,7 @@ impl DeviceCodec {
     pub fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
         with_float!(self.dtype, T => {
             self.id.instance::<T>(&self.params).as_dyn().max_encoded_len(n_values)
-        }, else None)
+        }, else n_values.checked_mul(self.dtype.n_bytes()))
     }
 
     /// Returns the bytes of scratch memory that any task on at most `n_values` values needs.

@@ -97,7 +97,8 @@ impl KernelFile {
     #[must_use]
     pub const fn is_for(self, dtype: DType) -> bool {
         match self {
-            Self::FzLight | Self::Raw | Self::Payload | Self::Range => dtype.is_float(),
+            Self::Raw => true,
+            Self::FzLight | Self::Payload | Self::Range => dtype.is_float(),
             Self::CuSzp | Self::Mpc | Self::ZfpRate => matches!(dtype, DType::F32 | DType::F64),
         }
     }
@@ -131,7 +132,10 @@ impl Module {
                 ],
                 "FZ_LIGHT_KERNELS",
             ),
-            KernelFile::Raw => (&[include_str!("../kernels/raw.cuh")], "RAW_KERNELS"),
+            KernelFile::Raw => (
+                &[include_str!("../kernels/integers.cuh"), include_str!("../kernels/raw.cuh")],
+                "RAW_KERNELS",
+            ),
             KernelFile::Payload => (&[PAYLOAD], "PAYLOAD_KERNELS"),
             KernelFile::CuSzp => {
                 (&[PAYLOAD, CHUNK, CODED, include_str!("../kernels/cuszp.cuh")], "CUSZP_KERNELS")

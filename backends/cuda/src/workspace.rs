@@ -34,7 +34,7 @@ pub struct WorkspaceConfig {
 
 /// Streams and memory on a device for the calls of one communicator. Implements [`Device`].
 ///
-/// A lane takes about 12 times `frame_bytes` of device memory and 5 times of pinned memory. All of
+/// A lane takes about 12 times `frame_bytes` of device memory and 3 times of pinned memory. All of
 /// it is allocated when the workspace is made.
 #[derive(Debug)]
 pub struct Workspace {

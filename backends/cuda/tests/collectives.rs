@@ -5,7 +5,9 @@ use foldwire::codec::CodecId;
 use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::layout::{Shares, Window, share};
 use foldwire::op::OpCode;
-use foldwire::{Bound, Call, Collective, Communicator, Element, Error, Float, Op, Plan, Rank};
+use foldwire::{
+    Bound, Call, Collective, Communicator, DType, Element, Error, Float, Op, Plan, Rank,
+};
 use foldwire::{bf16, f16, pipeline};
 use foldwire_cuda::{Cuda, DeviceBuffer, Driver, Workspace};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
@@ -108,22 +110,32 @@ static GPU: LazyLock<Option<Arc<dyn Driver>>> = LazyLock::new(|| match Cuda::ope
 
 /// Runs a case on slices, on devices, and on devices at every second rank.
 fn check<T: Float>(case: Case, size: usize) {
+    check_with::<T>(case, size, values);
+}
+
+/// Does the same with values of a rank that `values` makes.
+fn check_with<T: Element>(case: Case, size: usize, values: fn(usize, usize) -> Vec<T>) {
     let simulated = SimulatedDevice::new();
-    check_on::<T>(case, size, &(simulated.clone() as _));
+    check_on::<T>(case, size, &(simulated.clone() as _), values);
     assert_eq!(simulated.n_live(), 0, "memory, streams and events are freed");
     if let Some(gpu) = &*GPU {
-        check_on::<T>(case, size, gpu);
+        check_on::<T>(case, size, gpu, values);
     }
 }
 
-fn check_on<T: Float>(case: Case, size: usize, device: &Arc<dyn Driver>) {
+fn check_on<T: Element>(
+    case: Case,
+    size: usize,
+    device: &Arc<dyn Driver>,
+    values: fn(usize, usize) -> Vec<T>,
+) {
     // Short frames make several segments and lanes.
     let world = || World::new(size).frame_bytes(24 << 10);
     let run = |on_device: &(dyn Fn(usize) -> bool + Sync)| {
         world().run(|mut comm| {
             let rank = comm.rank();
             let [n_send, n_recv] = case.lengths(size, rank);
-            let mut buffers = [values::<T>(rank.index(), n_send), values(rank.index(), n_recv)];
+            let mut buffers = [n_send, n_recv].map(|n| values(rank.index(), n));
             let done = if on_device(rank.index()) {
                 case.on_device(&mut comm, device, &mut buffers)
             } else {
@@ -199,6 +211,34 @@ fn for_each_call(size: usize, count: usize, plans: &[Plan], mut check: impl FnMu
 fn every_collective_gives_the_bits_of_the_host() {
     for (size, count) in [(2, 5), (3, 9000)] {
         for_each_call(size, count, &plans()[..2], |case| check::<f32>(case, size));
+    }
+}
+
+/// Runs a case of one type on ranks of this number.
+type Check = fn(Case, usize);
+
+/// Integers of all sizes, made by wrapping.
+macro_rules! integers {
+    ($($T:ident),*) => {[$((
+        |case, size| check_with::<$T>(case, size, |rank, n| {
+            (0..n).map(|i| (i as $T).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as $T) ^ rank as $T)
+                .collect()
+        }),
+        $T::DTYPE,
+    )),*]};
+}
+
+#[test]
+fn integers_are_exact_on_a_device() {
+    let checks: [(Check, DType); 8] = integers!(i8, u8, i16, u16, i32, u32, i64, u64);
+    for (check, dtype) in checks {
+        for op in [OpCode::Sum, OpCode::Min, OpCode::Max, OpCode::Prod] {
+            let (collective, window, root) = (Collective::AllReduce, Window::Whole, Rank(0));
+            check(Case { collective, window, op, plan: Plan::raw(), count: 5001, root }, 3);
+        }
+        if matches!(dtype, DType::U8 | DType::I64) {
+            for_each_call(3, 3001, &[Plan::raw()], |case| check(case, 3));
+        }
     }
 }
 

@@ -86,7 +86,7 @@ mod long {
     #[test]
     fn every_kernel_is_compiled_for_every_architecture() {
         let modules = KernelFile::ALL.iter().flat_map(|&file| {
-            let dtypes = DType::FLOATS.into_iter().filter(move |&dtype| file.is_for(dtype));
+            let dtypes = DType::ALL.iter().copied().filter(move |&dtype| file.is_for(dtype));
             dtypes.map(move |dtype| Module { file, dtype })
         });
         compile_all(modules, &["sm_70", "sm_80", "sm_90", "sm_100"]);

@@ -513,18 +513,20 @@ class Torch(unittest.TestCase):
 
 @unittest.skipIf(torch is None, "torch's devices: no torch")
 class Devices(unittest.TestCase):
-    def test_floats_stay_on_the_gpu_and_the_rest_has_a_reason(self):
+    def test_numbers_stay_on_the_gpu_and_the_rest_has_a_reason(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         from foldwire._torch_tensors import is_usable, why_through_cpu
         with FakeTensorMode():
             floats = torch.empty(3, device="cuda", dtype=torch.bfloat16)
             integers = torch.empty(3, device="cuda", dtype=torch.int64)
+            flags = torch.empty(3, device="cuda", dtype=torch.bool)
         with mock.patch.object(foldwire._native, "HAS_DEVICES", True):
             self.assertIsNone(why_through_cpu(floats))
             self.assertTrue(is_usable(floats))
-            self.assertIn("kernels for torch.int64", why_through_cpu(integers))
-            self.assertFalse(is_usable(integers))
+            self.assertIsNone(why_through_cpu(integers))
+            self.assertIn("kernels for torch.bool", why_through_cpu(flags))
+            self.assertFalse(is_usable(flags))
             with mock.patch.object(torch.version, "hip", "6.0"):
                 self.assertIn("not on hip", why_through_cpu(floats))
         with mock.patch.object(foldwire._native, "HAS_DEVICES", False):

@@ -113,13 +113,13 @@ class _Passed(dist._Work):
 
 
 class Backend(Calls, _BASE):
-    """The backend ``"foldwire"`` of torch's process groups, for tensors on the CPU and for floats
-    on NVIDIA's GPUs.
+    """The backend ``"foldwire"`` of torch's process groups, for tensors on the CPU and on NVIDIA's
+    GPUs.
 
     All-reduces and reduce-scatters of large arrays of floats have the bound and plan of
     :func:`configure`. All other calls are exact. Messages, bitwise operations, sparse tensors,
-    integers on GPUs and tensors on other devices use gloo. All ranks choose alike, by type and
-    operation.
+    bool and complex numbers on GPUs and tensors on other devices use gloo. All ranks choose alike,
+    by type and operation.
 
     ``timeout`` is the longest time without progress of a call. After a call has failed, with
     Foldwire or gloo, all later calls fail.

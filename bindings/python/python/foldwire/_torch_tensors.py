@@ -54,7 +54,7 @@ def why_through_cpu(tensor: torch.Tensor) -> Optional[str]:
     memory calls can use."""
     # Torch for AMD's GPUs calls them "cuda", too.
     kind = "hip" if tensor.is_cuda and torch.version.hip else tensor.device.type
-    if kind == "cpu" or kind == "cuda" and _native.HAS_DEVICES and is_float(tensor):
+    if kind == "cpu" or kind == "cuda" and _native.HAS_DEVICES and tensor.dtype in _TYPES:
         return None
     if kind != "cuda":
         return f"Foldwire computes on the CPU and on NVIDIA's GPUs only, not on {kind}"
