@@ -7,30 +7,14 @@
 
 use crate::collective::Communicator;
 use crate::element::Element;
-use crate::error::{Buffer, Error};
+use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::shared::SharedCommunicator;
+use crate::shared::located::{check_indices, discard};
 use crate::transport::Transport;
 use alloc::vec::Vec;
-
-/// Checks that each value has an index.
-fn check<T>(values: &[T], indices: &[i64]) -> Result<(), Error> {
-    let (need, have) = (values.len(), indices.len());
-    if need == have { Ok(()) } else { Err(Error::Length { buffer: Buffer::Recv, need, have }) }
-}
-
-/// Sets the index of each value that is not the extreme to the largest one.
-fn discard<T: Element>(values: &[T], extremes: &[T], indices: &mut [i64]) {
-    for ((value, extreme), index) in values.iter().zip(extremes).zip(indices) {
-        let is_nan = |x: &T| x.partial_cmp(x).is_none();
-        let is_same = bytemuck::bytes_of(value) == bytemuck::bytes_of(extreme);
-        if !(is_same || is_nan(value) && is_nan(extreme)) {
-            *index = i64::MAX;
-        }
-    }
-}
 
 /// Writes the methods into an `impl`. They take `&self`, or `&mut self` if the argument is `mut`.
 macro_rules! methods {
@@ -77,7 +61,7 @@ macro_rules! methods {
         fn locate<T: Element>(
             &$($mutable)? self, values: &mut [T], indices: &mut [i64], op: Op<'_, T>,
         ) -> Result<Report, Error> {
-            check(values, indices)?;
+            check_indices(values, indices)?;
             let own: Vec<T> = values.to_vec();
             let mut report = self.all_reduce(values, op, &Plan::raw())?;
             discard(&own, values, indices);

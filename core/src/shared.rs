@@ -5,6 +5,7 @@ mod delivery;
 mod driven;
 mod group;
 mod grow;
+pub(crate) mod located;
 mod mailbox;
 mod message_endpoint;
 mod messages;

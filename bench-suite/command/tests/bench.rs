@@ -368,13 +368,14 @@ mod tcp {
 
     #[test]
     fn sockets_give_right_results_in_the_open_and_encrypted() {
-        for (collective, how, name) in [
-            ("allreduce", "", "tcp (1 stream)"),
-            ("alltoall", "--streams 3", "tcp (3 streams)"),
-            ("broadcast", "--streams 2 --encrypt", "tcp (2 streams, encrypted)"),
+        for (collective, how, shares_memory, name) in [
+            ("allreduce", "", "1", "tcp (1 stream)"),
+            ("alltoall", "--streams 3", "0", "tcp (3 streams)"),
+            ("broadcast", "--streams 2 --encrypt", "1", "tcp (2 streams, encrypted)"),
         ] {
             let mut command = Command::new(PROGRAM);
             command.args(["launch", "-n", "3", "--no-prefix", "--", PROGRAM, "bench", collective]);
+            command.env("FOLDWIRE_SHARE_MEMORY", shares_memory);
             let args = format!(
                 "--backend tcp {how} --sizes 12,12K,60000 --preset raw,foldwire --repeat 2 \
                 --min-time 0 --json"

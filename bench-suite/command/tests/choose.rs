@@ -120,13 +120,14 @@ fn options_of_other_backends_are_refused() {
     }
 }
 
-/// Choices of two processes over TCP loopback, with an unknown link rate.
+/// Choices of two processes over TCP loopback, with an unknown link rate. In shared memory there
+/// would be none to measure.
 #[cfg(feature = "tcp")]
 #[test]
 fn processes_choose_over_links_that_they_measure() {
     let program = env!("CARGO_BIN_EXE_foldwire");
     let args = format!(
-        "launch -n 2 --no-prefix -- {program} choose --backend tcp \
+        "launch -n 2 --no-prefix -- env FOLDWIRE_SHARE_MEMORY=0 {program} choose --backend tcp \
          --collective allreduce,broadcast --sizes 4K,2M --repeat 2 --min-time 0 --json"
     );
     let told = json(&args);

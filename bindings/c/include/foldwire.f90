@@ -617,29 +617,31 @@ module foldwire
             integer(c_int32_t) :: code
         end function
 
-        function fwMaxLoc(values, indices, count, data_type, comm) &
+        function fwMaxLoc(values, indices, count, data_type, comm, request) &
             result(code) bind(c, name="fwMaxLoc")
             import :: c_int32_t, c_int64_t, c_ptr, c_size_t
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
-            type(*), intent(inout) :: values(*)
-            integer(c_int64_t), intent(inout) :: indices(*)
+            type(*), intent(inout), asynchronous :: values(*)
+            integer(c_int64_t), intent(inout), asynchronous :: indices(*)
             integer(c_size_t), value :: count
             integer(c_int32_t), value :: data_type
             type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
             integer(c_int32_t) :: code
         end function
 
-        function fwMinLoc(values, indices, count, data_type, comm) &
+        function fwMinLoc(values, indices, count, data_type, comm, request) &
             result(code) bind(c, name="fwMinLoc")
             import :: c_int32_t, c_int64_t, c_ptr, c_size_t
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
-            type(*), intent(inout) :: values(*)
-            integer(c_int64_t), intent(inout) :: indices(*)
+            type(*), intent(inout), asynchronous :: values(*)
+            integer(c_int64_t), intent(inout), asynchronous :: indices(*)
             integer(c_size_t), value :: count
             integer(c_int32_t), value :: data_type
             type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
             integer(c_int32_t) :: code
         end function
 

@@ -920,6 +920,8 @@ fwResult fwReproSums(const void *values,
 // values[count] receive the largest ones, and indices[count] the index that a rank passed with it.
 // If several ranks have it, that is the smallest index. All ranks get the same.
 //
+// With request != NULL the call returns at once, and the arrays must stay until it has finished.
+//
 // NaN is larger than all other values, and 0 than -0. The call is exact: two all-reduces. Arrays
 // are in the memory of the host and do not overlap. Not allowed in a group. Complex numbers have
 // no order (FW_INVALID_ARGUMENT).
@@ -927,7 +929,8 @@ fwResult fwMaxLoc(void *values,
                   int64_t *indices,
                   size_t count,
                   fwDataType data_type,
-                  fwComm_t comm);
+                  fwComm_t comm,
+                  fwRequest_t *request);
 
 // Finds the smallest of all ranks' values at each place, and where it is. Otherwise as fwMaxLoc,
 // but NaN is smaller than all other values.
@@ -935,7 +938,8 @@ fwResult fwMinLoc(void *values,
                   int64_t *indices,
                   size_t count,
                   fwDataType data_type,
-                  fwComm_t comm);
+                  fwComm_t comm,
+                  fwRequest_t *request);
 
 // Advances the calls of a request's communicator and sets done to whether the request's call has
 // finished. If done is 1, request becomes NULL and the call's result is returned. If done is 0,

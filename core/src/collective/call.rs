@@ -430,6 +430,11 @@ impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {
 #[cfg(feature = "alloc")]
 impl<T: Element, S, R> Call<'_, T, S, R> {
     /// Returns the result buffer.
+    pub(crate) const fn result(&mut self) -> &mut R {
+        &mut self.recv
+    }
+
+    /// Returns the result buffer.
     pub(crate) fn into_result(self) -> R {
         self.recv
     }

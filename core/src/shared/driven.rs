@@ -175,7 +175,14 @@ impl<W: Operands> CallBuffers for W {
 pub(super) struct HostBuffers<'a, T: Element, S, R> {
     pub(super) call: Call<'a, T, S, R>,
     /// Lengths at the start.
-    pub(super) lengths: [usize; 2],
+    lengths: [usize; 2],
+}
+
+impl<'a, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> HostBuffers<'a, T, S, R> {
+    pub(super) fn new(mut call: Call<'a, T, S, R>) -> Self {
+        let lengths = call.lengths();
+        Self { call, lengths }
+    }
 }
 
 impl<T: Element, S: AsRef<[T]>, R: AsMut<[T]>> CallBuffers for HostBuffers<'_, T, S, R> {

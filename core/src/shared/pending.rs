@@ -58,18 +58,17 @@ impl<'a, X: Transport + 'a, R: 'a> Handle<RunningPending<'a, X, R>> {
     pub(super) fn start<T: Element, S: AsRef<[T]> + 'a>(
         shared: Rc<SharedTransport<'a, X>>,
         call_slot: &Rc<CallSlot<'a, X>>,
-        mut call: Call<'a, T, S, R>,
+        call: Call<'a, T, S, R>,
         plan: &Plan,
     ) -> Result<Self, Error>
     where
         R: AsMut<[T]>,
     {
-        let lengths = call.lengths();
+        let mut buffers = HostBuffers::new(call);
         let call_state = call_slot.with(|comm| {
-            let (request, mut work) = call.parts(comm.rank());
+            let (request, mut work) = buffers.call.parts(comm.rank());
             CallState::start(comm, request, &mut work, plan)
         })?;
-        let buffers = HostBuffers { call, lengths };
         Ok(Self::of(shared, Driven::call(call_slot, CallWork { call_state, buffers })))
     }
 

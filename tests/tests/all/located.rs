@@ -81,6 +81,74 @@ fn nan_is_the_extreme_of_both_kinds() {
     });
 }
 
+/// Searches and sums are in progress together, and ranks wait for them in different orders.
+#[test]
+fn started_searches_keep_to_the_order_of_their_starts() {
+    for n_calls in [1, 2, 5] {
+        World::new(3).run_endpoints(|endpoint| {
+            let comm = SharedCommunicator::new(endpoint, n_calls).expect("channels");
+            let rank = comm.rank().index();
+            let values: Vec<f64> = (0..9000).map(|at| ((at * 7 + rank * 5) % 11) as f64).collect();
+            let ranks = vec![rank as i64; values.len()];
+            let best = |at: usize| (0..3).max_by_key(|rank| ((at * 7 + rank * 5) % 11, 3 - rank));
+            for turn in 0..4 {
+                let mut running = Vec::new();
+                let mut sum = None;
+                for _ in 0..n_calls.min(2) {
+                    let search = comm.start_max_loc(values.clone(), ranks.clone());
+                    running.push(search.expect("a search"));
+                }
+                if n_calls > 2 {
+                    let ones = vec![1i32; 5000];
+                    let call = foldwire::Call::all_reduce(ones, foldwire::Op::Sum);
+                    sum = Some(comm.start(call, &Plan::raw()).expect("a sum"));
+                    let lowest = comm.start_min_loc([rank as i64], [7]).expect("a search");
+                    let (found, _) = lowest.wait().into_result().expect("found");
+                    assert_eq!(found, ([0], [7]));
+                }
+                if (rank + turn) % 2 == 0 {
+                    running.reverse();
+                }
+                for search in running {
+                    let ((found, places), report) = search.wait().into_result().expect("found");
+                    assert!(report.wire_bytes > 0);
+                    for (at, (&value, &place)) in found.iter().zip(&places).enumerate() {
+                        let best = best(at).expect("a rank");
+                        assert_eq!(
+                            (value, place),
+                            (((at * 7 + best * 5) % 11) as f64, best as i64)
+                        );
+                    }
+                }
+                if let Some(sum) = sum {
+                    assert_eq!(sum.wait().into_result().expect("a sum").0, [3; 5000]);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_search_that_is_dropped_or_cannot_start_is_an_error_on_all_ranks() {
+    World::new(2).run_endpoints(|endpoint| {
+        let comm = SharedCommunicator::new(endpoint, 1).expect("channels");
+        let refused = comm.start_max_loc(vec![1.0, 2.0], vec![1]).map(drop);
+        assert!(matches!(refused, Err(Error::Length { need: 2, have: 1, .. })), "{refused:?}");
+        let first = comm.start_max_loc(vec![1.0], vec![1]).expect("a search");
+        let second = comm.start_max_loc(vec![1.0], vec![1]).map(drop);
+        assert!(matches!(second, Err(Error::TooManyCalls { max: 1 })), "{second:?}");
+        first.wait().into_result().expect("found");
+        let dropped = comm.start_min_loc(vec![1.0; 3], vec![1; 3]).expect("a search");
+        if comm.rank().index() == 0 {
+            drop(dropped);
+        } else {
+            let failed = dropped.wait().into_result().map(drop);
+            assert!(matches!(failed, Err(Error::Aborted { .. })), "{failed:?}");
+        }
+        assert!(matches!(comm.barrier(), Err(Error::Poisoned)));
+    });
+}
+
 #[test]
 fn an_index_for_each_value_is_required() {
     World::new(2).run(|mut comm| {

@@ -2,17 +2,20 @@
 
 use std::ffi::c_void;
 
-use foldwire::{DType, Element, Report};
+use foldwire::{DType, Element};
 
 use super::call::{CoreCommunicator, dtype, with_type};
-use super::memory::LentArray;
-use super::types::{fwComm_t, fwDataType, fwResult};
+use super::memory::{LentArray, RequestOut};
+use super::started::{DynCall, running};
+use super::types::{fwComm_t, fwDataType, fwRequest_t, fwResult};
 use crate::errors::{ApiError, catch_errors};
 use crate::{group, handle_table};
 
 /// Finds the largest of all ranks' values at each place, and where it is, as MPI_MAXLOC:
 /// values[count] receive the largest ones, and indices[count] the index that a rank passed with it.
 /// If several ranks have it, that is the smallest index. All ranks get the same.
+///
+/// With request != NULL the call returns at once, and the arrays must stay until it has finished.
 ///
 /// NaN is larger than all other values, and 0 than -0. The call is exact: two all-reduces. Arrays
 /// are in the memory of the host and do not overlap. Not allowed in a group. Complex numbers have
@@ -24,9 +27,10 @@ pub unsafe extern "C" fn fwMaxLoc(
     count: usize,
     data_type: fwDataType,
     comm: fwComm_t,
+    request: *mut fwRequest_t,
 ) -> fwResult {
     // SAFETY: guaranteed by the caller.
-    unsafe { locate((values, indices, count), data_type, true, comm) }
+    unsafe { locate((values, indices, count), data_type, true, comm, request) }
 }
 
 /// Finds the smallest of all ranks' values at each place, and where it is. Otherwise as fwMaxLoc,
@@ -38,60 +42,72 @@ pub unsafe extern "C" fn fwMinLoc(
     count: usize,
     data_type: fwDataType,
     comm: fwComm_t,
+    request: *mut fwRequest_t,
 ) -> fwResult {
     // SAFETY: guaranteed by the caller.
-    unsafe { locate((values, indices, count), data_type, false, comm) }
+    unsafe { locate((values, indices, count), data_type, false, comm, request) }
 }
 
 /// Finds the largest values, or the smallest ones.
 ///
 /// # Safety
-/// The arrays must exist, and nobody else may use them during the call.
+/// The arrays must exist, and nobody else may use them until the call has finished.
 unsafe fn locate(
-    (values, indices, count): (*mut c_void, *mut i64, usize),
+    arrays: (*mut c_void, *mut i64, usize),
     data_type: fwDataType,
     is_max: bool,
     comm: fwComm_t,
+    request: *mut fwRequest_t,
 ) -> fwResult {
     catch_errors(|| {
         group::refuse("a search for extremes")?;
+        // SAFETY: guaranteed by the caller.
+        let request = unsafe { RequestOut::optional(request) }?;
         let (endpoint, ..) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
         let mut guard = endpoint.enter()?;
         let entry = guard.entry(comm.addr())?;
         entry.memory.refuse("extremes with their places")?;
         // SAFETY: guaranteed by the caller.
-        let report = unsafe { run(&entry.comm, (values, indices, count), dtype, is_max) };
-        guard.record(comm.addr(), report)
+        let started = unsafe { start(&entry.comm, arrays, dtype, is_max) };
+        match request {
+            None => guard.record(comm.addr(), started.and_then(DynCall::wait)),
+            Some(mut place) => {
+                place.put(guard.add_request(&endpoint, comm.addr(), started?)?);
+                Ok(())
+            }
+        }
     })
 }
 
-/// [`locate`] for one communicator and type.
+/// Starts a search.
 ///
 /// # Safety
 /// As for [`locate`].
-unsafe fn run(
+unsafe fn start(
     comm: &CoreCommunicator,
     (values, indices, count): (*mut c_void, *mut i64, usize),
     dtype: DType,
     is_max: bool,
-) -> Result<Report, ApiError> {
+) -> Result<Box<dyn DynCall>, ApiError> {
     // SAFETY: guaranteed by the caller.
-    let mut indices = unsafe { LentArray::<i64>::lend(indices.cast(), count) }?;
+    let indices = unsafe { LentArray::<i64>::lend(indices.cast(), count) }?;
     with_type!(dtype, T => {
         // SAFETY: guaranteed by the caller.
         let values = unsafe { LentArray::<T>::lend(values, count) }?;
-        typed(comm, values, indices.as_mut(), is_max)
+        typed(comm, values, indices, is_max)
     })
 }
 
 fn typed<T: Element>(
     comm: &CoreCommunicator,
-    mut values: LentArray<T>,
-    indices: &mut [i64],
+    values: LentArray<T>,
+    indices: LentArray<i64>,
     is_max: bool,
-) -> Result<Report, ApiError> {
-    let values = values.as_mut();
-    let found = if is_max { comm.max_loc(values, indices) } else { comm.min_loc(values, indices) };
-    Ok(found?)
+) -> Result<Box<dyn DynCall>, ApiError> {
+    let started = match is_max {
+        true => comm.start_max_loc::<T, _, _>(values, indices),
+        false => comm.start_min_loc::<T, _, _>(values, indices),
+    };
+    Ok(running::<T, _>(started?))
 }

@@ -88,7 +88,7 @@ fn start_typed<T: Element>(
     let &CheckedMessage { is_sent, start, count, peer, tag, ref plan, .. } = message;
     // SAFETY: guaranteed by the caller of `CheckedMessage::new`.
     let values = unsafe { LentArray::<T>::lend(start, count) }?;
-    Ok(running::<T>(if is_sent {
+    Ok(running::<T, _>(if is_sent {
         comm.start_send(values, peer, tag, plan)?
     } else {
         comm.start_recv(values, peer, tag)?

@@ -8,13 +8,12 @@ use std::time::Duration;
 use foldwire::{Element, Error, Pending, Report};
 
 use super::device::Explain;
-use super::memory::LentArray;
 use super::operations::CombineFn;
 use crate::errors::ApiError;
 use crate::transport::AnyTransport;
 
-/// A running message of core.
-pub(super) type PendingMessage<T> = Pending<'static, AnyTransport, LentArray<T>>;
+/// A call of core that runs, and what it gives back.
+pub(super) type RunningCall<R> = Pending<'static, AnyTransport, R>;
 
 /// A call in progress, on values of any type.
 pub(crate) trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
@@ -28,15 +27,15 @@ pub(crate) trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
     fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall>;
 }
 
-/// Boxes a running message as a call.
-pub(super) fn running<T: Element>(pending: PendingMessage<T>) -> Box<dyn DynCall> {
+/// Boxes a call that borrows only its arrays.
+pub(super) fn running<T: Element, R: 'static>(pending: RunningCall<R>) -> Box<dyn DynCall> {
     Box::new(StartedCall::<T, _> { pending, _counts: [None, None], _user: None, explain: None })
 }
 
 /// A call of core, with the values that it borrows.
 pub(super) struct StartedCall<T: Element, R: 'static> {
     /// First, because fields are dropped in order: the call borrows from the fields below.
-    pub(super) pending: Pending<'static, AnyTransport, R>,
+    pub(super) pending: RunningCall<R>,
     pub(super) _counts: LentCounts,
     pub(super) _user: Option<Rc<CombineFn<T>>>,
     /// For a call on a device's memory.

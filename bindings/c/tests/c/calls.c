@@ -717,23 +717,33 @@ static void *extremes(void *argument) {
     const Rank *own = argument;
     float values[3] = {(float)own->rank, -1, own->rank == 1 ? NAN : 5};
     int64_t at[3] = {-own->rank, 10 - own->rank, own->rank};
-    OK(fwMaxLoc(values, at, 3, FW_FLOAT32, own->comm));
+    OK(fwMaxLoc(values, at, 3, FW_FLOAT32, own->comm, NULL));
     CHECK(values[0] == RANKS - 1 && at[0] == 1 - RANKS);
     CHECK(values[1] == -1 && at[1] == 11 - RANKS);
     CHECK(isnan(values[2]) && at[2] == 1);
 
     uint16_t counts[2] = {(uint16_t)(60000 + own->rank), 7};
     int64_t from[2] = {own->rank, own->rank};
-    OK(fwMinLoc(counts, from, 2, FW_UINT16, own->comm));
+    OK(fwMinLoc(counts, from, 2, FW_UINT16, own->comm, NULL));
     CHECK(counts[0] == 60000 && from[0] == 0 && counts[1] == 7 && from[1] == 0);
-    OK(fwMaxLoc(NULL, NULL, 0, FW_INT8, own->comm));
+    OK(fwMaxLoc(NULL, NULL, 0, FW_INT8, own->comm, NULL));
 
-    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(values, NULL, 1, FW_FLOAT32, own->comm));
-    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(NULL, at, 1, FW_FLOAT32, own->comm));
-    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(values, at, 1, FW_COMPLEX64, own->comm));
-    FAILS(FW_INVALID_HANDLE, fwMinLoc(values, at, 1, FW_FLOAT32, NULL));
+    /* Two at once. The arrays are the library's until they have finished. */
+    double highs[2] = {own->rank, 1}, lows[2] = {own->rank, 1};
+    int64_t high_at[2] = {own->rank, own->rank}, low_at[2] = {own->rank, own->rank};
+    fwRequest_t both[2];
+    OK(fwMaxLoc(highs, high_at, 2, FW_FLOAT64, own->comm, &both[0]));
+    OK(fwMinLoc(lows, low_at, 2, FW_FLOAT64, own->comm, &both[1]));
+    OK(fwWaitAll(2, both));
+    CHECK(both[0] == NULL && highs[0] == RANKS - 1 && high_at[0] == RANKS - 1);
+    CHECK(lows[0] == 0 && low_at[0] == 0 && high_at[1] == 0 && low_at[1] == 0);
+
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(values, NULL, 1, FW_FLOAT32, own->comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(NULL, at, 1, FW_FLOAT32, own->comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(values, at, 1, FW_COMPLEX64, own->comm, NULL));
+    FAILS(FW_INVALID_HANDLE, fwMinLoc(values, at, 1, FW_FLOAT32, NULL, NULL));
     OK(fwGroupStart());
-    FAILS(FW_INVALID_USAGE, fwMinLoc(values, at, 1, FW_FLOAT32, own->comm));
+    FAILS(FW_INVALID_USAGE, fwMinLoc(values, at, 1, FW_FLOAT32, own->comm, NULL));
     OK(fwGroupEnd());
     OK(fwCommDestroy(own->comm));
     return NULL;

@@ -158,7 +158,8 @@ program calls
     ! Extremes and where they are, and sums of complex numbers.
     places = [7_c_int64_t, 9_c_int64_t]
     call succeeds(fwMaxLoc(totals, places, 2_c_size_t, FW_FLOAT64, solo(1)))
-    call succeeds(fwMinLoc(totals, places, 2_c_size_t, FW_FLOAT64, solo(1)))
+    call succeeds(fwMinLoc(totals, places, 2_c_size_t, FW_FLOAT64, solo(1), requests(0)))
+    call succeeds(fwWait(requests(0)))
     call ok(totals(2) == 9d0 .and. all(places == [7, 9]))
     waves = [(1d0, -2d0), (3d0, 4d0)]
     call succeeds(fwAllReduce(waves, waves, 2_c_size_t, FW_COMPLEX128, FW_SUM, &
