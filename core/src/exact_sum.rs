@@ -15,7 +15,7 @@
 //! "Fast exact summation using small and large superaccumulators" (2015), for lazy carry; J. Demmel
 //! and H. D. Nguyen, "Parallel reproducible summation" (2015), for the slices.
 
-#[cfg(any(test, feature = "alloc"))]
+#[cfg(feature = "alloc")]
 mod short;
 mod slices;
 #[cfg(test)]
@@ -28,7 +28,7 @@ use core::hint::black_box;
 use core::ops::Range;
 use slices::Slicer;
 
-#[cfg(any(test, feature = "alloc"))]
+#[cfg(feature = "alloc")]
 pub(crate) use short::{NONE, Short, ShortSums};
 
 /// Number of digits. 2098 bits hold every finite value; the others hold carries of 2⁷⁷ values.
@@ -362,7 +362,7 @@ fn calculates_exactly() -> bool {
 pub(crate) type Pair = [u64; 2];
 
 /// Multiplies by 2^`by` modulo 2¹²⁸.
-#[cfg(any(test, feature = "alloc"))]
+#[cfg(feature = "alloc")]
 #[inline(always)]
 pub(crate) const fn up([lower, upper]: Pair, by: u64) -> Pair {
     let carried = shr(lower, 64_u64.wrapping_sub(by)) | shl(lower, by.wrapping_sub(64));
@@ -370,7 +370,7 @@ pub(crate) const fn up([lower, upper]: Pair, by: u64) -> Pair {
 }
 
 /// Divides by 2^`by`.
-#[cfg(any(test, feature = "alloc"))]
+#[cfg(feature = "alloc")]
 #[inline(always)]
 pub(crate) const fn down([lower, upper]: Pair, by: u64) -> Pair {
     let carried = shl(upper, 64_u64.wrapping_sub(by)) | shr(upper, by.wrapping_sub(64));

@@ -1,9 +1,9 @@
 //! Page-locked memory of frames: a device copies from it and to it by itself.
 //!
-//! Without it, the host first copies the bytes of a frame to page-locked memory, or from there. Locks
-//! belong to the process, as NVIDIA's driver has them: who opens a device names a [`PageLocker`]
-//! once, and it locks all large frames that transports allocate from then on. A frame that is not
-//! locked works as well.
+//! Without it, the host first copies the bytes of a frame to page-locked memory, or from there.
+//! Locks belong to the process, as NVIDIA's driver has them: who opens a device names a
+//! [`PageLocker`] once, and it locks all large frames that transports allocate from then on. A
+//! frame that is not locked works as well.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

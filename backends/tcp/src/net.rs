@@ -9,7 +9,7 @@
 //! and its receive is posted. Memory for a message is allocated only after its header was checked
 //! against the credit.
 //!
-//! *Shared memory.* Between ranks of a node, a long message stays in its frame, and its header names
+//! *Shared memory.* Between ranks of a node, a long message stays in its frame. Its header names
 //! the frame's slot. The frame then belongs to the receiver. The sender goes on with another frame,
 //! and later gets the slot of a frame that the receiver does not need any more: with the receiver's
 //! next message or answer, or when several wait. Order, credit and wake-ups are those of other
