@@ -70,8 +70,7 @@ fn expect_right(schedule: &dyn Schedule, call: ProgramSpec) -> Summary {
         .unwrap_or_else(|fault| panic!("{} for {call:?}: {fault}", schedule.name()))
 }
 
-fn every_schedule_is_right(parity: usize) {
-    let sizes = (1..=64).chain(LARGE_SIZES).filter(|size| size % 2 == parity);
+fn every_schedule_is_right(sizes: impl Iterator<Item = usize> + Clone) {
     for &schedule in ALL {
         for call in calls(schedule, sizes.clone()) {
             // An all-to-all has size² parts, so larger ones take too long.
@@ -85,12 +84,22 @@ fn every_schedule_is_right(parity: usize) {
 
 #[test]
 fn every_schedule_is_right_at_every_even_size() {
-    every_schedule_is_right(0);
+    every_schedule_is_right((2..=64).step_by(2).chain([100, 128]));
 }
 
 #[test]
 fn every_schedule_is_right_at_every_odd_size() {
-    every_schedule_is_right(1);
+    every_schedule_is_right((1..=63).step_by(2).chain([127, 129, 257]));
+}
+
+/// Takes ten times as long as all smaller sizes together.
+mod long {
+    use super::*;
+
+    #[test]
+    fn every_schedule_is_right_for_a_thousand_ranks() {
+        every_schedule_is_right([1000].into_iter());
+    }
 }
 
 #[test]
