@@ -15,7 +15,7 @@
 //! "Fast exact summation using small and large superaccumulators" (2015), for lazy carry; J. Demmel
 //! and H. D. Nguyen, "Parallel reproducible summation" (2015), for the slices.
 
-#[cfg(feature = "alloc")]
+#[cfg(any(test, feature = "alloc"))]
 mod short;
 mod slices;
 #[cfg(test)]
@@ -28,7 +28,7 @@ use core::hint::black_box;
 use core::ops::Range;
 use slices::Slicer;
 
-#[cfg(feature = "alloc")]
+#[cfg(any(test, feature = "alloc"))]
 pub(crate) use short::{NONE, Short, ShortSums};
 
 /// Number of digits. 2098 bits hold every finite value; the others hold carries of 2⁷⁷ values.
