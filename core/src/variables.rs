@@ -12,7 +12,7 @@ use core::fmt;
 const PREFIX: &str = "FOLDWIRE_";
 
 /// Known names without the prefix, in alphabetical order.
-pub const KNOWN: [&str; 37] = [
+pub const KNOWN: [&str; 38] = [
     "ADDRESS",
     "BOUND",
     "BOUND_ALLGATHER",
@@ -41,6 +41,7 @@ pub const KNOWN: [&str; 37] = [
     "ROOT",
     "RULES",
     "SELECT",
+    "SHARE_MEMORY",
     "SIZE",
     "STEP",
     "STREAMS",
