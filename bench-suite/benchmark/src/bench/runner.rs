@@ -231,11 +231,6 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         Ok(Some(result_check))
     }
 
-    /// Waits until all ranks have called this.
-    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
-        (self.barrier)(self.comm)
-    }
-
     /// Returns this rank's time of a copy in seconds, while all ranks copy.
     pub(super) fn copy(&mut self, memcpy: &mut Memcpy<'_, T>) -> anyhow::Result<f64> {
         (self.barrier)(self.comm)?;
