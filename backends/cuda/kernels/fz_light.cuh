@@ -353,7 +353,7 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
                        LATTICE(T), step, max_operands, static_cast<u32>(op),                      \
                        {output, divisor});                                                        \
            })                                                                                     \
-    KERNEL(fz_light_combine_##name, BLOCKS, (T::BYTES < 8 ? 5 : 3),                               \
+    KERNEL(fz_light_combine_##name, BLOCKS, (T::BYTES < 8 ? 4 : 3),                               \
            (const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_values, u8 *reports,        \
             u8 *slots, u64 slot_bytes, u8 *outcome, LATTICE_PARAMETERS, double step,              \
             u64 max_operands, u64 op, u64 is_static),                                             \
