@@ -45,7 +45,8 @@ pub struct Workspace {
     /// For waits between the caller's stream and those of lanes.
     event: EventId,
     last_error: Option<DeviceError>,
-    /// True if an operation of the call has failed. What it had enqueued may still run.
+    /// True if an operation of the call has failed. Others that were enqueued may
+    /// still run.
     has_failed: bool,
     /// Kernels whose bytes equal the host's.
     checked: Vec<(CodecId, DType)>,

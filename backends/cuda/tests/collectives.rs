@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// Returns values of which some are no numbers, and some are off every lattice.
+/// Returns values. Some are no numbers, and some are off every lattice.
 fn values<T: Float>(rank: usize, n: usize) -> Vec<T> {
     let mut values: Vec<T> =
         (0..n).map(|i| T::from_f64(((i + 37 * rank) as f64 * 0.01).sin())).collect();

@@ -86,7 +86,7 @@ fn payloads_of_locked_frames_are_copied_by_the_device_alone() {
             for (sums, is_locked) in [(&unlocked, false), (&locked, true)] {
                 let (sum, copies) = &sums[rank][i];
                 assert!(sum == &expected[rank][i], "{plan:?}");
-                // Of each operation the host reads the outcome.
+                // The host reads the outcome of each operation.
                 let outcomes_only = copies.read.is_multiple_of(size_of::<Outcome>());
                 assert_eq!((copies.written == 0) && outcomes_only, is_locked, "{copies:?}");
                 assert!(copies.read > 0);

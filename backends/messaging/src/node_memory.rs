@@ -1,4 +1,4 @@
-//! Memory that the ranks of a node share: frames, each of which belongs to one rank at a time.
+//! Memory that the ranks of a node share: its frames. Each frame belongs to one rank at a time.
 //!
 //! Each rank has a file in memory. It offers the file to the other ranks, and each maps the files
 //! of all. A rank that gives a frame away names its slot to the new owner, by any message layer.

@@ -154,8 +154,8 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
     Ok(tcp)
 }
 
-/// Creates the memory that this rank offers to the others of its node. What is encrypted does not
-/// go there.
+/// Creates the memory that this rank offers to the others of its node; none if connections are
+/// encrypted.
 fn offered_memory(settings: &Settings, rank: Rank, size: usize) -> Option<MemoryOffer> {
     let is_wanted = settings.share_memory && !settings.encrypt && size > 1;
     if is_wanted { MemoryOffer::new(rank, settings.effective_options().frame_bytes) } else { None }

@@ -40,7 +40,7 @@ fn sums_through_proxy(
     n_bytes: usize,
     n_calls: usize,
 ) -> Vec<Sums> {
-    // Of a message in shared memory, only the header passes the proxy. The first bytes of a
+    // Only the header of a message in shared memory passes the proxy. The first bytes of a
     // connection are the handshake.
     let n_bytes = if settings.share_memory { PLACES[0].max(n_bytes / 30) } else { n_bytes };
     ranks(2, |inner| {

@@ -61,9 +61,10 @@ pub(super) struct CountedCall {
 }
 
 impl Measurements {
-    /// Counts a call that is about to be replayed. If a measurement is due before it, returns false
-    /// and leaves the count to the full call.
-    fn count_replay(&mut self, call: &CountedCall) -> bool {
+    /// Counts a kept call. Returns whether to replay it. If a measurement is due before it, leaves
+    /// the count to the full call. So every rank counts the same calls, whether it replays them or
+    /// plans them anew.
+    pub(super) fn count_replay(&mut self, call: &CountedCall) -> bool {
         let mut links = self.links;
         let is_probe_due = call.n_bytes.is_some_and(|n_bytes| links.count_call(n_bytes));
         if is_probe_due || call.kind.is_some_and(|kind| self.trials.is_due(&kind)) {
@@ -194,12 +195,6 @@ impl<X: Transport> Communicator<X> {
         let n_bytes = choice.depends_on_links().then(|| request.n_bytes());
         let kind = choice.is_close().then(|| request.kind(plan));
         Some(CountedCall { n_bytes, kind })
-    }
-
-    /// Counts a kept call. Returns whether to replay it: no measurement is due before it. Every
-    /// rank counts the same calls, whether it replays them or plans them anew.
-    pub(super) fn count_replay(&mut self, call: Option<&CountedCall>) -> bool {
-        call.is_none_or(|call| self.state.measured.count_replay(call))
     }
 
     /// Drops the trial of a failed call, which has no meaningful time.
@@ -351,6 +346,9 @@ impl FullCall<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::DType;
+    use crate::op::OpCode;
+    use crate::schedule::Collective;
 
     /// Returns what a measurement finds. 4 ranks have links of this rate, and messages cost
     /// `latency` seconds. Every second round is disturbed.
@@ -378,6 +376,34 @@ mod tests {
             assert!(is_settled || links.n_rounds == n_lengths * N_REPEATS, "{links:?}");
             assert_eq!(is_settled, n_lengths < 3);
         }
+    }
+
+    #[test]
+    fn replayed_calls_are_counted_until_a_measurement_is_due() {
+        let kind = CallKind {
+            collective: Collective::AllReduce,
+            op: OpCode::Sum,
+            dtype: DType::F32,
+            bound: None,
+            log2_bytes: 14,
+        };
+        let n_bytes = 16 << 10;
+        let n_calls = LENGTHS[0] * CALL_BYTES_PER_PROBE_BYTE / n_bytes;
+        let depends_on_links = CountedCall { n_bytes: Some(n_bytes), kind: None };
+        let mut measured = Measurements::default();
+        let replayed = |measured: &mut Measurements, call| {
+            (0..2 * n_calls).take_while(|_| measured.count_replay(&call)).count()
+        };
+        assert_eq!(replayed(&mut measured, depends_on_links), n_calls - 1);
+        // The full call counts the call that was not replayed.
+        assert_eq!(measured.links.n_bytes, (n_calls - 1) * n_bytes);
+        assert!(measured.links.count_call(n_bytes));
+
+        let is_close = CountedCall { n_bytes: None, kind: Some(kind) };
+        let n_before_trial = replayed(&mut measured, is_close);
+        assert!(n_before_trial > 0 && measured.trials.is_due(&kind), "{n_before_trial}");
+        let depends_on_nothing = CountedCall { n_bytes: None, kind: None };
+        assert_eq!(replayed(&mut measured, depends_on_nothing), 2 * n_calls);
     }
 
     #[test]

@@ -166,7 +166,8 @@ impl<X: Transport> Communicator<X> {
         let has_plan = |origin: &Origin| matches!(origin, Origin::Plan(theirs) if theirs == plan);
         let is_it = |recent: &RecentCall| recent.request == *request && has_plan(&recent.origin);
         let recent = self.state.recent.take(is_it)?;
-        self.count_replay(recent.counted.as_ref()).then_some(recent)
+        let counted = recent.counted.as_ref();
+        counted.is_none_or(|call| self.state.measured.count_replay(call)).then_some(recent)
     }
 
     /// Takes a prepared call on such buffers out of the kept ones, if it is among them.

@@ -49,7 +49,7 @@ struct State {
     locked: Arc<LockedPages>,
     copies: HostCopies,
     streams: HashMap<StreamId, VecDeque<Operation>>,
-    /// Whether each event has happened.
+    /// True for each event that has happened.
     events: HashMap<EventId, bool>,
     next_id: u64,
     faults: Faults,

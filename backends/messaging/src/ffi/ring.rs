@@ -185,7 +185,7 @@ impl<R: Deref<Target = MessageRing>> RingReceiver<R> {
     }
 
     /// Takes the next message, if it has arrived. `read` gets the message and the bytes of its
-    /// entry, of which a short message takes the first ones.
+    /// entry; a short message takes the first ones.
     #[inline]
     pub(crate) fn pop<T>(
         &mut self,

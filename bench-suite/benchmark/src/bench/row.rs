@@ -209,7 +209,7 @@ impl CollectiveRow {
             fold_s: mean(|r| r.fold),
             decode_s: mean(|r| r.decode),
             wait_s: mean(|r| r.waiting),
-            // What follows from other rows, other launches or a choice is set later.
+            // Other fields follow from other rows, other launches or a choice, and are set later.
             ..Self::default()
         }
     }

@@ -119,7 +119,7 @@ impl Case {
         ok(call(name, &self.args));
     }
 
-    /// Returns the addresses of both arrays, of which the longer one is at `longer`.
+    /// Returns the addresses of both arrays. The longer one is at `longer`.
     fn both(&self, longer: u64, offset: usize) -> [u64; 2] {
         let shorter = longer + 4 * offset as u64;
         if self.send.len() >= self.recv.len() { [longer, shorter] } else { [shorter, longer] }
