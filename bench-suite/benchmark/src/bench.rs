@@ -185,7 +185,7 @@ impl<T: Float + Into<f64>, P: CallMode<T>> Measurement for BenchMeasurement<'_, 
         let Self { args, source, settings, .. } = self;
         let (size, rank) = (endpoint.size(), endpoint.rank().index());
         // The number of ranks on this machine is unknown, so only this rank's memory is checked.
-        settings.check_room::<T>(size, rank..rank + 1)?;
+        settings.check_room::<T>(rank..rank + 1)?;
         let data = &source.data::<T>(size).with_fill(args.fill);
         let extras = BackendExtras { library, ..BackendExtras::default() };
         #[cfg(feature = "mpi")]
