@@ -105,7 +105,6 @@ impl Plot for ErrorGrowthPlot<'_> {
     ) -> anyhow::Result<()> {
         let AccuracySetting { op, codec, dtype, bound, .. } = self.setting;
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let title = format!("errors of all-reduces ({op}) of {dtype} by {codec} within {bound}");
         let root = root.margin(8 * scale, 0, 0, 0).titled(&title, font(18))?;
         let names = self.legend();
@@ -152,7 +151,6 @@ impl Plot for ErrorGrowthPlot<'_> {
             }
         }
         legend(&below, &names, N_COLUMNS, scale)?;
-        root.present()?;
         Ok(())
     }
 }

@@ -59,7 +59,6 @@ impl Plot for DistortionPlot<'_> {
         scale: u32,
     ) -> anyhow::Result<()> {
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let codecs = self.codecs();
         let (area, below) = root.split_vertically(CHART.1 * scale);
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0, f64::max) * 1.04;
@@ -97,7 +96,6 @@ impl Plot for DistortionPlot<'_> {
         let names: Vec<(String, CurveStyle)> =
             codecs.iter().map(CodecArg::to_string).zip(looks).collect();
         legend(&below, &names, N_COLUMNS, scale)?;
-        root.present()?;
         Ok(())
     }
 }
