@@ -48,27 +48,6 @@ pub struct fi_tx_attr {
     pub rma_iov_limit: usize,
     pub tclass: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_tx_attr"][::std::mem::size_of::<fi_tx_attr>() - 80usize];
-    ["Alignment of fi_tx_attr"][::std::mem::align_of::<fi_tx_attr>() - 8usize];
-    ["Offset of field: fi_tx_attr::caps"][::std::mem::offset_of!(fi_tx_attr, caps) - 0usize];
-    ["Offset of field: fi_tx_attr::mode"][::std::mem::offset_of!(fi_tx_attr, mode) - 8usize];
-    ["Offset of field: fi_tx_attr::op_flags"]
-        [::std::mem::offset_of!(fi_tx_attr, op_flags) - 16usize];
-    ["Offset of field: fi_tx_attr::msg_order"]
-        [::std::mem::offset_of!(fi_tx_attr, msg_order) - 24usize];
-    ["Offset of field: fi_tx_attr::comp_order"]
-        [::std::mem::offset_of!(fi_tx_attr, comp_order) - 32usize];
-    ["Offset of field: fi_tx_attr::inject_size"]
-        [::std::mem::offset_of!(fi_tx_attr, inject_size) - 40usize];
-    ["Offset of field: fi_tx_attr::size"][::std::mem::offset_of!(fi_tx_attr, size) - 48usize];
-    ["Offset of field: fi_tx_attr::iov_limit"]
-        [::std::mem::offset_of!(fi_tx_attr, iov_limit) - 56usize];
-    ["Offset of field: fi_tx_attr::rma_iov_limit"]
-        [::std::mem::offset_of!(fi_tx_attr, rma_iov_limit) - 64usize];
-    ["Offset of field: fi_tx_attr::tclass"][::std::mem::offset_of!(fi_tx_attr, tclass) - 72usize];
-};
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct fi_rx_attr {
@@ -81,24 +60,6 @@ pub struct fi_rx_attr {
     pub size: usize,
     pub iov_limit: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_rx_attr"][::std::mem::size_of::<fi_rx_attr>() - 64usize];
-    ["Alignment of fi_rx_attr"][::std::mem::align_of::<fi_rx_attr>() - 8usize];
-    ["Offset of field: fi_rx_attr::caps"][::std::mem::offset_of!(fi_rx_attr, caps) - 0usize];
-    ["Offset of field: fi_rx_attr::mode"][::std::mem::offset_of!(fi_rx_attr, mode) - 8usize];
-    ["Offset of field: fi_rx_attr::op_flags"]
-        [::std::mem::offset_of!(fi_rx_attr, op_flags) - 16usize];
-    ["Offset of field: fi_rx_attr::msg_order"]
-        [::std::mem::offset_of!(fi_rx_attr, msg_order) - 24usize];
-    ["Offset of field: fi_rx_attr::comp_order"]
-        [::std::mem::offset_of!(fi_rx_attr, comp_order) - 32usize];
-    ["Offset of field: fi_rx_attr::total_buffered_recv"]
-        [::std::mem::offset_of!(fi_rx_attr, total_buffered_recv) - 40usize];
-    ["Offset of field: fi_rx_attr::size"][::std::mem::offset_of!(fi_rx_attr, size) - 48usize];
-    ["Offset of field: fi_rx_attr::iov_limit"]
-        [::std::mem::offset_of!(fi_rx_attr, iov_limit) - 56usize];
-};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct fi_ep_attr {
@@ -116,36 +77,6 @@ pub struct fi_ep_attr {
     pub auth_key_size: usize,
     pub auth_key: *mut u8,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_ep_attr"][::std::mem::size_of::<fi_ep_attr>() - 96usize];
-    ["Alignment of fi_ep_attr"][::std::mem::align_of::<fi_ep_attr>() - 8usize];
-    ["Offset of field: fi_ep_attr::type_"][::std::mem::offset_of!(fi_ep_attr, type_) - 0usize];
-    ["Offset of field: fi_ep_attr::protocol"]
-        [::std::mem::offset_of!(fi_ep_attr, protocol) - 4usize];
-    ["Offset of field: fi_ep_attr::protocol_version"]
-        [::std::mem::offset_of!(fi_ep_attr, protocol_version) - 8usize];
-    ["Offset of field: fi_ep_attr::max_msg_size"]
-        [::std::mem::offset_of!(fi_ep_attr, max_msg_size) - 16usize];
-    ["Offset of field: fi_ep_attr::msg_prefix_size"]
-        [::std::mem::offset_of!(fi_ep_attr, msg_prefix_size) - 24usize];
-    ["Offset of field: fi_ep_attr::max_order_raw_size"]
-        [::std::mem::offset_of!(fi_ep_attr, max_order_raw_size) - 32usize];
-    ["Offset of field: fi_ep_attr::max_order_war_size"]
-        [::std::mem::offset_of!(fi_ep_attr, max_order_war_size) - 40usize];
-    ["Offset of field: fi_ep_attr::max_order_waw_size"]
-        [::std::mem::offset_of!(fi_ep_attr, max_order_waw_size) - 48usize];
-    ["Offset of field: fi_ep_attr::mem_tag_format"]
-        [::std::mem::offset_of!(fi_ep_attr, mem_tag_format) - 56usize];
-    ["Offset of field: fi_ep_attr::tx_ctx_cnt"]
-        [::std::mem::offset_of!(fi_ep_attr, tx_ctx_cnt) - 64usize];
-    ["Offset of field: fi_ep_attr::rx_ctx_cnt"]
-        [::std::mem::offset_of!(fi_ep_attr, rx_ctx_cnt) - 72usize];
-    ["Offset of field: fi_ep_attr::auth_key_size"]
-        [::std::mem::offset_of!(fi_ep_attr, auth_key_size) - 80usize];
-    ["Offset of field: fi_ep_attr::auth_key"]
-        [::std::mem::offset_of!(fi_ep_attr, auth_key) - 88usize];
-};
 impl Default for fi_ep_attr {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -186,65 +117,6 @@ pub struct fi_domain_attr {
     pub mr_cnt: usize,
     pub tclass: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_domain_attr"][::std::mem::size_of::<fi_domain_attr>() - 192usize];
-    ["Alignment of fi_domain_attr"][::std::mem::align_of::<fi_domain_attr>() - 8usize];
-    ["Offset of field: fi_domain_attr::domain"]
-        [::std::mem::offset_of!(fi_domain_attr, domain) - 0usize];
-    ["Offset of field: fi_domain_attr::name"]
-        [::std::mem::offset_of!(fi_domain_attr, name) - 8usize];
-    ["Offset of field: fi_domain_attr::threading"]
-        [::std::mem::offset_of!(fi_domain_attr, threading) - 16usize];
-    ["Offset of field: fi_domain_attr::control_progress"]
-        [::std::mem::offset_of!(fi_domain_attr, control_progress) - 20usize];
-    ["Offset of field: fi_domain_attr::data_progress"]
-        [::std::mem::offset_of!(fi_domain_attr, data_progress) - 24usize];
-    ["Offset of field: fi_domain_attr::resource_mgmt"]
-        [::std::mem::offset_of!(fi_domain_attr, resource_mgmt) - 28usize];
-    ["Offset of field: fi_domain_attr::av_type"]
-        [::std::mem::offset_of!(fi_domain_attr, av_type) - 32usize];
-    ["Offset of field: fi_domain_attr::mr_mode"]
-        [::std::mem::offset_of!(fi_domain_attr, mr_mode) - 36usize];
-    ["Offset of field: fi_domain_attr::mr_key_size"]
-        [::std::mem::offset_of!(fi_domain_attr, mr_key_size) - 40usize];
-    ["Offset of field: fi_domain_attr::cq_data_size"]
-        [::std::mem::offset_of!(fi_domain_attr, cq_data_size) - 48usize];
-    ["Offset of field: fi_domain_attr::cq_cnt"]
-        [::std::mem::offset_of!(fi_domain_attr, cq_cnt) - 56usize];
-    ["Offset of field: fi_domain_attr::ep_cnt"]
-        [::std::mem::offset_of!(fi_domain_attr, ep_cnt) - 64usize];
-    ["Offset of field: fi_domain_attr::tx_ctx_cnt"]
-        [::std::mem::offset_of!(fi_domain_attr, tx_ctx_cnt) - 72usize];
-    ["Offset of field: fi_domain_attr::rx_ctx_cnt"]
-        [::std::mem::offset_of!(fi_domain_attr, rx_ctx_cnt) - 80usize];
-    ["Offset of field: fi_domain_attr::max_ep_tx_ctx"]
-        [::std::mem::offset_of!(fi_domain_attr, max_ep_tx_ctx) - 88usize];
-    ["Offset of field: fi_domain_attr::max_ep_rx_ctx"]
-        [::std::mem::offset_of!(fi_domain_attr, max_ep_rx_ctx) - 96usize];
-    ["Offset of field: fi_domain_attr::max_ep_stx_ctx"]
-        [::std::mem::offset_of!(fi_domain_attr, max_ep_stx_ctx) - 104usize];
-    ["Offset of field: fi_domain_attr::max_ep_srx_ctx"]
-        [::std::mem::offset_of!(fi_domain_attr, max_ep_srx_ctx) - 112usize];
-    ["Offset of field: fi_domain_attr::cntr_cnt"]
-        [::std::mem::offset_of!(fi_domain_attr, cntr_cnt) - 120usize];
-    ["Offset of field: fi_domain_attr::mr_iov_limit"]
-        [::std::mem::offset_of!(fi_domain_attr, mr_iov_limit) - 128usize];
-    ["Offset of field: fi_domain_attr::caps"]
-        [::std::mem::offset_of!(fi_domain_attr, caps) - 136usize];
-    ["Offset of field: fi_domain_attr::mode"]
-        [::std::mem::offset_of!(fi_domain_attr, mode) - 144usize];
-    ["Offset of field: fi_domain_attr::auth_key"]
-        [::std::mem::offset_of!(fi_domain_attr, auth_key) - 152usize];
-    ["Offset of field: fi_domain_attr::auth_key_size"]
-        [::std::mem::offset_of!(fi_domain_attr, auth_key_size) - 160usize];
-    ["Offset of field: fi_domain_attr::max_err_data"]
-        [::std::mem::offset_of!(fi_domain_attr, max_err_data) - 168usize];
-    ["Offset of field: fi_domain_attr::mr_cnt"]
-        [::std::mem::offset_of!(fi_domain_attr, mr_cnt) - 176usize];
-    ["Offset of field: fi_domain_attr::tclass"]
-        [::std::mem::offset_of!(fi_domain_attr, tclass) - 184usize];
-};
 impl Default for fi_domain_attr {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -263,21 +135,6 @@ pub struct fi_fabric_attr {
     pub prov_version: u32,
     pub api_version: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_fabric_attr"][::std::mem::size_of::<fi_fabric_attr>() - 32usize];
-    ["Alignment of fi_fabric_attr"][::std::mem::align_of::<fi_fabric_attr>() - 8usize];
-    ["Offset of field: fi_fabric_attr::fabric"]
-        [::std::mem::offset_of!(fi_fabric_attr, fabric) - 0usize];
-    ["Offset of field: fi_fabric_attr::name"]
-        [::std::mem::offset_of!(fi_fabric_attr, name) - 8usize];
-    ["Offset of field: fi_fabric_attr::prov_name"]
-        [::std::mem::offset_of!(fi_fabric_attr, prov_name) - 16usize];
-    ["Offset of field: fi_fabric_attr::prov_version"]
-        [::std::mem::offset_of!(fi_fabric_attr, prov_version) - 24usize];
-    ["Offset of field: fi_fabric_attr::api_version"]
-        [::std::mem::offset_of!(fi_fabric_attr, api_version) - 28usize];
-};
 impl Default for fi_fabric_attr {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -306,31 +163,6 @@ pub struct fi_info {
     pub fabric_attr: *mut fi_fabric_attr,
     pub nic: *mut fid_nic,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_info"][::std::mem::size_of::<fi_info>() - 120usize];
-    ["Alignment of fi_info"][::std::mem::align_of::<fi_info>() - 8usize];
-    ["Offset of field: fi_info::next"][::std::mem::offset_of!(fi_info, next) - 0usize];
-    ["Offset of field: fi_info::caps"][::std::mem::offset_of!(fi_info, caps) - 8usize];
-    ["Offset of field: fi_info::mode"][::std::mem::offset_of!(fi_info, mode) - 16usize];
-    ["Offset of field: fi_info::addr_format"]
-        [::std::mem::offset_of!(fi_info, addr_format) - 24usize];
-    ["Offset of field: fi_info::src_addrlen"]
-        [::std::mem::offset_of!(fi_info, src_addrlen) - 32usize];
-    ["Offset of field: fi_info::dest_addrlen"]
-        [::std::mem::offset_of!(fi_info, dest_addrlen) - 40usize];
-    ["Offset of field: fi_info::src_addr"][::std::mem::offset_of!(fi_info, src_addr) - 48usize];
-    ["Offset of field: fi_info::dest_addr"][::std::mem::offset_of!(fi_info, dest_addr) - 56usize];
-    ["Offset of field: fi_info::handle"][::std::mem::offset_of!(fi_info, handle) - 64usize];
-    ["Offset of field: fi_info::tx_attr"][::std::mem::offset_of!(fi_info, tx_attr) - 72usize];
-    ["Offset of field: fi_info::rx_attr"][::std::mem::offset_of!(fi_info, rx_attr) - 80usize];
-    ["Offset of field: fi_info::ep_attr"][::std::mem::offset_of!(fi_info, ep_attr) - 88usize];
-    ["Offset of field: fi_info::domain_attr"]
-        [::std::mem::offset_of!(fi_info, domain_attr) - 96usize];
-    ["Offset of field: fi_info::fabric_attr"]
-        [::std::mem::offset_of!(fi_info, fabric_attr) - 104usize];
-    ["Offset of field: fi_info::nic"][::std::mem::offset_of!(fi_info, nic) - 112usize];
-};
 impl Default for fi_info {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -346,11 +178,6 @@ impl Default for fi_info {
 pub struct fid {
     pub _bindgen_opaque_blob: [u64; 3usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid"][::std::mem::size_of::<fid>() - 24usize];
-    ["Alignment of fid"][::std::mem::align_of::<fid>() - 8usize];
-};
 unsafe extern "C" {
     pub fn fi_getinfo(
         version: u32,
@@ -373,11 +200,6 @@ unsafe extern "C" {
 pub struct fid_fabric {
     pub _bindgen_opaque_blob: [u64; 5usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_fabric"][::std::mem::size_of::<fid_fabric>() - 40usize];
-    ["Alignment of fid_fabric"][::std::mem::align_of::<fid_fabric>() - 8usize];
-};
 unsafe extern "C" {
     pub fn fi_fabric(
         attr: *mut fi_fabric_attr,
@@ -391,11 +213,6 @@ unsafe extern "C" {
 pub struct fid_nic {
     pub _bindgen_opaque_blob: [u64; 7usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_nic"][::std::mem::size_of::<fid_nic>() - 56usize];
-    ["Alignment of fid_nic"][::std::mem::align_of::<fid_nic>() - 8usize];
-};
 pub const FI_TYPE_INFO: fi_type = 0;
 pub const FI_TYPE_EP_TYPE: fi_type = 1;
 pub const FI_TYPE_CAPS: fi_type = 2;
@@ -445,16 +262,6 @@ pub struct fi_param {
     pub help_string: *const ::std::os::raw::c_char,
     pub value: *const ::std::os::raw::c_char,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_param"][::std::mem::size_of::<fi_param>() - 32usize];
-    ["Alignment of fi_param"][::std::mem::align_of::<fi_param>() - 8usize];
-    ["Offset of field: fi_param::name"][::std::mem::offset_of!(fi_param, name) - 0usize];
-    ["Offset of field: fi_param::type_"][::std::mem::offset_of!(fi_param, type_) - 8usize];
-    ["Offset of field: fi_param::help_string"]
-        [::std::mem::offset_of!(fi_param, help_string) - 16usize];
-    ["Offset of field: fi_param::value"][::std::mem::offset_of!(fi_param, value) - 24usize];
-};
 impl Default for fi_param {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -478,13 +285,6 @@ unsafe extern "C" {
 pub struct fi_context2 {
     pub internal: [*mut ::std::os::raw::c_void; 8usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_context2"][::std::mem::size_of::<fi_context2>() - 64usize];
-    ["Alignment of fi_context2"][::std::mem::align_of::<fi_context2>() - 8usize];
-    ["Offset of field: fi_context2::internal"]
-        [::std::mem::offset_of!(fi_context2, internal) - 0usize];
-};
 impl Default for fi_context2 {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -508,11 +308,6 @@ pub type fi_wait_obj = ::std::os::raw::c_uint;
 pub struct fid_wait {
     pub _bindgen_opaque_blob: [u64; 4usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_wait"][::std::mem::size_of::<fid_wait>() - 32usize];
-    ["Alignment of fid_wait"][::std::mem::align_of::<fid_wait>() - 8usize];
-};
 pub const FI_CQ_FORMAT_UNSPEC: fi_cq_format = 0;
 pub const FI_CQ_FORMAT_CONTEXT: fi_cq_format = 1;
 pub const FI_CQ_FORMAT_MSG: fi_cq_format = 2;
@@ -529,23 +324,6 @@ pub struct fi_cq_tagged_entry {
     pub data: u64,
     pub tag: u64,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_cq_tagged_entry"][::std::mem::size_of::<fi_cq_tagged_entry>() - 48usize];
-    ["Alignment of fi_cq_tagged_entry"][::std::mem::align_of::<fi_cq_tagged_entry>() - 8usize];
-    ["Offset of field: fi_cq_tagged_entry::op_context"]
-        [::std::mem::offset_of!(fi_cq_tagged_entry, op_context) - 0usize];
-    ["Offset of field: fi_cq_tagged_entry::flags"]
-        [::std::mem::offset_of!(fi_cq_tagged_entry, flags) - 8usize];
-    ["Offset of field: fi_cq_tagged_entry::len"]
-        [::std::mem::offset_of!(fi_cq_tagged_entry, len) - 16usize];
-    ["Offset of field: fi_cq_tagged_entry::buf"]
-        [::std::mem::offset_of!(fi_cq_tagged_entry, buf) - 24usize];
-    ["Offset of field: fi_cq_tagged_entry::data"]
-        [::std::mem::offset_of!(fi_cq_tagged_entry, data) - 32usize];
-    ["Offset of field: fi_cq_tagged_entry::tag"]
-        [::std::mem::offset_of!(fi_cq_tagged_entry, tag) - 40usize];
-};
 impl Default for fi_cq_tagged_entry {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -570,33 +348,6 @@ pub struct fi_cq_err_entry {
     pub err_data: *mut ::std::os::raw::c_void,
     pub err_data_size: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_cq_err_entry"][::std::mem::size_of::<fi_cq_err_entry>() - 80usize];
-    ["Alignment of fi_cq_err_entry"][::std::mem::align_of::<fi_cq_err_entry>() - 8usize];
-    ["Offset of field: fi_cq_err_entry::op_context"]
-        [::std::mem::offset_of!(fi_cq_err_entry, op_context) - 0usize];
-    ["Offset of field: fi_cq_err_entry::flags"]
-        [::std::mem::offset_of!(fi_cq_err_entry, flags) - 8usize];
-    ["Offset of field: fi_cq_err_entry::len"]
-        [::std::mem::offset_of!(fi_cq_err_entry, len) - 16usize];
-    ["Offset of field: fi_cq_err_entry::buf"]
-        [::std::mem::offset_of!(fi_cq_err_entry, buf) - 24usize];
-    ["Offset of field: fi_cq_err_entry::data"]
-        [::std::mem::offset_of!(fi_cq_err_entry, data) - 32usize];
-    ["Offset of field: fi_cq_err_entry::tag"]
-        [::std::mem::offset_of!(fi_cq_err_entry, tag) - 40usize];
-    ["Offset of field: fi_cq_err_entry::olen"]
-        [::std::mem::offset_of!(fi_cq_err_entry, olen) - 48usize];
-    ["Offset of field: fi_cq_err_entry::err"]
-        [::std::mem::offset_of!(fi_cq_err_entry, err) - 56usize];
-    ["Offset of field: fi_cq_err_entry::prov_errno"]
-        [::std::mem::offset_of!(fi_cq_err_entry, prov_errno) - 60usize];
-    ["Offset of field: fi_cq_err_entry::err_data"]
-        [::std::mem::offset_of!(fi_cq_err_entry, err_data) - 64usize];
-    ["Offset of field: fi_cq_err_entry::err_data_size"]
-        [::std::mem::offset_of!(fi_cq_err_entry, err_data_size) - 72usize];
-};
 impl Default for fi_cq_err_entry {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -620,22 +371,6 @@ pub struct fi_cq_attr {
     pub wait_cond: fi_cq_wait_cond,
     pub wait_set: *mut fid_wait,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_cq_attr"][::std::mem::size_of::<fi_cq_attr>() - 40usize];
-    ["Alignment of fi_cq_attr"][::std::mem::align_of::<fi_cq_attr>() - 8usize];
-    ["Offset of field: fi_cq_attr::size"][::std::mem::offset_of!(fi_cq_attr, size) - 0usize];
-    ["Offset of field: fi_cq_attr::flags"][::std::mem::offset_of!(fi_cq_attr, flags) - 8usize];
-    ["Offset of field: fi_cq_attr::format"][::std::mem::offset_of!(fi_cq_attr, format) - 16usize];
-    ["Offset of field: fi_cq_attr::wait_obj"]
-        [::std::mem::offset_of!(fi_cq_attr, wait_obj) - 20usize];
-    ["Offset of field: fi_cq_attr::signaling_vector"]
-        [::std::mem::offset_of!(fi_cq_attr, signaling_vector) - 24usize];
-    ["Offset of field: fi_cq_attr::wait_cond"]
-        [::std::mem::offset_of!(fi_cq_attr, wait_cond) - 28usize];
-    ["Offset of field: fi_cq_attr::wait_set"]
-        [::std::mem::offset_of!(fi_cq_attr, wait_set) - 32usize];
-};
 impl Default for fi_cq_attr {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -651,11 +386,6 @@ impl Default for fi_cq_attr {
 pub struct fid_cq {
     pub _bindgen_opaque_blob: [u64; 4usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_cq"][::std::mem::size_of::<fid_cq>() - 32usize];
-    ["Alignment of fid_cq"][::std::mem::align_of::<fid_cq>() - 8usize];
-};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct fi_av_attr {
@@ -667,21 +397,6 @@ pub struct fi_av_attr {
     pub map_addr: *mut ::std::os::raw::c_void,
     pub flags: u64,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fi_av_attr"][::std::mem::size_of::<fi_av_attr>() - 48usize];
-    ["Alignment of fi_av_attr"][::std::mem::align_of::<fi_av_attr>() - 8usize];
-    ["Offset of field: fi_av_attr::type_"][::std::mem::offset_of!(fi_av_attr, type_) - 0usize];
-    ["Offset of field: fi_av_attr::rx_ctx_bits"]
-        [::std::mem::offset_of!(fi_av_attr, rx_ctx_bits) - 4usize];
-    ["Offset of field: fi_av_attr::count"][::std::mem::offset_of!(fi_av_attr, count) - 8usize];
-    ["Offset of field: fi_av_attr::ep_per_node"]
-        [::std::mem::offset_of!(fi_av_attr, ep_per_node) - 16usize];
-    ["Offset of field: fi_av_attr::name"][::std::mem::offset_of!(fi_av_attr, name) - 24usize];
-    ["Offset of field: fi_av_attr::map_addr"]
-        [::std::mem::offset_of!(fi_av_attr, map_addr) - 32usize];
-    ["Offset of field: fi_av_attr::flags"][::std::mem::offset_of!(fi_av_attr, flags) - 40usize];
-};
 impl Default for fi_av_attr {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
@@ -697,44 +412,24 @@ impl Default for fi_av_attr {
 pub struct fid_av {
     pub _bindgen_opaque_blob: [u64; 4usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_av"][::std::mem::size_of::<fid_av>() - 32usize];
-    ["Alignment of fid_av"][::std::mem::align_of::<fid_av>() - 8usize];
-};
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct fid_mr {
     pub _bindgen_opaque_blob: [u64; 5usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_mr"][::std::mem::size_of::<fid_mr>() - 40usize];
-    ["Alignment of fid_mr"][::std::mem::align_of::<fid_mr>() - 8usize];
-};
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct fid_domain {
     pub _bindgen_opaque_blob: [u64; 5usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_domain"][::std::mem::size_of::<fid_domain>() - 40usize];
-    ["Alignment of fid_domain"][::std::mem::align_of::<fid_domain>() - 8usize];
-};
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct fid_ep {
     pub _bindgen_opaque_blob: [u64; 10usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fid_ep"][::std::mem::size_of::<fid_ep>() - 80usize];
-    ["Alignment of fid_ep"][::std::mem::align_of::<fid_ep>() - 8usize];
-};
 pub const FI_TAGGED: u64 = 8;
 pub const FI_SEND: u64 = 2048;
 pub const FI_RECV: u64 = 1024;

@@ -60,7 +60,7 @@ mod speeds;
 mod tests;
 mod work;
 
-pub use speeds::{PrimitiveSpeeds, WireSizes};
+pub use speeds::{PerPrimitive, PrimitiveSpeeds, WireSizes};
 
 use foldwire::codec::{CodecParams, Sizes};
 use foldwire::collective::{N_RANGE_VALUES, RANGE_SCHEDULE};

@@ -217,17 +217,15 @@ fn has_bits(run: &ClimateRun, alone: &ClimateRun) -> bool {
 
 fn print(args: &ClimateArgs, test: &GrowthTest<'_>, rows: &[ClimateRow]) -> anyhow::Result<()> {
     let about = about(args, test, rows);
-    if args.json {
-        let object = serde_json::json!({ "about": about, "factor": FACTOR,
+    let json = || {
+        serde_json::json!({ "about": about, "factor": FACTOR,
             "grown_factor": GROWN_FACTOR, "grown_from_day": test.grown_from_day(),
             "variability_m": test.variability_m, "perturbation": args.perturbation,
-            "perturbed": test.perturbed, "rows": rows });
-        streams::write(&format!("{object}\n"))?;
-        return Ok(());
-    }
+            "perturbed": test.perturbed, "rows": rows })
+    };
     let of_messages = rows.iter().map(|row| (row.exchange.as_str(), &row.messages));
-    streams::write(&format!("{about}\n{}\n{}", messages::render(of_messages), render(rows)))?;
-    Ok(())
+    let text = || format!("{about}\n{}\n{}", messages::render(of_messages), render(rows));
+    Ok(streams::results(args.json, json, text)?)
 }
 
 /// Description of the run, as comment lines above the tables.

@@ -22,7 +22,7 @@ mod neural_net;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use foldwire::{DType, Error, Rank, Report, SharedCommunicator};
+use foldwire::{Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
@@ -127,7 +127,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let about = format!(
         "{}; a network of {n_values} values, gradients in {}, ranks: {}, {links}",
         dataset.about(),
-        DType::from(args.dtype),
+        args.dtype,
         args.ranks
     );
     streams::results(
@@ -175,7 +175,7 @@ fn train(
     let ranks = world.run_endpoints(|endpoint| -> Result<_, Error> {
         let comm = SharedCommunicator::new(endpoint, net.arrays().count())?;
         let (mut net, mut gradient, mut workspace) = (net.clone(), net.zeroed(), net.workspace());
-        let (mut adam, mut buffer) = (Adam::new(&net), gradient_buffer(&net, args.dtype.into()));
+        let (mut adam, mut buffer) = (Adam::new(&net), gradient_buffer(&net, args.dtype));
         let share = comm.share(args.batch);
         // With this weight, the average over ranks is the average over the batch, even if shares
         // differ in size.
@@ -232,7 +232,7 @@ fn row(
     let time_s = time.as_secs_f64();
     TrainRow {
         exchange: exchange.clone(),
-        dtype: DType::from(args.dtype).to_string(),
+        dtype: args.dtype.to_string(),
         ranks: args.ranks,
         link: args.link.to_string(),
         steps: args.steps,

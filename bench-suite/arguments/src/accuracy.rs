@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, TypedValueParser};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Schedule};
-use foldwire::{Bound, Collective};
+use foldwire::{Bound, Collective, DType};
 use foldwire_workbench::plot::PlotFile;
 
-use super::bench::{DTypeArg, OpArg};
-use super::schedule::ScheduleName;
+use super::bench::{OpArg, dtype};
+use super::schedule::{ScheduleName, schedules_by_name};
 use crate::coding::CodecArg;
 use crate::sizes::{self, SizeList};
-use crate::values;
+use crate::values::{self, by_name, each_once};
 
 /// Largest number of ranks. A single thread drives all of them.
 const MAX_RANKS: usize = 1024;
@@ -78,8 +78,8 @@ pub struct AccuracyArgs {
     pub field: Option<PathBuf>,
 
     /// Type of the values [default: the field's type, else f32]
-    #[arg(long, value_enum)]
-    pub dtype: Option<DTypeArg>,
+    #[arg(long, value_parser = dtype())]
+    pub dtype: Option<DType>,
 
     /// Seed of the offsets where ranks begin in the data
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -113,16 +113,10 @@ pub enum AccuracyScheduleArg {
 impl AccuracyArgs {
     /// The requested pipelines, each once. By default, all but the one of the raw codec.
     pub fn pipelines(&self) -> Vec<Pipeline> {
-        let mut pipelines = Vec::new();
-        for &one in &self.pipeline {
-            if !pipelines.contains(&one) {
-                pipelines.push(one);
-            }
+        if self.pipeline.is_empty() {
+            return pipeline::ALL.into_iter().filter(|&one| one != pipeline::RAW).collect();
         }
-        if pipelines.is_empty() {
-            pipelines = pipeline::ALL.into_iter().filter(|&one| one != pipeline::RAW).collect();
-        }
-        pipelines
+        each_once(self.pipeline.iter().copied())
     }
 
     /// The named schedules, each once.
@@ -163,23 +157,16 @@ fn count(text: &str) -> Result<usize, String> {
 }
 
 fn op() -> impl TypedValueParser<Value = OpArg> {
-    PossibleValuesParser::new([OpArg::Sum, OpArg::Avg, OpArg::Min, OpArg::Max].map(OpArg::name))
-        .map(|name| OpArg::from_str(&name, false).expect("the parser lets nothing else pass"))
+    let without_products = [OpArg::Sum, OpArg::Avg, OpArg::Min, OpArg::Max];
+    by_name(without_products.map(|op| (PossibleValue::new(op.name()), op)))
 }
 
 fn schedule_arg() -> impl TypedValueParser<Value = AccuracyScheduleArg> {
-    let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
-    let others = [
-        PossibleValue::new("chosen").help("the one that the library chooses"),
-        PossibleValue::new("all").help("every one that can reduce to all ranks"),
-    ];
-    PossibleValuesParser::new(others.into_iter().chain(names)).map(|text| {
-        match schedule::ALL.iter().find(|known| known.name() == text) {
-            Some(&known) => AccuracyScheduleArg::One(ScheduleName(known)),
-            None if text == "all" => AccuracyScheduleArg::All,
-            None => AccuracyScheduleArg::Chosen,
-        }
-    })
+    let chosen = PossibleValue::new("chosen").help("the one that the library chooses");
+    let all = PossibleValue::new("all").help("every one that can reduce to all ranks");
+    let named = schedules_by_name().map(|(name, one)| (name, AccuracyScheduleArg::One(one)));
+    let others = [(chosen, AccuracyScheduleArg::Chosen), (all, AccuracyScheduleArg::All)];
+    by_name(others.into_iter().chain(named))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueEnum};
 use foldwire::pipeline::Pipeline;
 use foldwire::schedule::{self, Schedule};
@@ -13,7 +14,7 @@ use super::collectives::{FormArg, form};
 use super::rows::{PresetArg, ScheduleArg, pipeline, preset, schedules};
 use crate::coding::CodecArg;
 use crate::sizes::{self, MAX_SIZE, Size, SizeList};
-use crate::values::{self, LinkRate};
+use crate::values::{self, LinkRate, by_name};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -161,8 +162,8 @@ pub struct BenchArgs {
     pub budget: bool,
 
     /// Type of the values [default: the field's type, else f32]
-    #[arg(long, value_enum)]
-    pub dtype: Option<DTypeArg>,
+    #[arg(long, value_parser = dtype())]
+    pub dtype: Option<DType>,
 
     /// The reduction, for collectives that reduce
     #[arg(long, value_enum, default_value_t = OpArg::Sum)]
@@ -193,7 +194,8 @@ pub struct BenchArgs {
     /// Some conditions stay the same within a launch, such as the position of buffers in memory.
     /// More rounds do not average over them. Only for the threads backend. Example: foldwire bench
     /// allreduce --launches 5
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = launches)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within(
+        1..=1000_usize, "a whole number of launches from 1 to 1000 is needed"))]
     pub launches: usize,
 
     /// Number of calls that each rank starts at once and then waits for, each with its own buffers;
@@ -201,7 +203,8 @@ pub struct BenchArgs {
     ///
     /// With more than 1, calls run on a communicator for several calls, with values of f32. The MPI
     /// library's own blocking calls are left out. Example: foldwire bench allreduce --in-flight 8
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = in_flight)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within(
+        1..=256_usize, "a whole number of calls from 1 to 256 is needed"))]
     pub in_flight: usize,
 
     /// Also measure how much of a call's time is hidden behind a computation of the same duration,
@@ -212,8 +215,9 @@ pub struct BenchArgs {
     /// call. `hidden` is 100 (1 - (total - work) / time) percent. The MPI library's own blocking
     /// calls hide nothing. Examples: foldwire bench allreduce --link 1gbit --overlap, or
     /// --overlap=20
-    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = polls, require_equals = true,
-        default_missing_value = "100")]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = values::within(
+        0..=1_000_000_usize, "a whole number of polls from 0 to 1000000 is needed"),
+        require_equals = true, default_missing_value = "100")]
     pub overlap: Option<usize>,
 
     /// Number of warm-up rounds, which do not count
@@ -324,28 +328,15 @@ pub enum BackendArg {
     Tcp,
 }
 
-/// Values of `--dtype`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DTypeArg {
-    /// single precision
-    F32,
-    /// double precision
-    F64,
-    /// half precision
-    F16,
-    /// bfloat16, the upper half of single precision
-    Bf16,
-}
-
-impl From<DTypeArg> for DType {
-    fn from(arg: DTypeArg) -> Self {
-        match arg {
-            DTypeArg::F32 => Self::F32,
-            DTypeArg::F64 => Self::F64,
-            DTypeArg::F16 => Self::F16,
-            DTypeArg::Bf16 => Self::Bf16,
-        }
-    }
+/// Parses `--dtype`, a type of floats.
+pub(super) fn dtype() -> impl TypedValueParser<Value = DType> {
+    let floats = [
+        (DType::F32, "single precision"),
+        (DType::F64, "double precision"),
+        (DType::F16, "half precision"),
+        (DType::Bf16, "bfloat16, the upper half of single precision"),
+    ];
+    by_name(floats.map(|(dtype, help)| (PossibleValue::new(dtype.name()).help(help), dtype)))
 }
 
 /// Values of `--op`.
@@ -366,13 +357,7 @@ pub enum OpArg {
 impl OpArg {
     /// Name in lower case.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Avg => "avg",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Prod => "prod",
-        }
+        Op::<f32>::from(self).code().name()
     }
 }
 
@@ -401,25 +386,10 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
 }
 
-fn in_flight(text: &str) -> Result<usize, String> {
-    let value = text.parse().ok().filter(|n| (1..=256).contains(n));
-    value.ok_or_else(|| "a whole number of calls from 1 to 256 is needed".to_owned())
-}
-
 pub(super) fn streams(text: &str) -> Result<usize, String> {
     // Equals foldwire_tcp::MAX_STREAMS. That crate is missing in builds without the feature tcp.
     let value = text.parse().ok().filter(|n| (1..=16).contains(n));
     value.ok_or_else(|| "a whole number of connections from 1 to 16 is needed".to_owned())
-}
-
-fn launches(text: &str) -> Result<usize, String> {
-    let value = text.parse().ok().filter(|n| (1..=1000).contains(n));
-    value.ok_or_else(|| "a whole number of launches from 1 to 1000 is needed".to_owned())
-}
-
-fn polls(text: &str) -> Result<usize, String> {
-    let value = text.parse().ok().filter(|n| (0..=1_000_000).contains(n));
-    value.ok_or_else(|| "a whole number of polls from 0 to 1000000 is needed".to_owned())
 }
 
 pub(super) fn lanes(text: &str) -> Result<usize, String> {

@@ -72,7 +72,8 @@ pub struct ClimateArgs {
 
     /// Relative change of the initial heights in the perturbed run
     #[arg(long, value_name = "X", default_value = "2.220446049250313e-16",
-        value_parser = perturbation)]
+        value_parser = values::within(f64::EPSILON..1.0,
+        "a number of at least 2.220446049250313e-16 and below 1 is needed"))]
     pub perturbation: f64,
 
     /// Error bounds of messages compressed by fz-light, each a run of its own: rel:X times the
@@ -121,15 +122,6 @@ pub enum CaseArg {
 }
 
 /// Parses a time of at most 10,000 days.
-fn days(text: &str) -> Result<f64, String> {
-    let days = text.parse().ok().filter(|days| (0.0..=1e4).contains(days));
-    days.ok_or_else(|| "a number of days from 0 to 10000 is needed".to_owned())
-}
-
-/// Parses a fraction of at least [`f64::EPSILON`] and below 1.
-fn perturbation(text: &str) -> Result<f64, String> {
-    let part = text.parse().ok().filter(|part| (f64::EPSILON..1.0).contains(part));
-    part.ok_or_else(|| {
-        "a number of at least 2.220446049250313e-16 and below 1 is needed".to_owned()
-    })
+fn days(text: &str) -> Result<f64, &'static str> {
+    values::within(0.0..=1e4, "a number of days from 0 to 10000 is needed")(text)
 }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueEnum};
 use foldwire::Bound;
 use foldwire::codec::{CodecId, Prediction};
+use foldwire::kernel::Level;
 use foldwire_workbench::plot::PlotFile;
 
 use super::ShapeArg;
@@ -83,8 +84,8 @@ pub struct CodecArgs {
     pub threads: Vec<usize>,
 
     /// Kernel levels to measure; may be given several times [default: the machine's best]
-    #[arg(long, value_name = "LEVEL", num_args = 1.., value_enum, value_delimiter = ',')]
-    pub level: Vec<LevelArg>,
+    #[arg(long, value_name = "LEVEL", num_args = 1.., value_parser = level(), value_delimiter = ',')]
+    pub level: Vec<Level>,
 
     /// Run the codecs on a device, cuda or cuda:N, and compare their bytes with the host's
     #[arg(long, value_name = "cuda[:N]", conflicts_with_all = ["level", "threads", "plot"])]
@@ -136,13 +137,7 @@ impl CodecArgs {
         if requested.is_empty() {
             requested.push(CodecId::FzLight.into());
         }
-        let mut codings = Vec::new();
-        for coding in requested {
-            if !codings.contains(&coding) {
-                codings.push(coding);
-            }
-        }
-        codings
+        values::each_once(requested)
     }
 }
 
@@ -166,21 +161,16 @@ impl PackingArg {
 
 /// Parses the name of a predictor.
 fn prediction_parser() -> impl TypedValueParser<Value = Prediction> {
-    let of_name = |name: String| Prediction::ALL.into_iter().find(|each| each.name() == name);
-    PossibleValuesParser::new(Prediction::ALL.map(Prediction::name))
-        .try_map(move |name| of_name(name).ok_or("there is no such predictor"))
+    values::by_name(Prediction::ALL.map(|each| (PossibleValue::new(each.name()), each)))
 }
 
-/// Values of `--level`: instruction sets of the kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LevelArg {
-    /// portable code, the specification
-    #[value(name = "scalar")]
-    Scalar,
-    /// AVX2 and BMI2
-    #[value(name = "avx2")]
-    Avx2,
-    /// AVX-512
-    #[value(name = "avx512")]
-    Avx512,
+/// Parses `--level`, an instruction set of the kernels.
+fn level() -> impl TypedValueParser<Value = Level> {
+    let levels = [
+        (Level::Scalar, "portable code, the specification"),
+        (Level::Avx2, "AVX2 and BMI2"),
+        (Level::Avx512, "AVX-512"),
+    ];
+    let named = levels.map(|(level, help)| (PossibleValue::new(level.name()).help(help), level));
+    values::by_name(named)
 }

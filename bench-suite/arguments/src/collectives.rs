@@ -1,10 +1,12 @@
 //! Names of collectives on the command line.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, TypedValueParser};
 use foldwire::Collective;
 
+use crate::values::by_name;
+
 /// Collectives with their names on the command line, and aliases from other programs.
-const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
+const COLLECTIVES: [NamedCollective; 10] = [
     (Collective::AllReduce, "allreduce", &["all-reduce", "all_reduce"]),
     (Collective::ReduceScatter, "reduce-scatter", &["reduce_scatter"]),
     (Collective::AllGather, "allgather", &["all-gather", "all_gather"]),
@@ -18,7 +20,7 @@ const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
 ];
 
 /// Like [`COLLECTIVES`], for collectives with shares of different lengths.
-const UNEVEN: [(Collective, &str, &[&str]); 5] = [
+const UNEVEN: [NamedCollective; 5] = [
     (Collective::ReduceScatter, "reduce-scatter-v", &["reduce_scatter_v", "reduce-scatterv"]),
     (Collective::AllGather, "allgatherv", &["all-gather-v", "all_gather_v"]),
     (Collective::Scatter, "scatterv", &["scatter-v", "scatter_v"]),
@@ -44,26 +46,21 @@ impl FormArg {
 }
 
 pub(super) fn form() -> impl TypedValueParser<Value = FormArg> {
-    let value = |(_, name, aliases): (Collective, &'static str, &'static [&'static str])| {
-        PossibleValue::new(name).aliases(aliases.iter().copied())
-    };
-    PossibleValuesParser::new(COLLECTIVES.into_iter().chain(UNEVEN).map(value)).map(|text| {
-        let is_named = |name: &str, aliases: &[&str]| name == text || aliases.contains(&&*text);
-        let even = COLLECTIVES.into_iter().map(|known| (known, false));
-        let mut all = even.chain(UNEVEN.into_iter().map(|known| (known, true)));
-        let found = all.find(|((_, name, aliases), _)| is_named(name, aliases));
-        let ((collective, ..), is_uneven) = found.expect("the parser lets nothing else pass");
-        FormArg { collective, is_uneven }
-    })
+    let form =
+        |is_uneven: bool| move |(name, collective)| (name, FormArg { collective, is_uneven });
+    by_name(names(&COLLECTIVES).map(form(false)).chain(names(&UNEVEN).map(form(true))))
 }
 
 pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {
-    let values = COLLECTIVES
-        .map(|(_, name, aliases)| PossibleValue::new(name).aliases(aliases.iter().copied()));
-    PossibleValuesParser::new(values).map(|text| {
-        let is_named = |name: &str, aliases: &[&str]| name == text || aliases.contains(&&*text);
-        let found = COLLECTIVES.iter().find(|(_, name, aliases)| is_named(name, aliases));
-        found.expect("the parser lets nothing else pass").0
+    by_name(names(&COLLECTIVES))
+}
+
+/// A collective, its name and the aliases of its name.
+type NamedCollective = (Collective, &'static str, &'static [&'static str]);
+
+fn names(known: &[NamedCollective]) -> impl Iterator<Item = (PossibleValue, Collective)> {
+    known.iter().map(|&(collective, name, aliases)| {
+        (PossibleValue::new(name).aliases(aliases.iter().copied()), collective)
     })
 }
 

@@ -47,7 +47,7 @@ pub use accuracy::{AccuracyArgs, AccuracyScheduleArg, reduces};
 pub use cg::CgArgs;
 pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};
-pub use codec::{CodecArgs, LevelArg, PackingArg};
+pub use codec::{CodecArgs, PackingArg};
 pub use compress::{CompressArgs, DecompressArgs};
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
@@ -55,7 +55,7 @@ pub use info::{InfoArgs, PresetsArgs};
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
 
-pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg};
+pub use bench::{BackendArg, BenchArgs, OpArg};
 pub use collectives::FormArg;
 pub use p2p::{P2pArgs, P2pTest};
 pub use papers::PapersArgs;
@@ -184,6 +184,7 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use foldwire::kernel::Level;
     use foldwire::{Bound, Preset};
 
     use super::*;
@@ -232,7 +233,7 @@ mod tests {
         };
         assert_eq!(args.field.len(), 2);
         assert_eq!(args.bound, [Bound::Relative(1e-3), Bound::Absolute(0.1)]);
-        assert_eq!(args.level, [LevelArg::Scalar, LevelArg::Avx2]);
+        assert_eq!(args.level, [Level::Scalar, Level::Avx2]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Parsers of schedules, presets and pipelines by name.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, TypedValueParser};
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::schedule;
 use foldwire::{Bound, Collective, DType, Preset};
 
-use super::schedule::ScheduleName;
+use super::schedule::{ScheduleName, schedules_by_name};
+use crate::values::{by_name, each_once};
 
 /// Values of `--schedule` where all schedules may be compared.
 #[derive(Debug, Clone, Copy)]
@@ -17,12 +17,9 @@ pub enum ScheduleArg {
 }
 
 pub(super) fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
-    let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
     let all = PossibleValue::new("all").help("every one that can do the collective");
-    PossibleValuesParser::new([all].into_iter().chain(names)).map(|text| {
-        let found = schedule::ALL.iter().find(|known| known.name() == text);
-        found.map_or(ScheduleArg::All, |&known| ScheduleArg::One(ScheduleName(known)))
-    })
+    let named = schedules_by_name().map(|(name, one)| (name, ScheduleArg::One(one)));
+    by_name([(all, ScheduleArg::All)].into_iter().chain(named))
 }
 
 /// Values of `--preset`.
@@ -44,36 +41,18 @@ impl PresetArg {
             Self::Main => Preset::MAIN.to_vec(),
             Self::One(preset) => vec![preset],
         };
-        distinct(args.iter().flat_map(each))
+        each_once(args.iter().flat_map(each))
     }
-}
-
-/// The presets in order, each once.
-fn distinct(requested: impl Iterator<Item = Preset>) -> Vec<Preset> {
-    let mut presets = Vec::new();
-    for preset in requested {
-        if !presets.contains(&preset) {
-            presets.push(preset);
-        }
-    }
-    presets
 }
 
 pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
-    let one = |preset: &Preset| PossibleValue::new(preset.name()).help(preset.title());
-    let all = [
-        PossibleValue::new("main").help("one for each way to compress and reduce"),
-        PossibleValue::new("all").help("every preset"),
-    ];
-    let names = all.into_iter().chain(Preset::ALL.iter().map(one));
-    PossibleValuesParser::new(names).map(|name| {
-        let found = Preset::ALL.iter().find(|preset| preset.name() == name);
-        match found {
-            Some(&preset) => PresetArg::One(preset),
-            None if name == "main" => PresetArg::Main,
-            None => PresetArg::All,
-        }
-    })
+    let main = PossibleValue::new("main").help("one for each way to compress and reduce");
+    let all = PossibleValue::new("all").help("every preset");
+    let one = |&preset: &Preset| {
+        (PossibleValue::new(preset.name()).help(preset.title()), PresetArg::One(preset))
+    };
+    let several = [(main, PresetArg::Main), (all, PresetArg::All)];
+    by_name(several.into_iter().chain(Preset::ALL.iter().map(one)))
 }
 
 /// Returns a note about presets whose codec does not support this type. Their calls use the raw
@@ -90,8 +69,5 @@ pub fn note(presets: &[Preset], dtype: &str) -> Option<String> {
 }
 
 pub(super) fn pipeline() -> impl TypedValueParser<Value = Pipeline> {
-    PossibleValuesParser::new(pipeline::ALL.map(|known| known.name)).map(|name| {
-        let found = pipeline::ALL.into_iter().find(|known| known.name == name);
-        found.expect("the parser lets nothing else pass")
-    })
+    by_name(pipeline::ALL.map(|known| (PossibleValue::new(known.name), known)))
 }

@@ -1,12 +1,13 @@
 //! The command line of `foldwire schedule`.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, value_parser};
 use foldwire::Collective;
 use foldwire::schedule::{self, Schedule};
 use foldwire_workbench::plot::PlotFile;
 
 use super::collectives::collective;
+use crate::values::by_name;
 
 /// Largest number of ranks that programs are checked for.
 const MAX_RANKS: u64 = 1024;
@@ -75,9 +76,9 @@ pub(super) fn ranks() -> RangedU64ValueParser {
 }
 
 pub(super) fn named() -> impl TypedValueParser<Value = ScheduleName> {
-    let names = schedule::ALL.iter().map(|schedule| PossibleValue::new(schedule.name()));
-    PossibleValuesParser::new(names).map(|text| {
-        let found = schedule::ALL.iter().find(|schedule| schedule.name() == text);
-        ScheduleName(*found.expect("the parser lets nothing else pass"))
-    })
+    by_name(schedules_by_name())
+}
+
+pub(super) fn schedules_by_name() -> impl Iterator<Item = (PossibleValue, ScheduleName)> {
+    schedule::ALL.iter().map(|&known| (PossibleValue::new(known.name()), ScheduleName(known)))
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
-use foldwire::{Bound, Collective, Preset};
+use foldwire::{Bound, Collective, DType, Preset};
 use foldwire_workbench::plot::PlotFile;
 
-use super::bench::{DTypeArg, frame, lanes};
+use super::bench::{dtype, frame, lanes};
 use super::collectives::collective;
 use super::rows::{PresetArg, preset};
 use super::schedule::ScheduleName;
@@ -104,8 +104,8 @@ pub struct SimArgs {
     pub field: Option<PathBuf>,
 
     /// Type of the values [default: the field's type, else f32]
-    #[arg(long, value_enum)]
-    pub dtype: Option<DTypeArg>,
+    #[arg(long, value_parser = dtype())]
+    pub dtype: Option<DType>,
 
     /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a
     /// publication with its ratio (zccl-1-thread, zccl-multi-thread, hzccl-18-threads,

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use foldwire::Bound;
+use foldwire::{Bound, DType};
 use foldwire_workbench::plot::PlotFile;
 use serde::Serialize;
 
-use super::bench::DTypeArg;
+use super::bench::dtype;
 use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
@@ -65,8 +65,8 @@ pub struct TrainArgs {
     pub feedback: Vec<FeedbackArg>,
 
     /// Type in which gradients are exchanged, also without compression
-    #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
-    pub dtype: DTypeArg,
+    #[arg(long, value_parser = dtype(), default_value = "f32")]
+    pub dtype: DType,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory

@@ -26,7 +26,9 @@ pub struct TransposeArgs {
     pub ranks: usize,
 
     /// Number of rows, and of columns, of the matrix
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = side)]
+    // The square of the largest side fits in the memory of most machines.
+    #[arg(long, value_name = "N", default_value_t = 2048,
+        value_parser = values::within(1..=32_768_usize, "a whole number from 1 to 32768 is needed"))]
     pub side: usize,
 
     /// A field to fill the matrix with: .f32, .f64 or .npy [default: waves]
@@ -56,10 +58,4 @@ pub struct TransposeArgs {
     /// Print one JSON object on stdout instead of the table
     #[arg(long)]
     pub json: bool,
-}
-
-/// Parses a side whose square fits in the memory of most machines.
-fn side(text: &str) -> Result<usize, String> {
-    let side = text.parse().ok().filter(|side| (1..=32_768).contains(side));
-    side.ok_or_else(|| "a whole number from 1 to 32768 is needed".to_owned())
 }

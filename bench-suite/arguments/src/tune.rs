@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use foldwire::Bound;
+use foldwire::{Bound, DType};
 
-use super::bench::DTypeArg;
+use super::bench::dtype;
 use crate::values;
 
 const EXAMPLES: &str = "\
@@ -39,8 +39,8 @@ pub struct TuneArgs {
     pub field: Option<PathBuf>,
 
     /// Type of the values [default: the field's type, else f32]
-    #[arg(long, value_enum)]
-    pub dtype: Option<DTypeArg>,
+    #[arg(long, value_parser = dtype())]
+    pub dtype: Option<DType>,
 
     /// File to write [default: speeds.toml in the user's cache folder]
     #[arg(long, value_name = "FILE.toml")]

@@ -5,8 +5,10 @@
 //! that says what would be accepted.
 
 use std::fmt;
+use std::ops::RangeBounds;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use foldwire::Bound;
 use foldwire_fields::usage::{UsageError, usage};
 
@@ -147,6 +149,36 @@ pub fn tolerance(text: &str) -> Result<f64, UsageError> {
 /// Parses a number of warm-up rounds, which may be 0.
 pub fn warmup(text: &str) -> Result<usize, UsageError> {
     if text == "0" { Ok(0) } else { repeat(text) }
+}
+
+/// Returns the requested values in their order, each once.
+pub fn each_once<V: PartialEq>(requested: impl IntoIterator<Item = V>) -> Vec<V> {
+    let mut each = Vec::new();
+    for value in requested {
+        if !each.contains(&value) {
+            each.push(value);
+        }
+    }
+    each
+}
+
+/// Returns a parser of numbers in this range. `needed` is the message for anything else.
+pub(super) fn within<N: FromStr + PartialOrd>(
+    range: impl RangeBounds<N> + Clone + Send + Sync + 'static,
+    needed: &'static str,
+) -> impl Fn(&str) -> Result<N, &'static str> + Clone + Send + Sync + 'static {
+    move |text| text.parse().ok().filter(|number| range.contains(number)).ok_or(needed)
+}
+
+/// Returns a parser of names, each with its value.
+pub(super) fn by_name<V: Clone + Send + Sync + 'static>(
+    known: impl IntoIterator<Item = (PossibleValue, V)>,
+) -> impl TypedValueParser<Value = V> {
+    let (names, values): (Vec<PossibleValue>, Vec<V>) = known.into_iter().unzip();
+    PossibleValuesParser::new(names.clone()).map(move |text| {
+        let place = names.iter().position(|name| name.matches(&text, false));
+        values[place.expect("the parser lets nothing else pass")].clone()
+    })
 }
 
 /// Largest number of ranks in one process.

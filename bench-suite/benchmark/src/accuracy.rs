@@ -30,11 +30,11 @@ use foldwire::codec::Loss;
 use foldwire::pipeline::Pipeline;
 use foldwire::schedule::ProgramSpec;
 use foldwire::select::{self, Network};
-use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
+use foldwire::{Collective, Float, Op, Plan, Quantum, Rank};
 use foldwire_arguments::{AccuracyArgs, OpArg, reduces};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::{Data, FieldSource};
-use foldwire_workbench::{progress, quality, room, streams};
+use foldwire_workbench::{progress, quality, room, streams, with_float};
 use serde::Serialize;
 
 use errors::{ErrorSummary, Errors, Histogram};
@@ -96,12 +96,7 @@ struct AccuracySetting {
 /// shown, errors beyond the stated worst case.
 pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
     let source = FieldSource::open(args.field.as_deref())?;
-    match source.dtype(args.dtype) {
-        DType::F64 => show::<f64>(args, &source),
-        DType::F16 => show::<f16>(args, &source),
-        DType::Bf16 => show::<bf16>(args, &source),
-        _ => show::<f32>(args, &source),
-    }
+    with_float!(source.dtype(args.dtype), T => show::<T>(args, &source))
 }
 
 fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyhow::Result<()> {
@@ -286,17 +281,6 @@ fn faults(rows: &[AccuracyRow]) -> Vec<String> {
         }
     }
     faults
-}
-
-/// Returns the values in order, without duplicates.
-fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
-    let mut distinct = Vec::new();
-    for one in all {
-        if !distinct.contains(&one) {
-            distinct.push(one);
-        }
-    }
-    distinct
 }
 
 /// Returns the colour of a pipeline, by its index in the library's list.

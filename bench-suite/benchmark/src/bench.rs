@@ -53,14 +53,14 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use anyhow::bail;
-use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
+use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport};
 use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::device::DeviceOption;
-use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pools;
+use foldwire_workbench::{streams, with_float};
 use indicatif::ProgressBar;
 
 use crate::job::{self, Library, Measurement, NetworkOptions};
@@ -131,10 +131,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
             "--in-flight is measured with f32 only, and the values are {dtype}; write --dtype f32"
         )
         .into()),
-        DType::F64 => run_with::<f64, SequentialCalls>(args, &source),
-        DType::F16 => run_with::<f16, SequentialCalls>(args, &source),
-        DType::Bf16 => run_with::<bf16, SequentialCalls>(args, &source),
-        _ => run_with::<f32, SequentialCalls>(args, &source),
+        dtype => with_float!(dtype, T => run_with::<T, SequentialCalls>(args, &source)),
     }
 }
 
@@ -185,7 +182,7 @@ impl<T: Float + Into<f64>, P: CallMode<T>> Measurement for BenchMeasurement<'_, 
         let Self { args, source, settings, .. } = self;
         let (size, rank) = (endpoint.size(), endpoint.rank().index());
         // The number of ranks on this machine is unknown, so only this rank's memory is checked.
-        settings.check_room::<T>(size, rank..rank + 1)?;
+        settings.check_room::<T>(rank..rank + 1)?;
         let data = &source.data::<T>(size).with_fill(args.fill);
         let extras = BackendExtras { library, ..BackendExtras::default() };
         #[cfg(feature = "mpi")]

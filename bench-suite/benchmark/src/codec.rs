@@ -30,9 +30,10 @@ use foldwire::bound::{BoundError, ValueRange};
 use foldwire::codec::{CodecParams, Loss, Prediction};
 use foldwire::kernel::Level;
 use foldwire::threads::Threads;
-use foldwire::{Bound, DType, Float, Quantum};
+use foldwire::{Bound, Float, Quantum};
 use foldwire_arguments::coding::CodecArg;
-use foldwire_arguments::{CodecArgs, LevelArg, ShapeArg};
+use foldwire_arguments::values::each_once;
+use foldwire_arguments::{CodecArgs, ShapeArg};
 use foldwire_fields::field::{Field, SMALLER};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
@@ -139,7 +140,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     }
     progress.finish_and_clear();
     for field in &fields {
-        let dtype = with_values!(&field.values, values => dtype_of(values));
+        let dtype = field.values.dtype();
         let left_out = variants.codings.iter().filter(|coding| !coding.is_for(dtype));
         let names: Vec<_> = left_out.map(CodecArg::to_string).collect();
         if !names.is_empty() {
@@ -176,10 +177,6 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         bail!("the codec broke its promises; please report this\n  {}", faults.join("\n  "));
     }
     Ok(())
-}
-
-fn dtype_of<T: Float>(_: &[T]) -> DType {
-    T::DTYPE
 }
 
 /// Rejects codecs that the user named and that do not support the type. Also rejects options that
@@ -232,29 +229,15 @@ fn disturbance(before: Option<Duration>, after: Option<Duration>, elapsed: Durat
 }
 
 /// Returns the requested levels without duplicates, or the best available level.
-fn levels(requested: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, UsageError> {
+fn levels(requested: &[Level], available: &[Level]) -> Result<Vec<Level>, UsageError> {
     if requested.is_empty() {
         return Ok(available.last().copied().into_iter().collect());
     }
-    let mut levels = Vec::new();
-    for arg in requested {
-        let level = match arg {
-            LevelArg::Scalar => Level::Scalar,
-            LevelArg::Avx2 => Level::Avx2,
-            LevelArg::Avx512 => Level::Avx512,
-        };
-        if !available.contains(&level) {
-            let names: Vec<_> = available.iter().map(|level| level.name()).collect();
-            return Err(usage!(
-                "this machine cannot run --level {level}; it has {}",
-                names.join(", ")
-            ));
-        }
-        if !levels.contains(&level) {
-            levels.push(level);
-        }
+    if let Some(level) = requested.iter().find(|level| !available.contains(level)) {
+        let names: Vec<_> = available.iter().map(|level| level.name()).collect();
+        return Err(usage!("this machine cannot run --level {level}; it has {}", names.join(", ")));
     }
-    Ok(levels)
+    Ok(each_once(requested.iter().copied()))
 }
 
 /// Names a field by its path if another field's file has the same name in another folder.
@@ -279,12 +262,7 @@ struct CodecVariants {
 
 /// Returns a thread pool for each requested number of threads, without duplicates.
 fn pools(requested: &[usize]) -> anyhow::Result<Vec<Threads>> {
-    let mut numbers = Vec::new();
-    for &n_threads in requested {
-        if !numbers.contains(&n_threads) {
-            numbers.push(n_threads);
-        }
-    }
+    let numbers = each_once(requested.iter().copied());
     Ok(numbers.into_iter().map(threads::of).collect::<Result<_, _>>()?)
 }
 
@@ -349,7 +327,7 @@ fn measure_field<T: Float + Into<f64>>(
                     let params = args.shape.tell(params, &field.dims, values);
                     rows.push(CodecRow {
                         field: field.name.clone(),
-                        dtype: field.values.dtype(),
+                        dtype: field.values.dtype().name(),
                         n_bytes: field.values.n_bytes(),
                         bound,
                         bound_abs,
@@ -402,13 +380,13 @@ mod tests {
     fn the_best_level_is_the_default_and_each_comes_once() {
         let two = [Level::Scalar, Level::Avx2];
         assert_eq!(levels(&[], &two), Ok(vec![Level::Avx2]));
-        let requested = [LevelArg::Avx2, LevelArg::Scalar, LevelArg::Avx2];
+        let requested = [Level::Avx2, Level::Scalar, Level::Avx2];
         assert_eq!(levels(&requested, &two), Ok(vec![Level::Avx2, Level::Scalar]));
     }
 
     #[test]
     fn a_level_that_the_machine_lacks_is_an_error_of_use() {
-        let message = levels(&[LevelArg::Avx512], &[Level::Scalar, Level::Avx2]).unwrap_err();
+        let message = levels(&[Level::Avx512], &[Level::Scalar, Level::Avx2]).unwrap_err();
         assert!(message.to_string().ends_with("--level avx512; it has scalar, avx2"), "{message}");
     }
 

@@ -73,7 +73,7 @@ fn describe<T: Float>(data: &Data<T>) -> &str {
 
 /// Returns the type of a field's values, if it is wide enough for these experiments.
 fn wide(source: &FieldSource) -> Result<DType, UsageError> {
-    match source.dtype(None::<DType>) {
+    match source.dtype(None) {
         dtype @ (DType::F32 | DType::F64) => Ok(dtype),
         dtype => Err(usage!("the papers' fields are f32 or f64, not {dtype}")),
     }

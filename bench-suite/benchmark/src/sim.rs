@@ -22,11 +22,11 @@ mod sweep;
 mod validate;
 
 use anyhow::bail;
-use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
+use foldwire::{Bound, Collective, Float, Preset};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::streams;
+use foldwire_workbench::{streams, with_float};
 
 use speeds::ModelSpeeds;
 use sweep::{Sweep, SweepSetting};
@@ -48,12 +48,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
         bail!(usage!("schedule {name} has no {collective}"));
     }
     check_presets(&args.presets())?;
-    match source.dtype(args.dtype) {
-        DType::F64 => predict::<f64>(args, collective, &source),
-        DType::F16 => predict::<f16>(args, collective, &source),
-        DType::Bf16 => predict::<bf16>(args, collective, &source),
-        _ => predict::<f32>(args, collective, &source),
-    }
+    with_float!(source.dtype(args.dtype), T => predict::<T>(args, collective, &source))
 }
 
 /// Returns whether a preset has one codec, so that the model can price it.

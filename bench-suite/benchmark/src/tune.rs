@@ -24,13 +24,13 @@ use foldwire::bound::ValueRange;
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::select::Speeds;
-use foldwire::{Bound, DType, Float, Op, Plan, Quantum, Rank, bf16, f16, schedule};
+use foldwire::{Bound, Float, Op, Plan, Quantum, Rank, schedule};
 use foldwire_arguments::TuneArgs;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
-use foldwire_workbench::{progress, streams};
+use foldwire_workbench::{progress, streams, with_float};
 use serde::Serialize;
 
 use crate::bench::row::median;
@@ -75,12 +75,7 @@ struct SpeedRow {
 /// Usage errors, and output and files that cannot be written.
 pub fn run(args: &TuneArgs) -> anyhow::Result<()> {
     let source = FieldSource::open(args.field.as_deref())?;
-    match source.dtype(args.dtype) {
-        DType::F64 => tune::<f64>(args, &source),
-        DType::F16 => tune::<f16>(args, &source),
-        DType::Bf16 => tune::<bf16>(args, &source),
-        _ => tune::<f32>(args, &source),
-    }
+    with_float!(source.dtype(args.dtype), T => tune::<T>(args, &source))
 }
 
 fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
@@ -112,22 +107,17 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
         exact_s = if codec == CodecId::Raw { call_s } else { exact_s };
         let message_s = (call_s - bytes_s).max(exact_s);
         speeds = speeds.with(codec, rate).with_message(codec, message_s);
-        let [encode, decode, fold, combine] = {
-            let foldwire_sim::cost::PrimitiveSpeeds { encode, decode, fold, combine, .. } =
-                costs.speeds;
-            [encode, decode, fold, combine].map(|speed| speed / 1e9)
-        };
+        let gbps = costs.speeds.map(|speed| speed / 1e9);
         let ratio = if codec == CodecId::Raw { 1.0 } else { T::BYTES as f64 / costs.wire.width(1) };
-        let (codec, moves_and_reduces, message) = (codec.name(), rate / 1e9, message_s * 1e6);
         rows.push(SpeedRow {
-            codec,
-            encode,
-            decode,
-            fold,
-            combine,
+            codec: codec.name(),
+            encode: gbps.encode,
+            decode: gbps.decode,
+            fold: gbps.fold,
+            combine: gbps.combine,
             ratio,
-            moves_and_reduces,
-            message,
+            moves_and_reduces: rate / 1e9,
+            message: message_s * 1e6,
         });
         bar.inc(1);
     }

@@ -8,12 +8,12 @@ use anyhow::Context;
 use foldwire::codec::DecodeError;
 use foldwire::compress::{Decoder, DecompressError, Info};
 use foldwire_arguments::DecompressArgs;
-use foldwire_fields::field::open;
+use foldwire_fields::field::{open, swap_bytes};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::{progress, streams};
 
 use crate::compress::speed;
-use crate::files::{EXTENSION, Output, Piece, fill, is_pipe, npy_text, swap_bytes};
+use crate::files::{EXTENSION, Output, Piece, fill, is_pipe, npy_text};
 
 /// Runs the command.
 ///

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use foldwire::DType;
 use foldwire::compress::{Layout, Order, SEGMENT};
 use foldwire_fields::dims::Dims;
-use foldwire_fields::field::{Dtype, FileFormat, dims_in_name, open, raw_values, split_type};
+use foldwire_fields::field::{FileFormat, dims_in_name, open, raw_values, split_type, swap_bytes};
 use foldwire_fields::npy::{MAGIC, NpyText};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams::OutputError;
@@ -45,11 +45,6 @@ impl Piece {
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         bytemuck::cast_slice_mut(&mut self.0)
     }
-}
-
-/// Reverses the bytes of each value.
-pub(crate) fn swap_bytes(values: &mut [u8], dtype: DType) {
-    values.chunks_exact_mut(dtype.n_bytes()).for_each(<[u8]>::reverse);
 }
 
 /// Returns whether a path means standard input or output.
@@ -94,7 +89,6 @@ impl ArrayFile {
         let mut reader: Box<dyn Read> = Box::new(io::Cursor::new(start).chain(reader));
         let (dtype, layout, n_head) = match format {
             FileFormat::Raw(dtype) => {
-                let dtype = of_field(dtype);
                 let layout = raw_layout(path, dtype, length, dims);
                 (dtype, layout.map_err(|error| fault(error.to_string()))?, 0)
             }
@@ -187,15 +181,6 @@ impl<R: Read> Read for Counted<'_, R> {
         let n_bytes = self.reader.read(buffer)?;
         self.n_bytes += n_bytes as u64;
         Ok(n_bytes)
-    }
-}
-
-const fn of_field(dtype: Dtype) -> DType {
-    match dtype {
-        Dtype::F32 => DType::F32,
-        Dtype::F64 => DType::F64,
-        Dtype::F16 => DType::F16,
-        Dtype::Bf16 => DType::Bf16,
     }
 }
 

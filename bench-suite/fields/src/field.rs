@@ -21,11 +21,12 @@ use std::path::Path;
 
 use crate::dims::{Dims, dimension};
 use crate::memory::{self, NoMemory};
-pub use crate::npy::Dtype;
 use crate::npy::{MAGIC, NpyHeader};
 use crate::usage::{UsageError, usage};
-use half::{bf16, f16};
+use foldwire::{DType, bf16, f16};
 
+/// Types of the values of fields.
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::Bf16];
 /// Advice for a file that does not fit in memory.
 pub const SMALLER: &str = "use a piece of the file";
 /// Bytes of a stream to read at a time.
@@ -58,13 +59,13 @@ macro_rules! with_values {
 }
 
 impl FieldValues {
-    /// Name of the element type: `f32`, `f64`, `f16` or `bf16`.
-    pub fn dtype(&self) -> &'static str {
+    /// Type of the values.
+    pub fn dtype(&self) -> DType {
         match self {
-            Self::F32(_) => "f32",
-            Self::F64(_) => "f64",
-            Self::F16(_) => "f16",
-            Self::Bf16(_) => "bf16",
+            Self::F32(_) => DType::F32,
+            Self::F64(_) => DType::F64,
+            Self::F16(_) => DType::F16,
+            Self::Bf16(_) => DType::Bf16,
         }
     }
 
@@ -167,7 +168,7 @@ impl Field {
         let (dtype, big_endian, own_dims, n_values) = match format {
             FileFormat::Raw(_) if n_bytes == 0 => return Err(fault("is empty")),
             FileFormat::Raw(dtype) => {
-                let n_values = raw_values(n_bytes, dtype.n_bytes())
+                let n_values = raw_values(n_bytes, dtype.n_bytes() as u64)
                     .map_err(|error| fault(&error.to_string()))?;
                 (dtype, false, dims_in_name(path, n_values), n_values)
             }
@@ -178,7 +179,7 @@ impl Field {
             }
         };
         // A damaged header may specify any size: allocate only what the file can hold.
-        if (n_values as u64).checked_mul(dtype.n_bytes()).is_none_or(|need| need > n_bytes) {
+        if (n_values as u64).checked_mul(dtype.n_bytes() as u64).is_none_or(|need| need > n_bytes) {
             return Err(too_short());
         }
         let dims = match dims {
@@ -188,28 +189,23 @@ impl Field {
 
         let no_room =
             |error: NoMemory| fault(&format!("holds {n_values} values: {error}; {SMALLER}"));
-        let read = match dtype {
-            Dtype::F32 => {
-                let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| FieldValues::F32(values))
-            }
-            Dtype::F64 => {
-                let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| FieldValues::F64(values))
-            }
-            Dtype::F16 => {
-                let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| FieldValues::F16(values))
-            }
-            Dtype::Bf16 => {
-                let mut values = memory::zeroed(n_values).map_err(no_room)?;
-                read_values(file, &mut values, big_endian).map(|()| FieldValues::Bf16(values))
-            }
+        let zeros = match dtype {
+            DType::F64 => memory::zeroed(n_values).map(FieldValues::F64),
+            DType::F16 => memory::zeroed(n_values).map(FieldValues::F16),
+            DType::Bf16 => memory::zeroed(n_values).map(FieldValues::Bf16),
+            _ => memory::zeroed(n_values).map(FieldValues::F32),
         };
-        let values = read.map_err(|error| match error.kind() {
+        let mut values = zeros.map_err(no_room)?;
+        let bytes: &mut [u8] = with_values!(&mut values, values => {
+            bytemuck::cast_slice_mut(values)
+        });
+        file.read_exact(bytes).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => too_short(),
             _ => fault(&format!("cannot be read: {error}")),
         })?;
+        if big_endian {
+            swap_bytes(bytes, dtype);
+        }
         if !matches!(file.read(&mut [0]), Ok(0)) {
             return Err(fault(&format!(
                 "holds more than the {n_values} values of its header; save each array in a file of \
@@ -263,20 +259,23 @@ fn unreadable(path: &Path, error: &io::Error) -> UsageError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// Little-endian values, nothing else.
-    Raw(Dtype),
+    Raw(DType),
     /// NumPy's format.
     Npy,
 }
 
 /// Splits a type prefix such as `f32:` off a path, if there is one.
-pub fn split_type(path: &Path) -> (Option<Dtype>, &Path) {
-    let types =
-        [("f32:", Dtype::F32), ("f64:", Dtype::F64), ("f16:", Dtype::F16), ("bf16:", Dtype::Bf16)];
-    let text = path.to_str().unwrap_or_default();
-    let found = types.into_iter().find_map(|(word, dtype)| {
-        text.strip_prefix(word).map(|place| (Some(dtype), Path::new(place)))
-    });
-    found.unwrap_or((None, path))
+pub fn split_type(path: &Path) -> (Option<DType>, &Path) {
+    let (word, place) = path.to_str().unwrap_or_default().split_once(':').unwrap_or_default();
+    match FLOATS.into_iter().find(|dtype| dtype.name() == word) {
+        Some(dtype) => (Some(dtype), Path::new(place)),
+        None => (None, path),
+    }
+}
+
+/// Reverses the bytes of each value.
+pub fn swap_bytes(values: &mut [u8], dtype: DType) {
+    values.chunks_exact_mut(dtype.n_bytes()).for_each(<[u8]>::reverse);
 }
 
 impl FileFormat {
@@ -289,12 +288,11 @@ impl FileFormat {
         if let (Some(dtype), _) = split_type(path) {
             return Ok(Self::Raw(dtype));
         }
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("f32") => Ok(Self::Raw(Dtype::F32)),
-            Some("f64") => Ok(Self::Raw(Dtype::F64)),
-            Some("f16") => Ok(Self::Raw(Dtype::F16)),
-            Some("bf16") => Ok(Self::Raw(Dtype::Bf16)),
-            Some("npy") => Ok(Self::Npy),
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let raw = FLOATS.into_iter().find(|dtype| extension == Some(dtype.name()));
+        match (raw, extension) {
+            (Some(dtype), _) => Ok(Self::Raw(dtype)),
+            (None, Some("npy")) => Ok(Self::Npy),
             _ => Err(usage!(
                 "the type of the values is not known from this name; write it before the path, as \
                  in f32:PATH (or f64:, f16:, bf16:), or rename or link raw little-endian values \
@@ -349,35 +347,6 @@ fn dims_at_end(stem: &str) -> Option<Dims> {
     if sizes.len() > 1 { Dims::new(sizes).ok() } else { None }
 }
 
-fn read_values<T: Number>(
-    file: &mut impl Read,
-    values: &mut [T],
-    big_endian: bool,
-) -> io::Result<()> {
-    file.read_exact(bytemuck::cast_slice_mut(values))?;
-    if big_endian != cfg!(target_endian = "big") {
-        for value in values {
-            *value = value.swap_bytes();
-        }
-    }
-    Ok(())
-}
-
-trait Number: bytemuck::Pod {
-    fn swap_bytes(self) -> Self;
-}
-
-macro_rules! number {
-    ($($float:ident)*) => {
-        $(impl Number for $float {
-            fn swap_bytes(self) -> Self {
-                Self::from_bits(self.to_bits().swap_bytes())
-            }
-        })*
-    };
-}
-number!(f32 f64 f16 bf16);
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -404,7 +373,7 @@ mod tests {
         assert_eq!(single.values, FieldValues::F32(vec![1.0, -2.5]));
         let double = Field::read(&put(&folder, "a.f64", &0.1_f64.to_le_bytes()), None).unwrap();
         assert_eq!(double.values, FieldValues::F64(vec![0.1]));
-        assert_eq!((double.values.dtype(), double.values.n_bytes()), ("f64", 8));
+        assert_eq!((double.values.dtype(), double.values.n_bytes()), (DType::F64, 8));
         let half = Field::read(&put(&folder, "a.f16", &[0, 0x3e, 0, 0xfc]), None).unwrap();
         assert_eq!(half.values, FieldValues::F16(vec![f16::from_f32(1.5), f16::NEG_INFINITY]));
         let upper = Field::read(&put(&folder, "a.bf16", &[0xc0, 0x3f]), None).unwrap();

@@ -11,6 +11,8 @@
 
 use std::io::{self, Read};
 
+use foldwire::DType;
+
 use crate::dims::{Dims, dimension};
 use crate::usage::{UsageError, usage};
 
@@ -19,30 +21,6 @@ pub const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
 /// Longest header that is accepted. NumPy's own headers are below 1 KiB.
 const MAX_HEADER_BYTES: usize = 1 << 16;
-
-/// Element type of a field's file, raw or `.npy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dtype {
-    /// 4-byte IEEE 754.
-    F32,
-    /// 8-byte IEEE 754.
-    F64,
-    /// 2-byte IEEE 754.
-    F16,
-    /// bfloat16. Only raw files have it.
-    Bf16,
-}
-
-impl Dtype {
-    /// Bytes per value.
-    pub const fn n_bytes(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::F64 => 8,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-}
 
 /// A header of any array, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +104,7 @@ impl NpyText {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NpyHeader {
     /// Element type.
-    pub(crate) dtype: Dtype,
+    pub(crate) dtype: DType,
     /// True if the values are stored in big-endian order.
     pub(crate) big_endian: bool,
     /// Shape, slowest dimension first.
@@ -170,12 +148,12 @@ fn header_text(file: &mut impl Read, major: u8) -> io::Result<String> {
 
 fn of_field(text: NpyText) -> Result<NpyHeader, UsageError> {
     let (dtype, big_endian) = match &*text.descr {
-        "<f4" => (Dtype::F32, false),
-        "<f8" => (Dtype::F64, false),
-        "<f2" => (Dtype::F16, false),
-        ">f4" => (Dtype::F32, true),
-        ">f8" => (Dtype::F64, true),
-        ">f2" => (Dtype::F16, true),
+        "<f4" => (DType::F32, false),
+        "<f8" => (DType::F64, false),
+        "<f2" => (DType::F16, false),
+        ">f4" => (DType::F32, true),
+        ">f8" => (DType::F64, true),
+        ">f2" => (DType::F16, true),
         other => {
             return Err(usage!(
                 "values of type `{other}` are not supported; convert with array.astype('<f4') or \
@@ -227,12 +205,12 @@ pub(crate) mod tests {
             let bytes = file(version, dict, &[7; 9]);
             let mut rest = &bytes[..];
             let header = NpyHeader::read(&mut rest).unwrap();
-            assert_eq!((header.dtype, header.big_endian), (Dtype::F32, false));
+            assert_eq!((header.dtype, header.big_endian), (DType::F32, false));
             assert_eq!(header.dims.sizes(), [3, 40, 5]);
             assert_eq!(rest, [7; 9]);
         }
         let flat = header("{'descr': '>f8', 'fortran_order': True, 'shape': (6,), }").unwrap();
-        assert_eq!((flat.dtype, flat.big_endian), (Dtype::F64, true));
+        assert_eq!((flat.dtype, flat.big_endian), (DType::F64, true));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use foldwire::{DType, Float};
-use foldwire_fields::field::{Field, FieldValues, SMALLER};
+use foldwire_fields::field::{Field, SMALLER};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
 
@@ -122,6 +122,31 @@ pub enum FieldSource {
     BuiltIn,
 }
 
+/// Evaluates an expression in which `$float` is the type of floats that `$dtype` names, or `f32`.
+#[macro_export]
+macro_rules! with_float {
+    ($dtype:expr, $float:ident => $result:expr) => {
+        match $dtype {
+            ::foldwire::DType::F64 => {
+                type $float = f64;
+                $result
+            }
+            ::foldwire::DType::F16 => {
+                type $float = ::foldwire::f16;
+                $result
+            }
+            ::foldwire::DType::Bf16 => {
+                type $float = ::foldwire::bf16;
+                $result
+            }
+            _ => {
+                type $float = f32;
+                $result
+            }
+        }
+    };
+}
+
 impl FieldSource {
     /// Reads the user's file, or selects the built-in field if there is none.
     pub fn open(field: Option<&Path>) -> Result<Self, UsageError> {
@@ -146,15 +171,10 @@ impl FieldSource {
     }
 
     /// Returns the requested type, or else the field's own type, or else f32.
-    pub fn dtype(&self, requested: Option<impl Into<DType>>) -> DType {
+    pub fn dtype(&self, requested: Option<DType>) -> DType {
         match (requested, self) {
-            (Some(dtype), _) => dtype.into(),
-            (None, Self::File(field)) => match field.values {
-                FieldValues::F32(_) => DType::F32,
-                FieldValues::F64(_) => DType::F64,
-                FieldValues::F16(_) => DType::F16,
-                FieldValues::Bf16(_) => DType::Bf16,
-            },
+            (Some(dtype), _) => dtype,
+            (None, Self::File(field)) => field.values.dtype(),
             (None, Self::BuiltIn) => DType::F32,
         }
     }

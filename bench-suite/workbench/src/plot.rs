@@ -55,7 +55,7 @@ pub trait Plot {
     /// Width and height in pixels.
     fn size(&self) -> (u32, u32);
 
-    /// Draws the plot, `scale` times as large as its size.
+    /// Draws the plot on a white area, `scale` times as large as its size.
     ///
     /// # Errors
     /// If drawing fails.
@@ -143,19 +143,30 @@ impl PlotFile {
             PictureFormat::Svg => {
                 let mut svg = String::new();
                 let root = SVGBackend::with_string(&mut svg, plot.size()).into_drawing_area();
-                plot.draw_on(root, 1)?;
+                draw_white(plot, root, 1)?;
                 fs::write(&self.path, svg)?;
             }
             PictureFormat::Png => {
                 let size = (width * PNG_SCALE, height * PNG_SCALE);
                 let mut rgb = vec![0; 3 * size.0 as usize * size.1 as usize];
                 let root = BitMapBackend::with_buffer(&mut rgb, size).into_drawing_area();
-                plot.draw_on(root, PNG_SCALE)?;
+                draw_white(plot, root, PNG_SCALE)?;
                 Image::from_rgb(size.0 as usize, &rgb).save(&self.path)?;
             }
         }
         Ok(())
     }
+}
+
+/// Draws a plot on an area that is white before.
+fn draw_white<B: DrawingBackend<ErrorType: 'static>>(
+    plot: &impl Plot,
+    root: DrawingArea<B, Shift>,
+    scale: u32,
+) -> anyhow::Result<()> {
+    root.fill(&WHITE)?;
+    plot.draw_on(root.clone(), scale)?;
+    Ok(root.present()?)
 }
 
 impl FromStr for PlotFile {

@@ -25,6 +25,23 @@ macro_rules! unroll {
     };
 }
 
+/// Methods of [`Isa`](super::generic::Isa) that compute each register of a block by itself. `$n` is
+/// the number of registers; `$result` computes one of them from the arguments' registers.
+macro_rules! lanewise {
+    ($n:tt; $($name:ident($($arg:ident),+) => $result:expr,)+) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: Self::Block),+) -> Self::Block {
+            // SAFETY: the caller guarantees the instruction set.
+            unsafe {
+                unroll!($n, |i| {
+                    $(let $arg = $arg[i];)+
+                    $result
+                })
+            }
+        }
+    )+};
+}
+
 #[allow(clippy::needless_range_loop, reason = "one index serves several arrays of registers")]
 mod avx2;
 #[allow(clippy::needless_range_loop, reason = "one index serves several arrays of registers")]

@@ -5,11 +5,13 @@
 use super::ClusterModel;
 use super::queue::Picos;
 use super::run::PricedProgram;
+use super::speeds::PerPrimitive;
 use super::work::PrimitiveCounts;
 
 /// Rates and latencies in picoseconds.
 pub(super) struct Prices {
-    per_value: Rates,
+    /// Each primitive on a value.
+    per_value: PerPrimitive,
     /// Copying a byte of a frame.
     per_frame_byte: f64,
     /// Computing or verifying the checksum of a byte of a message.
@@ -23,19 +25,6 @@ pub(super) struct Prices {
     pub(super) waking: Picos,
     /// See [`HostModel::time_slice`](super::HostModel::time_slice).
     pub(super) slice: Picos,
-}
-
-/// Picoseconds per value for each primitive.
-struct Rates {
-    encode: f64,
-    decode: f64,
-    fold: f64,
-    fold_store: f64,
-    combine: f64,
-    reduce: f64,
-    refold: f64,
-    recode: f64,
-    copy: f64,
 }
 
 /// Times of a step in picoseconds, by kind of work.
@@ -95,23 +84,12 @@ impl Prices {
     pub(super) fn new(program: &PricedProgram<'_>) -> Self {
         let ClusterModel { network, host } = program.cluster;
         let speeds = program.speeds;
-        let rate = |speed: f64| 1e12 * program.bytes_per_value as f64 / speed;
         let overhead = |message: f64, byte: f64| Overhead {
             per_message: message * 1e12,
             per_byte: byte * 1e12,
         };
         Self {
-            per_value: Rates {
-                encode: rate(speeds.encode),
-                decode: rate(speeds.decode),
-                fold: rate(speeds.fold),
-                fold_store: rate(speeds.fold_store),
-                combine: rate(speeds.combine),
-                reduce: rate(speeds.reduce),
-                refold: rate(speeds.refold),
-                recode: rate(speeds.recode),
-                copy: rate(speeds.copy),
-            },
+            per_value: speeds.map(|speed| 1e12 * program.bytes_per_value as f64 / speed),
             per_frame_byte: 1e12 / speeds.copy,
             per_checked_byte: if network.checksums { 1e12 / speeds.checksum } else { 0.0 },
             per_wire_byte: network.rate.map_or(0.0, |rate| 1e12 / rate),
@@ -135,7 +113,7 @@ impl Prices {
         work: &PrimitiveCounts,
         messages: &StepMessages,
     ) -> StepTimes {
-        let mut times = self.per_value.of(n_values as f64, work);
+        let mut times = self.of_primitives(n_values as f64, work);
         if let Some(n_bytes) = messages.received {
             times.message +=
                 self.receiving.of(n_bytes) + f64::from(n_bytes) * self.per_checked_byte;
@@ -151,31 +129,30 @@ impl Prices {
         }
         times
     }
-}
 
-impl Rates {
     /// Times of a step's primitives on `n` values.
-    fn of(&self, n: f64, work: &PrimitiveCounts) -> StepTimes {
-        let time = |count: u8, rate: f64| n * f64::from(count) * rate;
+    fn of_primitives(&self, n: f64, work: &PrimitiveCounts) -> StepTimes {
+        let each = &self.per_value;
+        let time = |count: u8, per_value: f64| n * f64::from(count) * per_value;
         // A transcoding is a decoding and an encoding.
-        let recode = time(work.recode, self.recode);
-        let encode_share = self.encode / (self.encode + self.decode).max(f64::MIN_POSITIVE);
+        let recode = time(work.recode, each.recode);
+        let encode_share = each.encode / (each.encode + each.decode).max(f64::MIN_POSITIVE);
         let operated = [
-            (work.fold, self.fold),
-            (work.fold_store, self.fold_store),
-            (work.combine, self.combine),
-            (work.refold, self.refold),
+            (work.fold, each.fold),
+            (work.fold_store, each.fold_store),
+            (work.combine, each.combine),
+            (work.refold, each.refold),
         ];
-        let reduce = time(work.reduce, self.reduce);
-        let decoded = time(work.reduce, self.decode).min(reduce);
+        let reduce = time(work.reduce, each.reduce);
+        let decoded = time(work.reduce, each.decode).min(reduce);
         // Adding waits for memory as copying does.
-        let added = time(work.add, self.copy);
-        let folds: f64 = operated.iter().map(|&(count, rate)| time(count, rate)).sum();
+        let added = time(work.add, each.copy);
+        let folds: f64 = operated.iter().map(|&(count, per_value)| time(count, per_value)).sum();
         StepTimes {
-            encode: time(work.encode, self.encode) + recode * encode_share,
-            decode: time(work.decode, self.decode) + recode * (1.0 - encode_share) + decoded,
+            encode: time(work.encode, each.encode) + recode * encode_share,
+            decode: time(work.decode, each.decode) + recode * (1.0 - encode_share) + decoded,
             fold: folds + (reduce - decoded) + added,
-            copy: time(work.copy, self.copy),
+            copy: time(work.copy, each.copy),
             message: 0.0,
         }
     }

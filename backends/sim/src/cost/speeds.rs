@@ -8,9 +8,12 @@ use foldwire::bundle;
 use foldwire::frame::HEADER_BYTES;
 
 /// Speeds in bytes of uncompressed values per second. An operation of speed `f64::INFINITY` is
-/// free. Below, ⊕ is the operation of the reduction.
+/// free.
+pub type PrimitiveSpeeds = PerPrimitive;
+
+/// A number for each primitive. Below, ⊕ is the operation of the reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PrimitiveSpeeds {
+pub struct PerPrimitive {
     /// Values → frame.
     pub encode: f64,
     /// Frame → values.
@@ -31,29 +34,52 @@ pub struct PrimitiveSpeeds {
     pub recode: f64,
     /// Memory copy of values or of a frame's bytes.
     pub copy: f64,
-    /// Checksum of a frame, in bytes *on the wire* per second.
+    /// Checksum of a frame, for bytes *on the wire*.
     pub checksum: f64,
 }
 
-impl PrimitiveSpeeds {
+impl PerPrimitive {
     /// All primitives are free, so that only the network takes time.
     pub const FREE: Self = Self::uniform(f64::INFINITY);
 
-    /// All primitives have the same speed.
+    /// All primitives have the same number.
     #[must_use]
-    pub const fn uniform(speed: f64) -> Self {
+    pub const fn uniform(number: f64) -> Self {
         Self {
-            encode: speed,
-            decode: speed,
-            fold: speed,
-            fold_store: speed,
-            combine: speed,
-            reduce: speed,
-            refold: speed,
-            recode: speed,
-            copy: speed,
-            checksum: speed,
+            encode: number,
+            decode: number,
+            fold: number,
+            fold_store: number,
+            combine: number,
+            reduce: number,
+            refold: number,
+            recode: number,
+            copy: number,
+            checksum: number,
         }
+    }
+
+    /// Computes each primitive's number from its numbers here and in `other`.
+    #[must_use]
+    pub fn zip(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            encode: of(self.encode, other.encode),
+            decode: of(self.decode, other.decode),
+            fold: of(self.fold, other.fold),
+            fold_store: of(self.fold_store, other.fold_store),
+            combine: of(self.combine, other.combine),
+            reduce: of(self.reduce, other.reduce),
+            refold: of(self.refold, other.refold),
+            recode: of(self.recode, other.recode),
+            copy: of(self.copy, other.copy),
+            checksum: of(self.checksum, other.checksum),
+        }
+    }
+
+    /// Computes each primitive's number from its number here.
+    #[must_use]
+    pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
+        self.zip(self, |number, _| of(number))
     }
 
     /// Derives all speeds from those of encoding, decoding, combining, adding floats and copying.
@@ -85,18 +111,7 @@ impl PrimitiveSpeeds {
     /// Multiplies all speeds by `factor`, for example to model several cores.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        Self {
-            encode: self.encode * factor,
-            decode: self.decode * factor,
-            fold: self.fold * factor,
-            fold_store: self.fold_store * factor,
-            combine: self.combine * factor,
-            reduce: self.reduce * factor,
-            refold: self.refold * factor,
-            recode: self.recode * factor,
-            copy: self.copy * factor,
-            checksum: self.checksum * factor,
-        }
+        self.map(|speed| speed * factor)
     }
 }
 

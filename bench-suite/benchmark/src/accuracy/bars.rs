@@ -58,7 +58,6 @@ impl Plot for ErrorDistributionPlot {
         scale: u32,
     ) -> anyhow::Result<()> {
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let root = root.titled(&self.title, font(18))?;
         let height = root.dim_in_pixel().1 - legend_height(self.legend.len(), N_COLUMNS) * scale;
         let (top, below) = root.split_vertically(height);
@@ -94,7 +93,6 @@ impl Plot for ErrorDistributionPlot {
             }
         }
         legend(&below, &self.legend, N_COLUMNS, scale)?;
-        root.present()?;
         Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! The plot of errors over ranks: a panel for each schedule, both axes logarithmic.
 
+use foldwire_arguments::values::each_once;
 use foldwire_workbench::plot::{CurveStyle, FONT, Mark, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{AccuracyRow, AccuracySetting, colour, distinct};
+use super::{AccuracyRow, AccuracySetting, colour};
 
 const PANEL: (u32, u32) = (460, 330);
 const TITLE: u32 = 42;
@@ -30,7 +31,7 @@ pub(super) struct ErrorGrowthPlot<'a> {
 
 impl ErrorGrowthPlot<'_> {
     fn schedules(&self) -> Vec<&'static str> {
-        distinct(self.rows.iter().map(|row| row.schedule))
+        each_once(self.rows.iter().map(|row| row.schedule))
     }
 
     fn n_across(&self) -> usize {
@@ -46,7 +47,7 @@ impl ErrorGrowthPlot<'_> {
             rows.map(|row| (row.ranks as f64, value(row).max(LEAST))).collect()
         };
         let mut curves: Vec<Curve> = Vec::new();
-        let names = distinct(rows().map(|row| row.pipeline));
+        let names = each_once(rows().map(|row| row.pipeline));
         let values: [(&str, Mark, RowValue); 2] = [
             ("worst", Mark::Dot, &|row| row.summary.worst),
             ("95.44 %", Mark::Ring, &|row| row.summary.line),
@@ -69,7 +70,7 @@ impl ErrorGrowthPlot<'_> {
             ("95.44 %, uniform errors", UNIFORM, &|row| row.uniform.line),
         ];
         for (title, colour, value) in theories {
-            let points = distinct(rows().map(|row| (row.ranks as f64, value(row))));
+            let points = each_once(rows().map(|row| (row.ranks as f64, value(row))));
             curves.push((title.to_owned(), CurveStyle::of(colour, Mark::Nothing), points));
         }
         curves
@@ -104,7 +105,6 @@ impl Plot for ErrorGrowthPlot<'_> {
     ) -> anyhow::Result<()> {
         let AccuracySetting { op, codec, dtype, bound, .. } = self.setting;
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let title = format!("errors of all-reduces ({op}) of {dtype} by {codec} within {bound}");
         let root = root.margin(8 * scale, 0, 0, 0).titled(&title, font(18))?;
         let names = self.legend();
@@ -151,7 +151,6 @@ impl Plot for ErrorGrowthPlot<'_> {
             }
         }
         legend(&below, &names, N_COLUMNS, scale)?;
-        root.present()?;
         Ok(())
     }
 }

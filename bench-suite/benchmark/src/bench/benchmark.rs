@@ -16,7 +16,7 @@ use anyhow::Context;
 use foldwire::schedule::ProgramSpec;
 use foldwire::{Collective, Float, Rank, Report};
 use foldwire_arguments::sizes::{Size, SizeList};
-use foldwire_arguments::{BenchArgs, FormArg, OpArg};
+use foldwire_arguments::{BenchArgs, FormArg};
 use foldwire_fields::memory;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::Data;
@@ -44,12 +44,8 @@ const MEMCPY_BYTES: usize = 64 << 20;
 /// Parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    pub(super) collective: Collective,
-    pub(super) op: OpArg,
-    pub(super) root: Rank,
-    pub(super) in_place: bool,
-    /// True if ranks' shares have different lengths.
-    pub(super) is_uneven: bool,
+    /// The call as rank 0 sees it, on an array without values.
+    pub(super) problem: Problem,
     /// Values in the array, for each size.
     pub(super) counts: Vec<usize>,
     /// Lengths of all ranks' shares, for each size.
@@ -85,10 +81,14 @@ impl Settings {
             return Err(usage!("{name} is not done in place; leave out --in-place"));
         }
         let counts = counts::<T>(&args.sizes)?;
-        let shares = |count| {
-            let (op, root, in_place, rank) = (args.op, Rank(0), args.in_place, 0);
-            Problem { collective, op, root, in_place, is_uneven, count, size, rank }.counts()
+        let problem = Problem {
+            op: args.op,
+            root: Rank::new(args.root),
+            in_place: args.in_place,
+            is_uneven,
+            ..Problem::sum(collective, 0, size, 0)
         };
+        let shares = |count| Problem { count, ..problem }.counts();
         let is_exchange = args.in_place && collective == Collective::AllToAll;
         if is_exchange && counts.iter().any(|count| !count.is_multiple_of(size)) {
             return Err(usage!(
@@ -97,11 +97,7 @@ impl Settings {
             ));
         }
         Ok(Self {
-            collective,
-            op: args.op,
-            root: Rank::new(args.root),
-            in_place: args.in_place,
-            is_uneven,
+            problem,
             shares: counts.iter().map(|&count| shares(count)).collect(),
             counts,
             warmup: args.warmup,
@@ -114,17 +110,12 @@ impl Settings {
         })
     }
 
-    /// Rejects arrays that do not fit in this machine's memory. `ranks` are the ranks of `size`
-    /// that run on this machine.
-    pub(super) fn check_room<T: Float>(
-        &self,
-        size: usize,
-        ranks: Range<usize>,
-    ) -> Result<(), UsageError> {
-        let Self { collective, op, root, in_place, is_uneven, .. } = *self;
+    /// Rejects arrays that do not fit in this machine's memory. `ranks` are those that
+    /// run on this machine.
+    pub(super) fn check_room<T: Float>(&self, ranks: Range<usize>) -> Result<(), UsageError> {
         let count = self.counts.iter().copied().max().unwrap_or(0);
         let n_bytes = |rank| {
-            let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
+            let problem = Problem { count, rank, ..self.problem };
             let [sent, received] = problem.buffer_lens();
             let n_buffers = if self.in_flight > 1 { 1 + self.in_flight } else { 1 };
             // The array for memcpy, and its copy.
@@ -146,7 +137,7 @@ impl Settings {
         plans: &[PlanImplementation],
         size: usize,
     ) -> Option<usize> {
-        let call = ProgramSpec::new(self.collective, size, self.root);
+        let call = ProgramSpec::new(self.problem.collective, size, self.problem.root);
         let longest = self.counts.iter().copied().max()?;
         let bytes = |row: &PlanImplementation| {
             ranks::whole_message_bytes(&row.plan, call, T::DTYPE, longest)
@@ -229,9 +220,8 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
         left_out: &mut Vec<String>,
     ) -> anyhow::Result<Vec<CollectiveRow>> {
         let Self { comm, barrier, implementations, settings, shares_memory, data, progress } = self;
-        let Settings { collective, op, root, in_place, is_uneven, .. } = **settings;
-        let (size, rank) = (comm.size(), comm.rank().index());
-        let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
+        let rank = comm.rank().index();
+        let problem = Problem { count, rank, ..settings.problem };
         let shares_memory = *shares_memory;
         let mut local = memory::zeroed(if shares_memory { count } else { 0 })?;
         data.fill(rank, 0, &mut local);

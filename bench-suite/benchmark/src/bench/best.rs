@@ -146,12 +146,11 @@ mod tests {
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
-    use foldwire::{Collective, Rank};
+    use foldwire::Collective;
     use foldwire_threads::World;
 
     use super::super::runner::barrier;
     use super::*;
-    use foldwire_arguments::OpArg;
     use foldwire_workbench::data::Data;
 
     /// Sleeps for `ms[r]` milliseconds on rank r, or fails on that rank if it is `None`.
@@ -189,16 +188,7 @@ mod tests {
 
     fn choose(candidates: impl Fn() -> Vec<Sleeper> + Sync) -> Vec<Option<String>> {
         World::new(2).run(|mut comm| {
-            let problem = Problem {
-                collective: Collective::Broadcast,
-                op: OpArg::Sum,
-                root: Rank(0),
-                in_place: false,
-                is_uneven: false,
-                count: 1,
-                size: 2,
-                rank: comm.rank().index(),
-            };
+            let problem = Problem::sum(Collective::Broadcast, 1, 2, comm.rank().index());
             let data = Data::new(vec![1.0_f32], 2, String::new());
             let mut barrier = barrier;
             let mut runner = Runner::new(&mut comm, &mut barrier, problem, &data).ok()?;

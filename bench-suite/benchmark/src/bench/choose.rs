@@ -19,7 +19,7 @@ use foldwire::select::{ChoiceReason, Speeds};
 use foldwire::{Collective, Communicator, Config, Plan, Rank, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
-use foldwire_arguments::{BackendArg, ChooseArgs, OpArg};
+use foldwire_arguments::{BackendArg, ChooseArgs};
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
@@ -306,8 +306,7 @@ impl LinkMeasurement<'_> {
         count: usize,
     ) -> anyhow::Result<ChoiceRow> {
         let (size, rank) = (comm.size(), comm.rank().index());
-        let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
-        let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
+        let problem = Problem::sum(collective, count, size, rank);
         let ChooseTask { args, data, .. } = self.task;
         let mut runner = Runner::new(comm, wait, problem, data)?;
         let shape = data.shape();

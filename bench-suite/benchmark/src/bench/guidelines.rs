@@ -9,9 +9,9 @@
 //! Trans. Parallel Distrib. Syst. 21 (2010).
 
 use anyhow::bail;
-use foldwire::{Collective, Communicator, DType, Preset, Rank, Transport};
+use foldwire::{Collective, Communicator, DType, Preset, Transport};
 use foldwire_arguments::sizes::Size;
-use foldwire_arguments::{BackendArg, GuidelinesArgs, OpArg};
+use foldwire_arguments::{BackendArg, GuidelinesArgs};
 use foldwire_fields::usage::usage;
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
@@ -262,9 +262,7 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
         // The first round warms up.
         for round in 0..=repeat {
             for (nth, collective) in COLLECTIVES.into_iter().enumerate() {
-                let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
-                let problem =
-                    Problem { collective, op, root, in_place, is_uneven, count, size, rank };
+                let problem = Problem::sum(collective, count, size, rank);
                 let mut runner = Runner::new(comm, wait, problem, self.data)?;
                 for (implementation, times) in self.implementations.iter_mut().zip(&mut times) {
                     let (time, _) = runner.run((implementation.make)(collective)?.as_mut())?;

@@ -54,9 +54,9 @@ fn best(
     let mut algorithms = Vec::new();
     for is_even in [true, false] {
         let is_requested =
-            |count: &usize| (!settings.is_uneven && count.is_multiple_of(size)) == is_even;
+            |count: &usize| (!settings.problem.is_uneven && count.is_multiple_of(size)) == is_even;
         if settings.counts.iter().any(is_requested) {
-            for algorithm in native::variants(settings.collective, is_even) {
+            for algorithm in native::variants(settings.problem.collective, is_even) {
                 let name = algorithm.name().to_owned();
                 algorithms.push(TunedImplementation {
                     tuned: Tuned::new(world, algorithm)?,

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::benchmark::{BenchmarkOutcome, Settings};
 use super::call_mode::BenchInputs;
+use super::problem::Problem;
 use super::row::{self, CollectiveRow, MPI_BEST};
 use super::sweep;
 
@@ -100,15 +101,15 @@ fn one() -> usize {
 impl BenchHead {
     pub(super) fn new<X: Transport, T: Float>(inputs: &BenchInputs<'_, T>, endpoint: &X) -> Self {
         let &BenchInputs { args, settings, data, backend } = inputs;
-        let collective = settings.collective;
+        let Problem { collective, op, root, in_place, .. } = settings.problem;
         Self {
             collective: args.form.name(),
             backend: backend.to_owned(),
             ranks: endpoint.size(),
             dtype: T::DTYPE.to_string(),
-            op: collective.reduces().then(|| settings.op.name().to_owned()),
-            root: collective.has_root().then(|| settings.root.index()),
-            in_place: settings.in_place,
+            op: collective.reduces().then(|| op.name().to_owned()),
+            root: collective.has_root().then(|| root.index()),
+            in_place,
             bound: args.bound.to_string(),
             data: data.about().to_owned(),
             link: args.link.as_ref().map(ToString::to_string),

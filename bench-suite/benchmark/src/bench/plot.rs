@@ -53,7 +53,6 @@ impl Plot for TimesPlot<'_> {
         let head = &self.results.head;
         let micros = |row: &CollectiveRow| row.time_s.max(1e-9) * 1e6;
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let link = head.link.as_ref().map(|link| format!(", links of {link}")).unwrap_or_default();
         let caption = format!(
             "{} of {}, {} ranks over {}{link}",
@@ -83,7 +82,6 @@ impl Plot for TimesPlot<'_> {
             (contestant.title.clone(), COLOURS[at % COLOURS.len()], points.collect())
         });
         plot::lines(&mut chart, lines, SeriesLabelPosition::UpperLeft, scale)?;
-        root.present()?;
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! Times of one preset on threads, for the validation of the cost model.
 
-use foldwire::{Bound, Float, Preset, Rank};
-use foldwire_arguments::OpArg;
+use foldwire::{Bound, Float, Preset};
 use foldwire_threads::World;
 use foldwire_workbench::data::Data;
 
@@ -25,16 +24,8 @@ impl PresetRun {
     /// result have separate buffers, and the root is rank 0.
     pub(crate) fn times<T: Float>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
         let ranks = self.world.clone().run(|mut comm| -> anyhow::Result<Vec<f64>> {
-            let problem = Problem {
-                collective: self.collective,
-                op: OpArg::Sum,
-                root: Rank(0),
-                in_place: false,
-                is_uneven: false,
-                count: self.count,
-                size: self.size,
-                rank: comm.rank().index(),
-            };
+            let rank = comm.rank().index();
+            let problem = Problem::sum(self.collective, self.count, self.size, rank);
             let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
             let mut runner = Runner::new(&mut comm, wait.as_mut(), problem, data)?;
             let mut implementation =

@@ -25,6 +25,17 @@ pub(super) struct Problem {
 }
 
 impl Problem {
+    /// The sum of equal shares, from one buffer to another; the root is rank 0.
+    pub(super) const fn sum(
+        collective: Collective,
+        count: usize,
+        size: usize,
+        rank: usize,
+    ) -> Self {
+        let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
+        Self { collective, op, root, in_place, is_uneven, count, size, rank }
+    }
+
     fn is_root(&self) -> bool {
         self.rank == self.root.index()
     }

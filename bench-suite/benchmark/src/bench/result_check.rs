@@ -104,25 +104,15 @@ impl ResultCheck {
 
 #[cfg(test)]
 mod tests {
-    use foldwire::{Collective, Rank};
+    use foldwire::Collective;
 
     use super::*;
-    use foldwire_arguments::OpArg;
 
     /// 3e38 + 3e38 − 3e38 may be infinite, depending on the order. Sums that cannot overflow are
     /// checked.
     #[test]
     fn sums_that_overflow_by_some_order_break_no_promise() {
-        let problem = Problem {
-            collective: Collective::AllReduce,
-            op: OpArg::Sum,
-            root: Rank(0),
-            in_place: false,
-            is_uneven: false,
-            count: 3,
-            size: 3,
-            rank: 0,
-        };
+        let problem = Problem::sum(Collective::AllReduce, 3, 3, 0);
         // Each rank's data begin one value later.
         let data = Data::new(vec![3e38_f32, 3e38, -3e38], 3, String::new());
         let inf = f32::INFINITY;
@@ -139,16 +129,7 @@ mod tests {
     #[test]
     fn a_wrong_value_anywhere_is_found() {
         let count = 3 * PIECE + 5;
-        let problem = Problem {
-            collective: Collective::AllReduce,
-            op: OpArg::Sum,
-            root: Rank(0),
-            in_place: false,
-            is_uneven: false,
-            count,
-            size: 2,
-            rank: 0,
-        };
+        let problem = Problem::sum(Collective::AllReduce, count, 2, 0);
         let data = Data::new(vec![1.0_f32, f32::NAN, 3.0, 5.0], 2, String::new());
         // Rank 1's data begin at the third value.
         let mut result: Vec<f32> =

@@ -340,20 +340,9 @@ pub(crate) fn median(times: &[f64]) -> f64 {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use foldwire::Rank;
-
     use super::*;
 
-    const PROBLEM: Problem = Problem {
-        collective: Collective::AllReduce,
-        op: OpArg::Sum,
-        root: Rank(0),
-        in_place: false,
-        is_uneven: false,
-        count: 250,
-        size: 2,
-        rank: 0,
-    };
+    const PROBLEM: Problem = Problem::sum(Collective::AllReduce, 250, 2, 0);
 
     fn record(times: &[f64], wire_bytes: u64, max_error: f64) -> RankRecord {
         let encode = Duration::from_millis(4);

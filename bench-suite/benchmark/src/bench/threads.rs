@@ -27,7 +27,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     let world = world(args);
     let long = settings.whole_message_bytes::<T>(&plans(args, &[])?, size);
     let long = long.filter(|_| args.frame.is_none());
-    settings.check_room::<T>(size, 0..size)?;
+    settings.check_room::<T>(0..size)?;
     let data = source.data::<T>(size).with_fill(args.fill);
     let inputs = BenchInputs { args, settings: &settings, data: &data, backend: "threads" };
     let mut launches = Vec::new();

@@ -116,7 +116,7 @@ pub(super) fn of_field<T: Float + Into<f64>>(
             let measured = bench.check_only(coding, absolute, params)?;
             points.push(CurvePoint {
                 field: field.name.clone(),
-                dtype: field.values.dtype(),
+                dtype: field.values.dtype().name(),
                 codec,
                 bound,
                 setting,

@@ -4,6 +4,7 @@
 //! lossy codec that changed no value is drawn at the top.
 
 use foldwire_arguments::coding::CodecArg;
+use foldwire_arguments::values::each_once;
 use foldwire_workbench::plot::{CurveStyle, FONT, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -22,13 +23,7 @@ pub(super) struct DistortionPlot<'a> {
 
 impl DistortionPlot<'_> {
     fn codecs(&self) -> Vec<CodecArg> {
-        let mut codecs = Vec::new();
-        for point in &self.points {
-            if !codecs.contains(&point.codec) {
-                codecs.push(point.codec);
-            }
-        }
-        codecs
+        each_once(self.points.iter().map(|point| point.codec))
     }
 
     /// Returns bits and PSNR of the points that have an error.
@@ -64,7 +59,6 @@ impl Plot for DistortionPlot<'_> {
         scale: u32,
     ) -> anyhow::Result<()> {
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let codecs = self.codecs();
         let (area, below) = root.split_vertically(CHART.1 * scale);
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0, f64::max) * 1.04;
@@ -102,7 +96,6 @@ impl Plot for DistortionPlot<'_> {
         let names: Vec<(String, CurveStyle)> =
             codecs.iter().map(CodecArg::to_string).zip(looks).collect();
         legend(&below, &names, N_COLUMNS, scale)?;
-        root.present()?;
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use foldwire::Bound;
 use foldwire::codec::{CodecId, Loss};
+use foldwire_arguments::values::each_once;
 use foldwire_workbench::table::{Columns, scientific};
 use serde::{Serialize as _, Serializer};
 
@@ -147,12 +148,8 @@ fn beside_peers(rows: &[CodecRow], peers: &PeerTable) -> Option<String> {
         })
         .filter(|(_, peers)| !peers.is_empty())
         .collect();
-    let mut names_of_peers: Vec<&str> = Vec::new();
-    for peer in compared.iter().flat_map(|(_, peers)| peers) {
-        if !names_of_peers.contains(&peer.peer.as_str()) {
-            names_of_peers.push(&peer.peer);
-        }
-    }
+    let all_peers = compared.iter().flat_map(|(_, peers)| peers);
+    let names_of_peers = each_once(all_peers.map(|peer| peer.peer.as_str()));
     if names_of_peers.is_empty() {
         return None;
     }

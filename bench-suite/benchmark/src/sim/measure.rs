@@ -28,7 +28,7 @@ use foldwire::codec::{Codec, CodecExt, CodecId, CodecParams, Values};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::{CHUNK, sample};
 use foldwire::{Bound, Float, Op, Quantum};
-use foldwire_sim::cost::{Costs, PrimitiveSpeeds, WireSizes};
+use foldwire_sim::cost::{Costs, PerPrimitive, WireSizes};
 use foldwire_workbench::data::Data;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -154,27 +154,14 @@ impl MeasurementTask {
             threads.into_iter().map(join).take(self.busy).collect()
         });
         // All threads did the same work, so times are averaged, not speeds.
-        let mean = |of: fn(&PrimitiveTimes) -> f64| {
-            threads.iter().map(of).sum::<f64>() / threads.len() as f64
-        };
-        let speeds = PrimitiveSpeeds {
-            encode: mean(|t| t.encode).recip(),
-            decode: mean(|t| t.decode).recip(),
-            fold: mean(|t| t.fold).recip(),
-            fold_store: mean(|t| t.fold_store).recip(),
-            combine: mean(|t| t.combine).recip(),
-            reduce: mean(|t| t.reduce).recip(),
-            refold: mean(|t| t.refold).recip(),
-            recode: mean(|t| t.recode).recip(),
-            copy: mean(|t| t.copy).recip(),
-            checksum: mean(|t| t.checksum).recip(),
-        };
-        let wire = self.wire(data)?;
+        let speed = |sum_of_times: f64| (sum_of_times / threads.len() as f64).recip();
+        let none = PerPrimitive::uniform(0.0);
+        let sums = threads.iter().fold(none, |sum, one| sum.zip(one.primitives, |a, b| a + b));
         Ok(Costs {
-            speeds,
-            wire,
-            look: mean(|t| t.look).recip(),
-            sample: mean(|t| t.sample).recip(),
+            speeds: sums.map(speed),
+            wire: self.wire(data)?,
+            look: speed(threads.iter().map(|one| one.look).sum()),
+            sample: speed(threads.iter().map(|one| one.sample).sum()),
         })
     }
 }
@@ -182,16 +169,7 @@ impl MeasurementTask {
 /// Seconds of each primitive per byte of values (`checksum`: per byte of the frame).
 #[derive(Debug, Clone, Copy)]
 struct PrimitiveTimes {
-    encode: f64,
-    decode: f64,
-    fold: f64,
-    fold_store: f64,
-    combine: f64,
-    reduce: f64,
-    refold: f64,
-    recode: f64,
-    copy: f64,
-    checksum: f64,
+    primitives: PerPrimitive,
     /// Scan of all values for their value range.
     look: f64,
     /// The same scan of a sample.
@@ -407,8 +385,7 @@ impl<T: Float> ThreadArrays<T> {
                 }
             })
         });
-        let checksum = checksum / checked_per_byte;
-        PrimitiveTimes {
+        let primitives = PerPrimitive {
             encode,
             decode,
             fold,
@@ -418,9 +395,8 @@ impl<T: Float> ThreadArrays<T> {
             refold,
             recode,
             copy,
-            checksum,
-            look,
-            sample,
-        }
+            checksum: checksum / checked_per_byte,
+        };
+        PrimitiveTimes { primitives, look, sample }
     }
 }

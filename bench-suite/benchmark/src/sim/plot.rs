@@ -37,7 +37,6 @@ impl Plot for SweepPlot<'_> {
         let last = (setting.ranks.iter().copied().max().unwrap_or(1) as f64).max(first * 1.01);
         let top = sweep.rows.iter().map(value).fold(0.0, f64::max) * 1.08;
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let caption = format!(
             "{} of {} over {} links, simulated",
             setting.collective.name(),
@@ -70,7 +69,6 @@ impl Plot for SweepPlot<'_> {
             (preset.title().to_owned(), COLOURS[at % COLOURS.len()], points)
         });
         plot::lines(&mut chart, lines, SeriesLabelPosition::UpperLeft, scale)?;
-        root.present()?;
         Ok(())
     }
 }

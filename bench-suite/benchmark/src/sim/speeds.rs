@@ -10,9 +10,9 @@ use foldwire_arguments::SimArgs;
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::speeds::SpeedsArg;
 use foldwire_fields::usage::usage;
-use foldwire_sim::cost::{Costs, WireSizes};
+use foldwire_sim::cost::{Costs, PrimitiveSpeeds, WireSizes};
 use foldwire_workbench::data::Data;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::measure::MeasurementTask;
 use super::speeds_file::{SpeedsFile, given_sizes, published};
@@ -46,15 +46,8 @@ struct CodecCosts {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct SpeedsInGbps {
     codec: &'static str,
-    encode: f64,
-    decode: f64,
-    fold: f64,
-    fold_store: f64,
-    combine: f64,
-    reduce: f64,
-    refold: f64,
-    recode: f64,
-    copy: f64,
+    #[serde(flatten, serialize_with = "as_map")]
+    speeds: PrimitiveSpeeds,
 }
 
 /// A field of any element type, on which codecs are measured.
@@ -232,20 +225,9 @@ impl ModelSpeeds {
 
     /// Returns all codecs' speeds, raw first.
     pub(super) fn in_gbps(&self) -> Vec<SpeedsInGbps> {
-        let of = |codec: CodecId, costs: &Costs| {
-            let speeds = costs.speeds.times(1e-9);
-            SpeedsInGbps {
-                codec: codec.name(),
-                encode: speeds.encode,
-                decode: speeds.decode,
-                fold: speeds.fold,
-                fold_store: speeds.fold_store,
-                combine: speeds.combine,
-                reduce: speeds.reduce,
-                refold: speeds.refold,
-                recode: speeds.recode,
-                copy: speeds.copy,
-            }
+        let of = |codec: CodecId, costs: &Costs| SpeedsInGbps {
+            codec: codec.name(),
+            speeds: costs.speeds.times(1e-9),
         };
         let codecs = self.codecs.iter().map(|known| of(known.codec, &known.costs));
         [of(CodecId::Raw, &self.raw)].into_iter().chain(codecs).collect()
@@ -255,12 +237,29 @@ impl ModelSpeeds {
 impl SpeedsInGbps {
     /// Returns the speeds as one line.
     pub(super) fn text(&self) -> String {
-        let Self { codec, encode, decode, fold, fold_store, .. } = self;
-        let Self { combine, reduce, refold, recode, copy, .. } = self;
-        format!(
-            "{codec}: encode {encode:.1}, decode {decode:.1}, fold {fold:.1}, fold-store \
-             {fold_store:.1}, combine {combine:.1}, reduce {reduce:.1}, refold {refold:.1}, \
-             recode {recode:.1}, copy {copy:.1}"
-        )
+        let each = named(&self.speeds)
+            .map(|(name, speed)| format!("{} {speed:.1}", name.replace('_', "-")));
+        format!("{}: {}", self.codec, each.join(", "))
     }
+}
+
+/// Returns the speeds of the codec's primitives by name.
+fn named(speeds: &PrimitiveSpeeds) -> [(&'static str, f64); 9] {
+    let &PrimitiveSpeeds { encode, decode, fold, fold_store, combine, .. } = speeds;
+    let &PrimitiveSpeeds { reduce, refold, recode, copy, .. } = speeds;
+    [
+        ("encode", encode),
+        ("decode", decode),
+        ("fold", fold),
+        ("fold_store", fold_store),
+        ("combine", combine),
+        ("reduce", reduce),
+        ("refold", refold),
+        ("recode", recode),
+        ("copy", copy),
+    ]
+}
+
+fn as_map<S: Serializer>(speeds: &PrimitiveSpeeds, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(named(speeds))
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use foldwire::codec::CodecId;
 use foldwire::schedule::ProgramSpec;
 use foldwire::{Bound, Collective, DType, Float, Overlap, Plan, Preset, Rank};
+use foldwire_arguments::values::each_once;
 use foldwire_arguments::{ScheduleName, SimArgs};
 use foldwire_sim::cost::{
     CallPrediction, ClusterModel, CostError, Costs, HostModel, ModelCall, NetworkModel,
@@ -94,15 +95,9 @@ impl SweepSetting {
 impl SweepSetting {
     /// Codecs of the presets with their settings, each once, without raw.
     pub(super) fn codecs(&self) -> Vec<(CodecId, u16)> {
-        let mut codecs = Vec::new();
-        for preset in &self.presets {
-            let plan = self.plan(*preset, 1);
-            let codec = (plan.codec, plan.setting);
-            if plan.codec != CodecId::Raw && !codecs.contains(&codec) {
-                codecs.push(codec);
-            }
-        }
-        codecs
+        let plans = self.presets.iter().map(|preset| self.plan(*preset, 1));
+        let compressed = plans.filter(|plan| plan.codec != CodecId::Raw);
+        each_once(compressed.map(|plan| (plan.codec, plan.setting)))
     }
 }
 

@@ -11,12 +11,11 @@ mod results;
 mod threads;
 
 use anyhow::bail;
-use foldwire::{DType, bf16, f16};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::streams;
 use foldwire_workbench::table::{self, Columns};
+use foldwire_workbench::{streams, with_float};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -31,12 +30,10 @@ pub(super) fn run(args: &SimArgs, source: &FieldSource) -> anyhow::Result<()> {
             "--fabric goes with files of measured times: --validate RESULTS.json --fabric …"
         ));
     }
-    let comparison = match source.dtype(args.dtype) {
-        _ if !files.is_empty() => fabric::compare(args, files, source)?,
-        DType::F64 => threads::compare::<f64>(args, source)?,
-        DType::F16 => threads::compare::<f16>(args, source)?,
-        DType::Bf16 => threads::compare::<bf16>(args, source)?,
-        _ => threads::compare::<f32>(args, source)?,
+    let comparison = if files.is_empty() {
+        with_float!(source.dtype(args.dtype), T => threads::compare::<T>(args, source)?)
+    } else {
+        fabric::compare(args, files, source)?
     };
     if args.json {
         streams::write(&format!("{}\n", comparison.json()?))?;

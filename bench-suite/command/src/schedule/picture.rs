@@ -54,7 +54,6 @@ impl Plot for SchedulePicture<'_> {
         };
         let font = |size: u32| (FONT, size * scale).into_font();
         let centred = Pos::new(HPos::Center, VPos::Center);
-        root.fill(&WHITE)?;
         let caption = title(self.schedule, self.call, &self.summary);
         let corner = ((MARGIN / 4 * scale) as i32, (MARGIN / 4 * scale) as i32);
         root.draw(&Text::new(caption, corner, font(14)))?;
@@ -90,7 +89,6 @@ impl Plot for SchedulePicture<'_> {
                 root.draw(&Text::new(parts, place, style))?;
             }
         }
-        root.present()?;
         Ok(())
     }
 }

@@ -40,7 +40,6 @@ impl Plot for Curves<'_> {
             (longest, low, high) = (longest.max(x), low.min(y.max(LEAST)), high.max(y));
         }
         let font = |size: u32| (FONT, size * scale);
-        root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
             .caption(&self.caption, font(16))
             .margin(12 * scale)
@@ -61,7 +60,6 @@ impl Plot for Curves<'_> {
             (name.clone(), COLOURS[at % COLOURS.len()], points)
         });
         lines(&mut chart, all, self.legend.clone(), scale)?;
-        root.present()?;
         Ok(())
     }
 }

@@ -166,46 +166,16 @@ unsafe impl Isa<i32> for I32 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe { unroll!(4, |i| _mm256_add_epi32(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe { unroll!(4, |i| _mm256_min_epi32(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe { unroll!(4, |i| _mm256_max_epi32(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe {
-            unroll!(4, |i| {
-                let d = residuals[i];
-                _mm256_xor_si256(_mm256_slli_epi32::<1>(d), _mm256_srai_epi32::<31>(d))
-            })
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe {
-            unroll!(4, |i| {
-                let z = bits[i];
-                let sign = _mm256_and_si256(z, _mm256_set1_epi32(1));
-                let sign = _mm256_sub_epi32(_mm256_setzero_si256(), sign);
-                _mm256_xor_si256(_mm256_srli_epi32::<1>(z), sign)
-            })
-        }
+    lanewise! { 4;
+        add(a, b) => _mm256_add_epi32(a, b),
+        min(a, b) => _mm256_min_epi32(a, b),
+        max(a, b) => _mm256_max_epi32(a, b),
+        zigzag(d) => _mm256_xor_si256(_mm256_slli_epi32::<1>(d), _mm256_srai_epi32::<31>(d)),
+        unzigzag(z) => {
+            let sign = _mm256_and_si256(z, _mm256_set1_epi32(1));
+            let sign = _mm256_sub_epi32(_mm256_setzero_si256(), sign);
+            _mm256_xor_si256(_mm256_srli_epi32::<1>(z), sign)
+        },
     }
 
     #[inline(always)]
@@ -292,47 +262,19 @@ unsafe impl Isa<i64> for I64 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe { unroll!(8, |i| _mm256_add_epi64(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe { unroll!(8, |i| _mm256_blendv_epi8(a[i], b[i], _mm256_cmpgt_epi64(a[i], b[i]))) }
-    }
-
-    #[inline(always)]
-    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe { unroll!(8, |i| _mm256_blendv_epi8(b[i], a[i], _mm256_cmpgt_epi64(a[i], b[i]))) }
-    }
-
-    #[inline(always)]
-    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe {
-            unroll!(8, |i| {
-                let d = residuals[i];
-                let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), d);
-                _mm256_xor_si256(_mm256_add_epi64(d, d), negative)
-            })
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX2.
-        unsafe {
-            unroll!(8, |i| {
-                let z = bits[i];
-                let sign = _mm256_and_si256(z, _mm256_set1_epi64x(1));
-                let sign = _mm256_sub_epi64(_mm256_setzero_si256(), sign);
-                _mm256_xor_si256(_mm256_srli_epi64::<1>(z), sign)
-            })
-        }
+    lanewise! { 8;
+        add(a, b) => _mm256_add_epi64(a, b),
+        min(a, b) => _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b)),
+        max(a, b) => _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b)),
+        zigzag(d) => {
+            let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), d);
+            _mm256_xor_si256(_mm256_add_epi64(d, d), negative)
+        },
+        unzigzag(z) => {
+            let sign = _mm256_and_si256(z, _mm256_set1_epi64x(1));
+            let sign = _mm256_sub_epi64(_mm256_setzero_si256(), sign);
+            _mm256_xor_si256(_mm256_srli_epi64::<1>(z), sign)
+        },
     }
 
     #[inline(always)]

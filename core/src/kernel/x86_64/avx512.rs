@@ -289,46 +289,16 @@ unsafe impl Isa<i32> for I32 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe { unroll!(2, |i| _mm512_add_epi32(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe { unroll!(2, |i| _mm512_min_epi32(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe { unroll!(2, |i| _mm512_max_epi32(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe {
-            unroll!(2, |i| {
-                let d = residuals[i];
-                _mm512_xor_si512(_mm512_slli_epi32::<1>(d), _mm512_srai_epi32::<31>(d))
-            })
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe {
-            unroll!(2, |i| {
-                let z = bits[i];
-                let sign = _mm512_and_si512(z, _mm512_set1_epi32(1));
-                let sign = _mm512_sub_epi32(_mm512_setzero_si512(), sign);
-                _mm512_xor_si512(_mm512_srli_epi32::<1>(z), sign)
-            })
-        }
+    lanewise! { 2;
+        add(a, b) => _mm512_add_epi32(a, b),
+        min(a, b) => _mm512_min_epi32(a, b),
+        max(a, b) => _mm512_max_epi32(a, b),
+        zigzag(d) => _mm512_xor_si512(_mm512_slli_epi32::<1>(d), _mm512_srai_epi32::<31>(d)),
+        unzigzag(z) => {
+            let sign = _mm512_and_si512(z, _mm512_set1_epi32(1));
+            let sign = _mm512_sub_epi32(_mm512_setzero_si512(), sign);
+            _mm512_xor_si512(_mm512_srli_epi32::<1>(z), sign)
+        },
     }
 
     #[inline(always)]
@@ -455,46 +425,16 @@ unsafe impl Isa<i64> for I64 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe { unroll!(4, |i| _mm512_add_epi64(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe { unroll!(4, |i| _mm512_min_epi64(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe { unroll!(4, |i| _mm512_max_epi64(a[i], b[i])) }
-    }
-
-    #[inline(always)]
-    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe {
-            unroll!(4, |i| {
-                let d = residuals[i];
-                _mm512_xor_si512(_mm512_slli_epi64::<1>(d), _mm512_srai_epi64::<63>(d))
-            })
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        // SAFETY: the caller guarantees AVX-512.
-        unsafe {
-            unroll!(4, |i| {
-                let z = bits[i];
-                let sign = _mm512_and_si512(z, _mm512_set1_epi64(1));
-                let sign = _mm512_sub_epi64(_mm512_setzero_si512(), sign);
-                _mm512_xor_si512(_mm512_srli_epi64::<1>(z), sign)
-            })
-        }
+    lanewise! { 4;
+        add(a, b) => _mm512_add_epi64(a, b),
+        min(a, b) => _mm512_min_epi64(a, b),
+        max(a, b) => _mm512_max_epi64(a, b),
+        zigzag(d) => _mm512_xor_si512(_mm512_slli_epi64::<1>(d), _mm512_srai_epi64::<63>(d)),
+        unzigzag(z) => {
+            let sign = _mm512_and_si512(z, _mm512_set1_epi64(1));
+            let sign = _mm512_sub_epi64(_mm512_setzero_si512(), sign);
+            _mm512_xor_si512(_mm512_srli_epi64::<1>(z), sign)
+        },
     }
 
     #[inline(always)]

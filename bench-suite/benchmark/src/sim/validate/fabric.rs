@@ -17,12 +17,12 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use foldwire::transport::Rank;
-use foldwire::{DType, Float, Preset, bf16, f16};
+use foldwire::{DType, Float, Preset};
 use foldwire_arguments::SimArgs;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_sim::cost::{ClusterModel, Costs, HostModel, ModelCall, NetworkModel, predict};
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::progress;
+use foldwire_workbench::{progress, with_float};
 use serde_json::json;
 
 use super::super::measure::MeasurementTask;
@@ -178,12 +178,7 @@ impl LocalMachine<'_> {
         &mut self,
         (results, times): (&'r FabricResults, &'r PresetTimes),
     ) -> anyhow::Result<TimedCase<'r>> {
-        let costs = match results.dtype {
-            DType::F64 => self.costs::<f64>(results, times)?,
-            DType::F16 => self.costs::<f16>(results, times)?,
-            DType::Bf16 => self.costs::<bf16>(results, times)?,
-            _ => self.costs::<f32>(results, times)?,
-        };
+        let costs = with_float!(results.dtype, T => self.costs::<T>(results, times)?);
         Ok(TimedCase { results, times, host: self.host, costs })
     }
 
@@ -230,12 +225,7 @@ struct TimedCase<'r> {
 
 impl TimedCase<'_> {
     fn predicted(&self, fabric: FabricModel) -> anyhow::Result<f64> {
-        match self.results.dtype {
-            DType::F64 => self.predicted_with::<f64>(fabric),
-            DType::F16 => self.predicted_with::<f16>(fabric),
-            DType::Bf16 => self.predicted_with::<bf16>(fabric),
-            _ => self.predicted_with::<f32>(fabric),
-        }
+        with_float!(self.results.dtype, T => self.predicted_with::<T>(fabric))
     }
 
     fn predicted_with<T: Float>(&self, fabric: FabricModel) -> anyhow::Result<f64> {

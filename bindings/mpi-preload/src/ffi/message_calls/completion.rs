@@ -142,19 +142,9 @@ pub unsafe fn test<A: Abi>(
     status: StatusPtr,
     next: impl FnOnce(StatusPtr) -> c_int,
 ) -> c_int {
-    let Some((state, mut rows)) = taken::<A>(state, (1, request)) else { return next(status) };
-    let status = StatusPlace::of(state, status, 1);
-    let code = completed::<A>(state, (1, request), &mut rows, || next(status.place));
-    if code != SUCCESS {
-        put_back_after_error::<A>(state, (1, request), rows);
-        return code;
-    }
-    // SAFETY: MPI has written the flag.
-    if unsafe { flag.read() } == 0 {
-        put_back(state, rows);
-        return code;
-    }
-    complete_one(state, rows.pop().flatten(), status.place)
+    let mut index = 0;
+    // SAFETY: the caller guarantees it, and the index is a local.
+    unsafe { any::<A>(state, (1, request), (&raw mut index, Some(flag)), status, next) }
 }
 
 /// `MPI_Waitany` and `MPI_Testany`, which has a flag.
