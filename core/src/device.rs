@@ -227,7 +227,7 @@ pub trait Device {
     ///
     /// `Pending` means that it is not done yet. The same lane then asks again, with the same
     /// arguments. Until then the device may copy from and to the frames in `op`: nothing else uses
-    /// them, nor are they recycled before [`end`](Self::end).
+    /// them, nor are they recycled before [`poll_end`](Self::poll_end) is ready.
     fn compute(
         &mut self,
         lane: usize,
@@ -248,12 +248,12 @@ pub trait Device {
     /// [`Error::Device`].
     fn value_range(&mut self, values: Region, dtype: DType) -> Result<[f64; 2], Error>;
 
-    /// Ends a call, also one that failed: waits for everything that was enqueued, or makes the
-    /// caller's own stream wait for it. Afterwards no copy uses a frame.
+    /// Ends a call, also one that failed. `Pending` while something that was enqueued goes on; the
+    /// call then asks again. Once this is ready, no copy uses a frame.
     ///
     /// # Errors
     /// [`Error::Device`].
-    fn end(&mut self) -> Result<(), Error>;
+    fn poll_end(&mut self) -> Poll<Result<(), Error>>;
 }
 
 /// A device may be lent to each call.
@@ -284,7 +284,7 @@ impl<D: Device + ?Sized> Device for &mut D {
         (**self).value_range(values, dtype)
     }
 
-    fn end(&mut self) -> Result<(), Error> {
-        (**self).end()
+    fn poll_end(&mut self) -> Poll<Result<(), Error>> {
+        (**self).poll_end()
     }
 }

@@ -64,6 +64,9 @@ pub(crate) type Compiled = core::convert::Infallible;
 /// steps in one poll.
 const SHORT_CALL_VALUES: usize = 1024;
 
+/// Rest between two polls of a device that a failed call waits for.
+const STOP_REST: Duration = Duration::from_micros(50);
+
 /// Everything about a call that does not change while it runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Program<'a> {
@@ -312,21 +315,30 @@ impl<'a> Engine<'a> {
         Ok(has_all)
     }
 
-    /// Recycles every frame, and notifies all other ranks that this rank aborts the call. The
+    /// Notifies all other ranks that this rank aborts the call, and recycles every frame. The
     /// notice gives `error` as the reason. Without an error, it says that the caller dropped the
     /// call.
+    ///
+    /// `stop` ends what still runs on frames of lanes, and may take long. It calls its argument
+    /// while it waits, so notices leave before it ends.
     pub(crate) fn abort<X: Transport>(
         &mut self,
         transport: &mut X,
         lanes: &mut Lanes<X::Frame>,
         notices: &Notices,
         error: Option<&Error>,
+        stop: &mut dyn FnMut(&mut dyn FnMut()),
     ) {
-        for lane in &mut lanes.lanes {
-            lane.release(transport);
-        }
         let notice = notices.notice(self.program.header, error, self.program.rank);
-        notices::tell(transport, &notice, self.program.checksum);
+        let (mut next, checksum) = (Rank(0), self.program.checksum);
+        let free = lanes.lanes.iter_mut().filter(|lane| !lane.is_amid_step());
+        free.for_each(|lane| lane.release(transport));
+        stop(&mut || {
+            next = notices::tell_while_frames_last(transport, &notice, next, checksum);
+            transport.idle(STOP_REST);
+        });
+        lanes.lanes.iter_mut().for_each(|lane| lane.release(transport));
+        notices::tell(transport, &notice, next, checksum);
     }
 }
 

@@ -152,7 +152,7 @@ impl Device for LentWorkspace {
         self.get()?.value_range(values, dtype)
     }
 
-    fn end(&mut self) -> Result<(), Error> {
-        self.get()?.end()
+    fn poll_end(&mut self) -> Poll<Result<(), Error>> {
+        self.get()?.poll_end()
     }
 }

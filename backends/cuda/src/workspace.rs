@@ -48,6 +48,8 @@ pub struct Workspace {
     /// True if an operation of the call has failed. Others that were enqueued may
     /// still run.
     has_failed: bool,
+    /// True while a call that ends waits for what it has enqueued.
+    is_ending: bool,
     /// Kernels whose bytes equal the host's.
     checked: Vec<(CodecId, DType)>,
 }
@@ -88,6 +90,7 @@ impl Workspace {
             event,
             last_error: None,
             has_failed: false,
+            is_ending: false,
             checked: Vec::new(),
         })
     }
@@ -126,6 +129,20 @@ impl Workspace {
         let kind = error.kind();
         (self.last_error, self.has_failed) = (Some(error), true);
         Error::Device { kind }
+    }
+
+    /// Returns whether the streams have done everything that was enqueued when this was first
+    /// asked.
+    fn poll_streams(&mut self) -> Result<bool, DeviceError> {
+        if !std::mem::replace(&mut self.is_ending, true) {
+            self.lanes.iter().try_for_each(|lane| lane.stream.mark())?;
+        }
+        for lane in &self.lanes {
+            if !lane.stream.is_done()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
@@ -218,13 +235,17 @@ impl Device for Workspace {
         found.map_err(|error| self.report(error))
     }
 
-    fn end(&mut self) -> Result<(), Error> {
-        let mut ended = Ok(());
-        // A call that failed left operations under way.
-        if std::mem::take(&mut self.has_failed) || self.lanes.iter().any(Lane::is_busy) {
-            ended = self.synchronize();
-            self.lanes.iter_mut().for_each(Lane::forget);
+    fn poll_end(&mut self) -> Poll<Result<(), Error>> {
+        // Only a call that failed leaves operations under way.
+        if !self.has_failed && !self.lanes.iter().any(Lane::is_busy) {
+            return Poll::Ready(Ok(()));
         }
-        ended.map_err(|error| self.report(error))
+        let ended = self.poll_streams();
+        if matches!(ended, Ok(false)) {
+            return Poll::Pending;
+        }
+        self.lanes.iter_mut().for_each(Lane::forget);
+        (self.has_failed, self.is_ending) = (false, false);
+        Poll::Ready(ended.map(drop).map_err(|error| self.report(error)))
     }
 }

@@ -154,10 +154,9 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
     Ok(tcp)
 }
 
-/// Creates the memory that this rank offers to the others of its node; none if connections are
-/// encrypted.
+/// Creates the memory that this rank offers to the others of its node, if it shares any.
 fn offered_memory(settings: &Settings, rank: Rank, size: usize) -> Option<MemoryOffer> {
-    let is_wanted = settings.share_memory && !settings.encrypt && size > 1;
+    let is_wanted = settings.shares_memory() && size > 1;
     if is_wanted { MemoryOffer::new(rank, settings.effective_options().frame_bytes) } else { None }
 }
 

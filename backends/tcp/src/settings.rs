@@ -182,6 +182,13 @@ impl Settings {
         options
     }
 
+    /// Returns whether this rank shares memory with the others of its node: it is allowed to, on a
+    /// system that can, and connections are not encrypted.
+    #[must_use]
+    pub const fn shares_memory(&self) -> bool {
+        self.share_memory && !self.encrypt && cfg!(target_os = "linux")
+    }
+
     /// Address to listen on: loopback unless an address or interface is set. `None` if the
     /// interface does not exist or has no address.
     #[must_use]

@@ -207,7 +207,7 @@ fn solve(
         outcome.solve(args.tolerance, args.iterations)
     });
     progress.inc(1);
-    let mut ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
+    let mut ranks = ranks::results(ranks)?.into_iter();
     let mut all = ranks.next().context("there are no ranks")?;
     for rank in ranks {
         all.time = all.time.max(rank.time);

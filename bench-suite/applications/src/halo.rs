@@ -146,7 +146,7 @@ fn simulate(
         }
         Ok((started.elapsed(), exchanging, report, slab.snapshot()))
     });
-    let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let ranks = ranks::results(ranks)?;
     let mut outcome = HaloRun::default();
     for (time, exchanging, report, planes) in ranks {
         outcome.time = outcome.time.max(time);

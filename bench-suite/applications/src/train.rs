@@ -204,7 +204,7 @@ fn train(
         }
         Ok((started.elapsed(), exchanging, report, losses, net))
     });
-    let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let ranks = ranks::results(ranks)?;
     let mut outcome = TrainRun {
         losses: vec![0.0; args.steps],
         loss: ranks.first().map_or(f64::NAN, |(.., net)| dataset.loss(net)),

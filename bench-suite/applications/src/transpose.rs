@@ -116,8 +116,7 @@ impl Matrix {
         let world = ranks::world(args.ranks, args.link.bytes_per_s());
         let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
         let mut outcome = TransposeRun::default();
-        for rank in ranks {
-            let rank = rank?;
+        for rank in ranks::results(ranks)? {
             outcome.time = outcome.time.max(rank.time);
             outcome.exchanging += rank.exchanging / args.ranks as u32;
             outcome.report += rank.report;

@@ -58,7 +58,7 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
         let p2p = P2pMeasurement { args, data: source.data::<f32>(size) };
         let run = |endpoint| p2p.run_rank(endpoint, "threads", None);
         let ranks = ranks::world(size, link_rate).run_endpoints(run);
-        let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let mut ranks = ranks::results(ranks)?;
         return show(args, &ranks.swap_remove(0));
     }
     job::run(args.backend, options, |size| {

@@ -30,7 +30,7 @@ use foldwire_fields::usage::{UsageError, usage};
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
-use foldwire_workbench::{progress, streams, with_float};
+use foldwire_workbench::{progress, ranks, streams, with_float};
 use serde::Serialize;
 
 use crate::bench::row::median;
@@ -156,7 +156,7 @@ fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64
         })
         .map(|plan| plan.with_schedule(&schedule::RecursiveDoubling))
         .collect();
-    let ranks = World::new(2).run(|mut comm| {
+    let results = World::new(2).run(|mut comm| {
         let mut values = vec![T::from_f64(0.0); SHORT_BYTES / T::BYTES];
         let mut times = vec![Vec::new(); plans.len()];
         for _ in 0..ROUNDS {
@@ -172,8 +172,7 @@ fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64
         }
         Ok::<_, foldwire::Error>((comm.rank(), times))
     });
-    let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let first = ranks.into_iter().find(|(rank, _)| *rank == Rank(0));
+    let first = ranks::results(results)?.into_iter().find(|(rank, _)| *rank == Rank(0));
     Ok(first.map_or(Vec::new(), |(_, times)| times.iter().map(|times| median(times)).collect()))
 }
 

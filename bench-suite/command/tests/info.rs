@@ -64,6 +64,26 @@ fn an_absent_backend_says_how_to_get_it() {
     assert!(text.contains("--features mpi") && text.contains("libopenmpi-dev"), "{text}");
 }
 
+#[cfg(feature = "tcp")]
+#[test]
+fn tcp_has_the_settings_of_the_environment() {
+    let found = |env: &[(&str, &str)]| {
+        let tcp = &json(env)["tcp"];
+        ["streams", "encrypts", "shares_memory"].map(|name| tcp[name].clone())
+    };
+    let settings = |n_streams: u64, encrypts: bool, shares_memory: bool| -> [Value; 3] {
+        [n_streams.into(), encrypts.into(), shares_memory.into()]
+    };
+    assert_eq!(found(&[]), settings(1, false, cfg!(target_os = "linux")));
+    let own = [("FOLDWIRE_STREAMS", "3"), ("FOLDWIRE_SHARE_MEMORY", "0")];
+    assert_eq!(found(&own), settings(3, false, false));
+    // Nothing is shared if connections are encrypted.
+    let encrypted = [("FOLDWIRE_ENCRYPT", "1"), ("FOLDWIRE_SHARE_MEMORY", "1")];
+    assert_eq!(found(&encrypted), settings(1, true, false));
+    let wrong = &json(&[("FOLDWIRE_SHARE_MEMORY", "yes")])["tcp"]["error"];
+    assert!(wrong.as_str().unwrap().contains("FOLDWIRE_SHARE_MEMORY"), "{wrong}");
+}
+
 #[test]
 fn the_place_is_that_of_the_environment() {
     let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("PMI_LOCAL_SIZE", "3")];

@@ -16,7 +16,6 @@ use foldwire_workbench::memory::median;
 use foldwire_workbench::ranks;
 use foldwire_workbench::threads::Pools;
 use indicatif::ProgressBar;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// The presets to run, and their settings.
@@ -110,7 +109,6 @@ impl PresetBenchmark {
         let long = ranks::world(volumes.len(), self.link).frame_bytes(long).communicators();
         let world = ranks::world(volumes.len(), self.link)
             .frame_bytes(ranks::frame_bytes(self.n_threads, T::DTYPE));
-        let barrier = Barrier::new(volumes.len());
         let ranks = world.run_with(long, |mut comm, mut long| -> anyhow::Result<_> {
             let rank = comm.rank().index();
             #[cfg(feature = "cuda")]
@@ -138,10 +136,9 @@ impl PresetBenchmark {
                     if let Some(arrays) = &mut arrays {
                         arrays.upload(&volumes[rank], result)?;
                     }
-                    barrier.wait();
+                    // This barrier also fails if a rank has failed since the last call.
+                    comm.barrier()?;
                     let started = Instant::now();
-                    // If one rank fails, all others fail too, so no rank waits at the barrier
-                    // forever.
                     #[cfg(feature = "cuda")]
                     if let Some(arrays) = &mut arrays {
                         let report = arrays.run(comm, plan, |send, recv| {
@@ -161,7 +158,7 @@ impl PresetBenchmark {
             }
             Ok((results, rounds))
         });
-        let mut ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut ranks = ranks::results(ranks)?;
         let outcomes = (0..plans.len()).map(|i| {
             // Round 0 is the warm-up.
             let time = |round: usize| {
@@ -184,5 +181,67 @@ impl PresetBenchmark {
             outcome.result = std::mem::take(result);
         }
         Ok(outcomes)
+    }
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+    use foldwire_cuda_host::{Faults, SimulatedDevice};
+    use std::sync::mpsc;
+
+    const N_RANKS: usize = 3;
+
+    /// Runs the benchmark on ranks that share a device with these faults. Fails if it does not end.
+    fn outcome(faults: Faults) -> anyhow::Result<usize> {
+        let (send, receive) = mpsc::channel();
+        std::thread::spawn(move || {
+            let benchmark = PresetBenchmark {
+                presets: vec![Preset::Raw, Preset::Foldwire],
+                bound: Bound::Absolute(1e-3),
+                link: None,
+                repeat: 1,
+                as_published: false,
+                shape: vec![4000],
+                n_threads: 1,
+                pools: (0..N_RANKS).map(|_| Pools::new(None)).collect::<Result<_, _>>()?,
+                device: Some(SimulatedDevice::with_faults(faults)),
+            };
+            let volumes = vec![vec![1.0_f32; 4000]; N_RANKS];
+            let outcomes = benchmark.run(&volumes, &ProgressBar::hidden());
+            send.send(outcomes.map(|outcomes| outcomes.len()))?;
+            anyhow::Ok(())
+        });
+        receive.recv_timeout(Duration::from_secs(60)).expect("all ranks end")
+    }
+
+    #[test]
+    fn a_rank_without_device_memory_ends_the_others() {
+        let mut n_failed = 0;
+        for n in (0..).step_by(23) {
+            match outcome(Faults { allocations: Some(n), ..Faults::default() }) {
+                Ok(n_outcomes) => {
+                    assert_eq!(n_outcomes, 2);
+                    break;
+                }
+                Err(error) => {
+                    // The check of a codec at its first use allocates, too.
+                    let is_told = format!("{error:#}").contains("bytes of memory left");
+                    assert!(is_told, "{n} allocations: {error:?}");
+                    n_failed += 1;
+                }
+            }
+        }
+        assert!(n_failed > 3, "allocations fail");
+    }
+
+    #[test]
+    fn a_rank_whose_device_fails_ends_the_others() {
+        let mut n_failed = 0;
+        for n in (0..2000).step_by(97) {
+            n_failed +=
+                usize::from(outcome(Faults { operations: Some(n), ..Faults::default() }).is_err());
+        }
+        assert!(n_failed > 3, "devices fail");
     }
 }

@@ -1,9 +1,10 @@
 //! Ranks as threads of this process.
 
+use foldwire::error::Error;
 use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::CHUNK;
 use foldwire::schedule::ProgramSpec;
-use foldwire::transport::MIN_FRAME_BYTES;
+use foldwire::transport::{MIN_FRAME_BYTES, TransportErrorKind};
 use foldwire::{Bound, Collective, DType, Plan, bundle};
 use foldwire_threads::World;
 
@@ -12,6 +13,32 @@ use foldwire_threads::World;
 pub fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
     let world = World::new(n_ranks);
     if let Some(rate) = link_rate { world.link_rate(rate) } else { world }
+}
+
+/// Returns the results of all ranks, in rank order.
+///
+/// # Errors
+/// If ranks failed: the error of the first one that does not only report that another rank has
+/// failed or is gone.
+pub fn results<R, E: Into<anyhow::Error>>(
+    ranks: impl IntoIterator<Item = Result<R, E>>,
+) -> anyhow::Result<Vec<R>> {
+    let (mut results, mut failure) = (Vec::new(), None);
+    for rank in ranks {
+        match rank.map_err(Into::into) {
+            Ok(result) => results.push(result),
+            Err(error) if failure.as_ref().is_none_or(is_of_another_rank) => failure = Some(error),
+            Err(_) => {}
+        }
+    }
+    failure.map_or(Ok(results), Err)
+}
+
+fn is_of_another_rank(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(Error::Aborted { .. } | Error::Transport { kind: TransportErrorKind::PeerLost, .. })
+    )
 }
 
 /// Returns the bytes of a frame that holds a message of `n_values` values, or a piece of it. `None`
@@ -62,7 +89,26 @@ pub fn whole_message_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foldwire::{Preset, Rank};
+    use anyhow::{Context, anyhow};
+    use foldwire::error::AbortReason;
+    use foldwire::{Op, Preset, Rank};
+
+    #[test]
+    fn the_error_of_the_rank_that_failed_first_is_returned() {
+        let lost = |mut comm: foldwire::Communicator<foldwire_threads::Endpoint>| {
+            if comm.rank() == Rank(1) {
+                return Err(anyhow!("no memory"));
+            }
+            comm.all_reduce_scalar(1.0, Op::Sum).context("the first call").map(drop)
+        };
+        let error = results(world(3, None).run(lost)).expect_err("rank 1 failed");
+        assert_eq!(error.to_string(), "no memory");
+        let (rank, culprit, reason) = (Rank(0), Rank(2), AbortReason::Device);
+        let aborted = || Err::<(), _>(Error::Aborted { rank, culprit, reason });
+        let error = results([aborted(), aborted()]).expect_err("both failed");
+        assert!(is_of_another_rank(&error));
+        assert_eq!(results::<_, Error>([Ok(1), Ok(2)]).expect("neither failed"), [1, 2]);
+    }
 
     #[test]
     fn frames_hold_a_part_or_all_of_the_array() {

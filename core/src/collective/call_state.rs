@@ -95,8 +95,7 @@ impl<X: Transport, W: Operands> Limited for RunningCall<'_, X, W> {
 impl<X: Transport, W: Operands> Drop for RunningCall<'_, X, W> {
     fn drop(&mut self) {
         if !self.call.is_over() {
-            self.work.stop();
-            self.call.give_up(self.comm, None);
+            self.call.give_up(self.comm, Some(&mut self.work), None);
         }
     }
 }
@@ -323,8 +322,7 @@ impl<'s> CallState<'s> {
         {
             return Ok(Progress::Moved);
         }
-        work.stop();
-        self.give_up(comm, Some(&error));
+        self.give_up(comm, Some(work), Some(&error));
         Err(error)
     }
 
@@ -384,17 +382,19 @@ impl<'s> CallState<'s> {
         };
     }
 
-    /// Aborts the call unless it is over: notifies the other ranks and poisons the communicator.
+    /// Aborts the call unless it is over: notifies the other ranks, stops what runs on its frames,
+    /// and poisons the communicator. `work` is `None` if nothing can run on them.
     #[inline(never)]
     pub(crate) fn give_up<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
+        work: Option<&mut dyn Operands>,
         error: Option<&Error>,
     ) {
         #[cfg(feature = "alloc")]
         self.take_over(comm);
         if let CallStage::Full(call) = &mut self.stage {
-            call.give_up(comm, error);
+            call.give_up(comm, work, error);
         }
         self.stage = CallStage::Over;
     }

@@ -200,6 +200,16 @@ impl<'d> DeviceOperands<'d> {
         })
     }
 
+    /// Ends the call on the device. Calls `meanwhile` before each time that it asks.
+    fn end(&mut self, meanwhile: &mut dyn FnMut()) -> Result<(), Error> {
+        loop {
+            meanwhile();
+            if let Poll::Ready(ended) = self.device.poll_end() {
+                return ended;
+            }
+        }
+    }
+
     /// Copies a sample of a range of this rank's input to the host.
     fn sample<T: Element>(&mut self, own: Range<usize>) -> Result<Vec<T>, Error> {
         let own = self.within(self.send, own)?;
@@ -227,7 +237,7 @@ impl<'d> DeviceOperands<'d> {
 impl Drop for DeviceOperands<'_> {
     fn drop(&mut self) {
         // What the device still does must end before its memory.
-        self.stop();
+        self.stop(&mut core::hint::spin_loop);
     }
 }
 
@@ -338,17 +348,17 @@ impl Operands for DeviceOperands<'_> {
             Progress::Waiting if is_computing => Progress::Moved,
             Progress::Finished => {
                 self.has_ended = true;
-                self.device.end()?;
+                self.end(&mut core::hint::spin_loop)?;
                 Progress::Finished
             }
             progress => progress,
         })
     }
 
-    fn stop(&mut self) {
+    fn stop(&mut self, meanwhile: &mut dyn FnMut()) {
         if !core::mem::replace(&mut self.has_ended, true) {
             // The call has failed already.
-            let _ = self.device.end();
+            let _ = self.end(meanwhile);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Driver<X: Transport> {
     _start: StartFn<X>,
     _start_prepared: StartPreparedFn<X>,
     _advance: AdvanceFn<X>,
-    _give_up: fn(&mut CallState<'static>, &mut Communicator<X>, Option<&Error>),
+    _give_up: GiveUpFn<X>,
 }
 
 type StartFn<X> = fn(
@@ -51,6 +51,9 @@ type StartPreparedFn<X> = fn(
     (&Resolved<'static>, &Coding),
     &Preparation,
 ) -> CallState<'static>;
+
+type GiveUpFn<X> =
+    fn(&mut CallState<'static>, &mut Communicator<X>, Option<&mut dyn Operands>, Option<&Error>);
 
 type AdvanceFn<X> =
     fn(&mut CallState<'static>, &mut Communicator<X>, &mut dyn Operands) -> Result<Progress, Error>;

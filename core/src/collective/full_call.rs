@@ -352,19 +352,29 @@ impl<'s> FullCall<'s> {
         self.setup_report.unwrap_or_default()
     }
 
-    /// Aborts the call unless it is over: notifies the other ranks and poisons the communicator.
+    /// Aborts the call unless it is over: notifies the other ranks, stops what runs on its frames,
+    /// and poisons the communicator.
     pub(super) fn give_up<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
+        work: Option<&mut dyn Operands>,
         error: Option<&Error>,
     ) {
+        let mut work = work;
+        let mut stop = |meanwhile: &mut dyn FnMut()| {
+            if let Some(work) = work.as_deref_mut() {
+                work.stop(meanwhile);
+            }
+        };
         #[cfg(feature = "alloc")]
         comm.forget_trial();
         if let Some(mut engine) = self.engine.take() {
             let Communicator { transport, notices, state, .. } = &mut *comm;
             let lanes = &mut state.lanes;
-            engine.abort(transport, lanes, notices, error);
+            engine.abort(transport, lanes, notices, error, &mut stop);
             comm.poisoned = true;
+        } else {
+            stop(&mut core::hint::spin_loop);
         }
     }
 }

@@ -79,8 +79,9 @@ pub(crate) trait Operands: Compute {
         Ok(progress)
     }
 
-    /// Ends what still runs on frames, because the call ends unfinished and recycles them.
-    fn stop(&mut self) {}
+    /// Ends what still runs on frames, because the call ends unfinished and recycles them. Calls
+    /// `meanwhile` before and while it waits for it.
+    fn stop(&mut self, _meanwhile: &mut dyn FnMut()) {}
 }
 
 /// Returns the values in a range, or an empty slice if the range exceeds `values`.

@@ -113,6 +113,11 @@ impl<F: FrameBuffer> Lane<F> {
         })
     }
 
+    /// Returns whether a step has begun that is not complete: a device may use the lane's frames.
+    pub(super) const fn is_amid_step(&self) -> bool {
+        self.to_do.is_some()
+    }
+
     /// Recycles every frame.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         self.to_do = None;

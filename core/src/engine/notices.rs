@@ -437,21 +437,43 @@ fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::
     surplus
 }
 
-/// Sends a notice to all other ranks, because a rank that made a different call may wait for any of
-/// them. Best effort: if credit or frames are missing, a rank gets no notice, and its call ends by
-/// its time limit.
-pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &NoticeMessage, checksum: bool) {
-    let own = transport.rank();
-    for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {
-        if !is_ready(transport, peer) {
-            continue;
-        }
-        if let Some(frame) = empty_frame(transport) {
-            notice.send(transport, peer, frame, checksum);
-        }
+/// Sends a notice to all other ranks from `next` on, because a rank that made a different call may
+/// wait for any of them. Best effort: if credit or frames are missing, a rank gets no notice, and
+/// its call ends by its time limit.
+pub(crate) fn tell<X: Transport>(
+    transport: &mut X,
+    notice: &NoticeMessage,
+    next: Rank,
+    checksum: bool,
+) {
+    let mut next = next;
+    while next.index() < transport.size() {
+        next = Rank(tell_while_frames_last(transport, notice, next, checksum).0 + 1);
     }
+}
+
+/// Does the same, and stops where there is no frame. Returns the first rank that was not reached,
+/// or the number of ranks.
+pub(crate) fn tell_while_frames_last<X: Transport>(
+    transport: &mut X,
+    notice: &NoticeMessage,
+    next: Rank,
+    checksum: bool,
+) -> Rank {
+    let (own, end) = (transport.rank(), Rank::new(transport.size()));
+    let mut peers = (next.index()..end.index()).map(Rank::new).filter(|&peer| peer != own);
+    let untold = peers.find(|&peer| {
+        if !is_ready(transport, peer) {
+            return false;
+        }
+        let frame = empty_frame(transport);
+        let is_untold = frame.is_none();
+        frame.into_iter().for_each(|frame| notice.send(transport, peer, frame, checksum));
+        is_untold
+    });
     // Let the notices leave before the caller drops the transport.
     let _ = transport.progress();
+    untold.unwrap_or(end)
 }
 
 #[cfg(test)]

@@ -219,12 +219,13 @@ impl<X: Transport, B: CallBuffers> SlotWork<X> for CallWork<'_, B> {
     }
 
     fn give_up(&mut self, comm: &mut Communicator<X>, error: Option<Error>) -> Option<Error> {
-        // An array whose length has changed is not on a device.
-        let _ = self.buffers.with(|operands| {
-            operands.stop();
+        let Self { call_state, buffers } = self;
+        let _ = buffers.with(|operands| {
+            call_state.give_up(comm, Some(operands), error.as_ref());
             Ok(Progress::Moved)
         });
-        self.call_state.give_up(comm, error.as_ref());
+        // An array whose length has changed is not on a device.
+        call_state.give_up(comm, None, error.as_ref());
         error
     }
 

@@ -125,7 +125,7 @@ impl<X: Transport, T: Element, V: AsMut<[T]>, I: AsMut<[i64]>> SlotWork<X> for S
     }
 
     fn give_up(&mut self, comm: &mut Communicator<X>, error: Option<Error>) -> Option<Error> {
-        self.call_state.give_up(comm, error.as_ref());
+        self.call_state.give_up(comm, None, error.as_ref());
         error
     }
 

@@ -116,7 +116,7 @@ fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
     let mut call = Call::all_reduce([0_f32; 0], Op::Max);
     let (request, mut work) = call.parts(comm.rank());
     if let Ok(mut call) = CallState::start(comm, request, &mut work, &Plan::raw()) {
-        call.give_up(comm, error);
+        call.give_up(comm, None, error);
     }
 }
 

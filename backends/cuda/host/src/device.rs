@@ -23,6 +23,8 @@ pub struct Faults {
     pub operations: Option<usize>,
     /// Launches until kernels round differently.
     pub rounding: Option<usize>,
+    /// Operations until one never ends. It ends after all when other faults are planted.
+    pub hang: Option<usize>,
 }
 
 /// A device that the host simulates.
@@ -221,6 +223,9 @@ impl State {
                 return Ok(false);
             }
             Some(_) => {}
+        }
+        if strikes(&mut self.faults.hang) {
+            return Ok(false);
         }
         if strikes(&mut self.faults.operations) {
             return Err("the device is lost".into());

@@ -63,8 +63,7 @@ impl Experiment<'_> {
             self.run_rank(rank, MeteredExchange::new(&mut comm, method))
         });
         let mut run = ClimateRun::default();
-        for (rank, ended) in ranks.into_iter().enumerate() {
-            let of_rank = ended?;
+        for (rank, of_rank) in ranks::results(ranks)?.into_iter().enumerate() {
             run.traffic.iter_mut().zip(of_rank.traffic).for_each(|(sum, traffic)| *sum += traffic);
             if rank == 0 {
                 let RankRun { steps, gathers, samples, gathered, .. } = of_rank;

@@ -182,7 +182,7 @@ fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
             let progress = if comm.rank() == Rank(0) { &progress } else { &hidden };
             LinkMeasurement { task: &task, link }.measure(&mut comm, &mut barrier, progress)
         });
-        let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let mut ranks = ranks::results(ranks)?;
         rows.append(&mut ranks.swap_remove(0));
     }
     progress.finish_and_clear();

@@ -120,7 +120,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     remark_short_frames(args, &guidelines.counts);
     let run = |endpoint| guidelines.run_rank(endpoint, "threads", None);
     let ranks = ranks::world(size, link_rate).run_endpoints(run);
-    let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let mut ranks = ranks::results(ranks)?;
     guidelines.show("threads", &ranks.swap_remove(0))
 }
 

@@ -3,6 +3,7 @@
 use foldwire::{Bound, Float, Preset};
 use foldwire_threads::World;
 use foldwire_workbench::data::Data;
+use foldwire_workbench::ranks;
 
 use super::implementation::PlanImplementation;
 use super::problem::Problem;
@@ -33,7 +34,7 @@ impl PresetRun {
             runner.run(&mut implementation)?;
             (0..n).map(|_| Ok(runner.run(&mut implementation)?.0)).collect()
         });
-        let ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let ranks = ranks::results(ranks)?;
         Ok((0..n).map(|run| ranks.iter().map(|times| times[run]).fold(0.0, f64::max)).collect())
     }
 }

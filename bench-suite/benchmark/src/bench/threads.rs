@@ -41,7 +41,7 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
             let extras = BackendExtras { long_frames, ..BackendExtras::default() };
             P::run_rank(inputs, endpoint, extras)
         });
-        let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let mut ranks = ranks::results(ranks)?;
         launches.push(ranks.swap_remove(0));
     }
     show(args, &BenchResults::of_launches(launches).context("there is a launch")?)

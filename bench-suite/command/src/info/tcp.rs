@@ -25,6 +25,7 @@ pub(super) fn section() -> ReportSection {
                 .property("listens at", address.map_or_else(nowhere, |ip| ip.to_string().into()))
                 .property("streams", settings.streams)
                 .property("encrypts", settings.encrypt)
+                .property("shares memory", settings.shares_memory())
                 .property("token", settings.token.is_some())
         }
     }

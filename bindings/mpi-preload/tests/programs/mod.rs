@@ -30,6 +30,11 @@ macro_rules! tests_of_calls {
         }
 
         #[test]
+        fn pairs_of_values_and_indices_are_right() {
+            $crate::programs::pairs(&$library);
+        }
+
+        #[test]
         fn calls_that_are_waited_for_later_fail_then() {
             $crate::programs::wrong_ahead(&$library);
         }
@@ -185,6 +190,21 @@ pub(crate) fn ahead(library: &MpiUnderTest) {
         };
         let line = library.checks(&program, n, words, bound);
         assert!(line.contains(expected), "{n} ranks, {bound}: {line}");
+    }
+}
+
+/// Calls on pairs, which are passed on, beside sums, which are taken: at once and later.
+pub(crate) fn pairs(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("pairs.c", "pairs") else { return };
+    for (n, tolerance, bound) in
+        [(1, "0", "raw"), (2, "0", "raw"), (3, "0", "lossless"), (4, "0.61", "abs:0.6")]
+    {
+        let line = library.checks(&program, n, &[tolerance], bound);
+        let taken = match n > 1 && library.has_progress_callbacks() {
+            true => format!(" {0} taken (Allreduce {0})", 72 * n),
+            false => " 0 taken".to_owned(),
+        };
+        assert!(line.contains(&taken), "{n} ranks, {bound}: {line}");
     }
 }
 

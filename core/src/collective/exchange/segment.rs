@@ -484,7 +484,7 @@ impl<X: Transport> Communicator<X> {
         let content = NoticeBody::GaveUp { reason, culprit, culprit_value: 0 };
         let notice = NoticeMessage { call: self.next_call_header::<T>(), content };
         let checksum = self.checksum();
-        tell(&mut self.transport, &notice, checksum);
+        tell(&mut self.transport, &notice, Rank(0), checksum);
         self.poisoned = true;
     }
 }

@@ -214,7 +214,7 @@ fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
     for n_free in 1..8 {
         let mut transport = MemoryTransport::new(7, n_free);
         let notice = NoticeMessage::gives_up(header(MessageKind::Abort, 0, 1).call, None, Rank(0));
-        tell(&mut transport, &notice, false);
+        tell(&mut transport, &notice, Rank(0), false);
         assert_eq!(transport.sent_to, (1..7).map(Rank::new).collect::<Vec<_>>(), "{n_free} frames");
     }
 }

@@ -65,7 +65,7 @@ fn a_compiled_call_does_the_same_again_in_messages_of_its_own_number() {
             let found =
                 engine.poll(&mut transport, &mut lanes, &mut again.raw(), limits, &mut notices);
             assert!(matches!(found, Err(Error::Mismatch { rank: Rank(1), .. })), "{found:?}");
-            engine.abort(&mut transport, &mut lanes, &notices, None);
+            engine.abort(&mut transport, &mut lanes, &notices, None, &mut |_| ());
             transport.clear();
         }
     }
