@@ -73,11 +73,15 @@ impl RankSet {
 
     /// Iterates over the ranks in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Rank> + use<> {
-        let words = self.words;
-        words.into_iter().enumerate().flat_map(|(at, word)| {
-            let next = |left: &u64| Some(left & left.wrapping_sub(1)).filter(|&left| left != 0);
-            let lefts = core::iter::successors(Some(word).filter(|&word| word != 0), next);
-            lefts.map(move |left| Rank::new(at * BITS + left.trailing_zeros() as usize))
+        let mut left = self.words;
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            while *left.get(at)? == 0 {
+                at += 1;
+            }
+            let rank = Rank::new(at * BITS + left[at].trailing_zeros() as usize);
+            left[at] &= left[at] - 1;
+            Some(rank)
         })
     }
 
