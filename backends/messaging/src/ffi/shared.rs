@@ -11,6 +11,9 @@
 //! rely on the same. The bytes of a short message in a ring are trusted like a slot's. A process of
 //! another user cannot open any of the files.
 //!
+//! *Devices.* A process locks the pages of a slot when it first owns it, if a device of its own asks
+//! for it. They stay locked until the process unmaps the file, so each process locks a slot once.
+//!
 //! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
 //! ends, in whatever way.
 #![allow(unsafe_code, reason = "maps memory that processes share")]
@@ -22,8 +25,9 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use foldwire::device::PageLocks;
 use foldwire::transport::FRAME_ALIGN;
 
 use super::ring::{MessageRing, RingReceiver, RingSender};
@@ -34,6 +38,8 @@ use crate::frame::SlotId;
 const SLOTS_BYTES: usize = 64 << 20;
 const FEWEST_SLOTS: usize = 16;
 const PAGE: usize = 4096;
+/// Frames of at least this many bytes have staggered offsets, and pages that devices can lock.
+const LARGE: usize = 4 * PAGE;
 /// Offsets of large frames in a page, by slot in rotation: see [`HeapFrame`](foldwire::HeapFrame).
 const FRAME_OFFSETS: [usize; 3] = [PAGE / 4, PAGE / 2, PAGE - PAGE / 4];
 
@@ -84,6 +90,13 @@ impl Drop for Mapping {
     }
 }
 
+/// Mapped file of a rank, and the locks of its slots' pages.
+struct FileMemory {
+    /// Locks of each slot that this process has owned. Dropped before the mapping.
+    locks: Box<[OnceLock<PageLocks>]>,
+    mapping: Mapping,
+}
+
 /// Layout of the files of a group, the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionLayout {
@@ -118,7 +131,7 @@ impl RegionLayout {
 
     /// Returns the offset of a frame in its slot.
     const fn frame_offset(&self, slot: usize) -> usize {
-        if self.frame_bytes < 4 * PAGE { 0 } else { FRAME_OFFSETS[slot % FRAME_OFFSETS.len()] }
+        if self.frame_bytes < LARGE { 0 } else { FRAME_OFFSETS[slot % FRAME_OFFSETS.len()] }
     }
 }
 
@@ -131,7 +144,7 @@ pub(crate) struct SharedFrame {
     n_bytes: usize,
     id: SlotId,
     /// Keeps the memory mapped.
-    _memory: Arc<Mapping>,
+    _memory: Arc<FileMemory>,
 }
 
 // SAFETY: the owner of the frame has exclusive access to its memory.
@@ -167,7 +180,7 @@ pub(crate) struct Region {
     layout: RegionLayout,
     n_slots: usize,
     owner: u32,
-    memory: Arc<Mapping>,
+    memory: Arc<FileMemory>,
     /// Slots that the owner has allocated.
     n_allocated: u32,
 }
@@ -194,7 +207,7 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         let region = Self::of(&file, layout, owner)?;
-        let start = region.memory.start.as_ptr();
+        let start = region.memory.mapping.start.as_ptr();
         // SAFETY: no other rank accesses the first page until it learns of the file.
         unsafe { start.copy_from_nonoverlapping(token.as_ptr(), token.len()) };
         Ok((region, file))
@@ -221,13 +234,15 @@ impl Region {
         let region = Self::of(&file, layout, owner)?;
         let mut found = RegionToken::default();
         // SAFETY: the first page is mapped, and its owner no longer writes to it.
-        unsafe { found.as_mut_ptr().copy_from(region.memory.start.as_ptr(), found.len()) };
+        unsafe { found.as_mut_ptr().copy_from(region.memory.mapping.start.as_ptr(), found.len()) };
         if found == token { Ok(region) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     fn of(file: &File, layout: RegionLayout, owner: u32) -> io::Result<Self> {
-        let memory = Arc::new(Mapping::new(file, layout.n_bytes())?);
-        Ok(Self { n_slots: layout.n_slots(), layout, owner, memory, n_allocated: 0 })
+        let (mapping, n_slots) = (Mapping::new(file, layout.n_bytes())?, layout.n_slots());
+        let locks = (0..n_slots).map(|_| OnceLock::new()).collect();
+        let memory = Arc::new(FileMemory { locks, mapping });
+        Ok(Self { n_slots, layout, owner, memory, n_allocated: 0 })
     }
 
     /// Allocates an unused slot of this rank's own file.
@@ -247,15 +262,32 @@ impl Region {
         let Self { layout, memory, owner, .. } = self;
         let exists = (index as usize) < self.n_slots;
         let slot = exists.then_some(index as usize)?;
+        self.lock(slot);
         let at = layout.slots_at() + slot * layout.slot_bytes() + layout.frame_offset(slot);
         let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
-        let (start, _memory) = (memory.at(at, n_bytes)?, Arc::clone(memory));
+        let (start, _memory) = (memory.mapping.at(at, n_bytes)?, Arc::clone(memory));
         Some(SharedFrame { start, n_bytes, id, _memory })
+    }
+
+    /// Locks the pages of a slot that belongs to this process, the first time that it does.
+    fn lock(&self, slot: usize) {
+        let Self { layout, memory, .. } = self;
+        let (at, n_bytes) = (layout.slots_at() + slot * layout.slot_bytes(), layout.slot_bytes());
+        let pages = memory.mapping.at(at, n_bytes).filter(|_| layout.frame_bytes >= LARGE);
+        let (Some(pages), Some(locks)) = (pages, memory.locks.get(slot)) else { return };
+        locks.get_or_init(|| {
+            if !PageLocks::are_wanted() {
+                return PageLocks::default();
+            }
+            // SAFETY: the memory is mapped, initialised (with zeros), and ours for now.
+            PageLocks::of(unsafe { std::slice::from_raw_parts(pages.as_ptr(), n_bytes) })
+        });
     }
 
     /// Returns this file's ring for messages from a rank.
     fn ring(&self, from: usize) -> Option<RingRef> {
-        let at = self.memory.at(RegionLayout::ring_at(from), mem::size_of::<MessageRing>())?;
+        let at =
+            self.memory.mapping.at(RegionLayout::ring_at(from), mem::size_of::<MessageRing>())?;
         Some(RingRef { at: at.cast(), _memory: Arc::clone(&self.memory) })
     }
 
@@ -273,7 +305,7 @@ impl Region {
 /// A ring in mapped memory.
 pub(crate) struct RingRef {
     at: NonNull<MessageRing>,
-    _memory: Arc<Mapping>,
+    _memory: Arc<FileMemory>,
 }
 
 // SAFETY: a ring is `Sync`.
@@ -295,7 +327,10 @@ impl Deref for RingRef {
 mod tests {
     use super::*;
     use crate::ffi::ring::{RING_DEPTH, RingMessage, SHORT_BYTES};
+    use foldwire::device::{PageLock, PageLocker, lock_frames};
+    use std::ops::Range;
     use std::process;
+    use std::sync::Mutex;
     use std::thread;
 
     const LAYOUT: RegionLayout = RegionLayout { n_rings: 2, frame_bytes: 20_000 };
@@ -324,6 +359,65 @@ mod tests {
         assert!(own.allocate().is_none() && there.frame(u32::MAX).is_none());
         let largest = RegionLayout { frame_bytes: 1 << 28, ..LAYOUT };
         assert_eq!(largest.n_slots(), FEWEST_SLOTS);
+    }
+
+    /// Pages that are locked now.
+    #[derive(Clone, Default)]
+    struct Locker(Arc<Mutex<Vec<Range<usize>>>>);
+
+    impl Locker {
+        /// Returns how many locks cover these bytes.
+        fn n_of(&self, bytes: &[u8]) -> usize {
+            let Range { start, end } = bytes.as_ptr_range();
+            let locked = self.0.lock().unwrap();
+            locked.iter().filter(|it| it.start <= start.addr() && end.addr() <= it.end).count()
+        }
+    }
+
+    impl PageLocker for Locker {
+        fn lock(&self, pages: &[u8]) -> Option<PageLock> {
+            let Range { start, end } = pages.as_ptr_range();
+            let range = start.addr()..end.addr();
+            assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
+            self.0.lock().unwrap().push(range.clone());
+            Some(Box::new(Unlock(self.clone(), range)))
+        }
+    }
+
+    struct Unlock(Locker, Range<usize>);
+
+    impl Drop for Unlock {
+        fn drop(&mut self) {
+            self.0.0.lock().unwrap().retain(|it| *it != self.1);
+        }
+    }
+
+    #[test]
+    fn each_process_locks_the_pages_of_a_frame_that_it_owns_once() {
+        let (mut own, there) = pair();
+        let locker = Locker::default();
+        let before = own.allocate().unwrap();
+        let locking = lock_frames(Arc::new(locker.clone()));
+        let frames: Vec<_> = (0..3).map(|_| own.allocate().unwrap()).collect();
+        let again = own.frame(frames[0].slot().index).unwrap();
+        let of_peer = there.frame(frames[1].slot().index).unwrap();
+        let small = RegionLayout { frame_bytes: LARGE - 1, ..LAYOUT };
+        let (mut small, _file) = Region::create(small, 0, TOKEN).unwrap();
+        let small = small.allocate().unwrap();
+        drop(locking);
+        let late = own.allocate().unwrap();
+        for frame in frames.iter().chain([&again, &of_peer]) {
+            assert_eq!(locker.n_of(frame.as_ref()), 1);
+        }
+        for frame in [&before, &small, &late] {
+            assert_eq!(locker.n_of(frame.as_ref()), 0);
+        }
+        let place = of_peer.as_ref().as_ptr();
+        drop((own, frames, again, before, late, there));
+        assert_eq!(locker.n_of(of_peer.as_ref()), 1, "a frame keeps its lock");
+        drop(of_peer);
+        let is_left = |it: &Range<usize>| it.contains(&place.addr());
+        assert!(!locker.0.lock().unwrap().iter().any(is_left), "unmapped pages are not locked");
     }
 
     #[test]

@@ -62,6 +62,8 @@ class Work(dist._Work):
         self._call, self._result = call, result
         self._failure = self._begun = self._future = None
         self._is_over = False
+        # The line that is to make the call, as long as nobody makes it.
+        self._line = None
         # Locked until the call has finished. None if the caller makes the call itself.
         self._gate = None
 
@@ -97,7 +99,10 @@ class Work(dist._Work):
 
     def wait(self, timeout=_NO_LIMIT):
         if not self._is_over:
-            limit = seconds(timeout)
+            limit, line = seconds(timeout), self._line
+            # No other thread needs to be woken if this one has nothing else to do.
+            if limit is None and line is not None and line.make_next(self):
+                return self.wait()
             if not self._gate.acquire(timeout=-1 if limit is None else limit):
                 message = f"the call did not finish within {limit} s; it continues"
                 raise BackendError(message, kind="timeout", field="timeout")
@@ -148,15 +153,28 @@ class _Jobs:
 
     def work(self):
         for work, line in iter(self.waiting.get, None):
-            with self.turn:
-                work._run(line)
-            self.finish()
+            # Claim it before the turn: ``start`` waits for the turn while it holds the lock.
+            if self.claims(work):
+                with self.turn:
+                    self.run(work, line)
             # Release the references while waiting for the next call.
             del work, line
 
-    def finish(self):
+    def claims(self, work, is_only=False):
+        """Returns whether the current thread is to make this call: nobody has begun it, nor, if
+        ``is_only``, is another call unfinished."""
         with self.lock:
-            self.n_unfinished -= 1
+            is_free = work._line is not None and (not is_only or self.n_unfinished == 1)
+            if is_free:
+                work._line = None
+            return is_free
+
+    def run(self, work, line):
+        try:
+            work._run(line)
+        finally:
+            with self.lock:
+                self.n_unfinished -= 1
 
     def end(self, interrupt):
         """Waits up to ``_PATIENCE`` for calls in progress, and then interrupts them."""
@@ -173,8 +191,9 @@ class Line:
     """Makes calls in the order of their submission.
 
     The caller makes a blocking call itself, if no other call is queued. A thread makes all other
-    calls, as in torch's other process groups. After an error that makes the communicator unusable,
-    all later calls fail, with the same rank and field."""
+    calls, as in torch's other process groups, unless a caller waits for the next call before the
+    thread has begun it: then that caller makes it. After an error that makes the communicator
+    unusable, all later calls fail, with the same rank and field."""
 
     def __init__(self, interrupt):
         self.failure: Optional[Error] = None
@@ -207,7 +226,7 @@ class Line:
             is_now = not is_async and jobs.n_unfinished == 0
             jobs.n_unfinished += 1
             if is_now:
-                # Nobody holds the lock, and a later call finds this one and is queued.
+                # Whoever still has the turn has finished, and a later call is queued.
                 jobs.turn.acquire()
             else:
                 if jobs.thread is None:
@@ -215,14 +234,24 @@ class Line:
                     jobs.thread.start()
                 work._gate = threading.Lock()
                 work._gate.acquire()
+                work._line = self
                 jobs.waiting.put((work, self))
         if is_now:
             try:
-                work._run(self)
+                jobs.run(work, self)
             finally:
                 jobs.turn.release()
-                jobs.finish()
         return work
+
+    def make_next(self, work) -> bool:
+        """Makes a queued call on the current thread, if it is the next and nobody has begun it.
+        Returns whether it did."""
+        jobs = self._jobs
+        if not jobs.claims(work, is_only=True):
+            return False
+        with jobs.turn:
+            jobs.run(work, self)
+        return True
 
 
 _LINES = weakref.WeakSet()

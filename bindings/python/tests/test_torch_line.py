@@ -1,0 +1,110 @@
+"""Tests of the queue of a process group's calls: which thread makes a call, and in which order."""
+
+import threading
+import unittest
+import unittest.mock
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+@unittest.skipIf(torch is None, "torch: not installed")
+class LineTest(unittest.TestCase):
+    def setUp(self):
+        from foldwire._torch_line import Line
+
+        self.line, self.made = Line(lambda: None), []
+
+    def tearDown(self):
+        self.line.end()
+
+    def start(self, name, is_async=True, before=None):
+        def call():
+            if before is not None:
+                before.wait(60)
+            self.made.append((name, threading.current_thread()))
+
+        return self.line.start(call, name, is_async)
+
+    def names(self):
+        return [name for name, _ in self.made]
+
+    def test_a_caller_that_waits_makes_the_next_call_before_the_thread_begins_it(self):
+        self.start("first").wait()
+        queued, jobs = [], self.line._jobs
+        waiting, jobs.waiting = jobs.waiting, unittest.mock.Mock(put=queued.append)
+        work = self.start("second")
+        self.assertFalse(work.is_completed())
+        self.assertTrue(work.wait())
+        self.assertEqual(self.made[-1], ("second", threading.current_thread()))
+        self.assertTrue(work.is_completed() and self.line.is_idle)
+        # The thread gets the work later, and leaves it.
+        jobs.waiting = waiting
+        jobs.waiting.put(queued[0])
+        self.assertEqual(self.start("third").get_future().wait(), "third")
+        self.assertEqual(self.names(), ["first", "second", "third"])
+
+    def test_calls_are_made_in_order_whoever_waits(self):
+        for _ in range(100):
+            self.made.clear()
+            gate = threading.Event()
+            works = [self.start(0, before=gate)] + [self.start(n) for n in range(1, 5)]
+            threads = [threading.Thread(target=work.wait) for work in reversed(works)]
+            for thread in threads:
+                thread.start()
+            gate.set()
+            self.start(5, is_async=False).wait()
+            for thread in threads:
+                thread.join(60)
+            self.assertEqual(self.names(), [0, 1, 2, 3, 4, 5])
+            self.assertTrue(self.line.is_idle)
+
+    def test_many_callers_that_wait_at_once_end(self):
+        def calls(name):
+            for n in range(200):
+                self.start((name, n), is_async=n % 3 > 0).wait()
+
+        threads = [threading.Thread(target=calls, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertTrue(self.line.is_idle)
+        for name in range(4):
+            own = [n for made, n in self.names() if made == name]
+            self.assertEqual(own, list(range(200)))
+
+    def test_a_wait_with_a_limit_does_not_make_the_call(self):
+        from datetime import timedelta
+
+        from foldwire._torch_line import BackendError
+
+        gate = threading.Event()
+        work = self.start("slow", before=gate)
+        with self.assertRaises(BackendError) as raised:
+            work.wait(timedelta(milliseconds=20))
+        self.assertEqual(raised.exception.kind, "timeout")
+        gate.set()
+        self.assertTrue(work.wait(timedelta(seconds=60)))
+        self.assertIsNot(self.made[0][1], threading.current_thread())
+
+    def test_the_error_of_a_call_reaches_the_caller_that_made_it(self):
+        self.start("first").wait()
+        jobs = self.line._jobs
+        waiting, jobs.waiting = jobs.waiting, unittest.mock.Mock()
+
+        def fails():
+            raise ValueError("no such rank")
+
+        work = self.line.start(fails, None)
+        with self.assertRaisesRegex(ValueError, "no such rank"):
+            work.wait()
+        self.assertIsInstance(work.exception(), ValueError)
+        jobs.waiting = waiting
+        self.assertTrue(self.start("later").wait())
+
+
+if __name__ == "__main__":
+    unittest.main()
