@@ -15,11 +15,13 @@
 //! A reader needs the whole array in memory, so collectives, which decode from any chunk and own no
 //! memory, do not have this codec. Section 7 of docs/format.md specifies the bytes.
 //!
+//! With an operating system each thread keeps the arrays of the codec (`memory.rs`).
+//!
 //! Loops are plain and compiled for each level (`kernel::at_level`); `kernel::rans` has vectors of
 //! its own. Every level gives the same bytes. A line's symbols have contexts that are known before,
 //! so many are coded at a time (`coding.rs`, `decoding.rs`).
 //!
-//! Cost, with AVX-512: about 12 to 25 ns to encode a value and 6 to 13 ns to decode it. Choosing
+//! Cost, with AVX-512: about 9 to 32 ns to encode a value and 4 to 12 ns to decode it. Choosing
 //! takes the time of about 10 encodings of a sample of up to 40,000 values, once for each array.
 
 mod bits;
@@ -29,6 +31,7 @@ mod decoding;
 mod grid;
 mod halves;
 mod loops;
+mod memory;
 mod predict;
 mod raster;
 mod rounding;
@@ -44,9 +47,9 @@ use crate::kernel::{Level, rans};
 use alloc::vec::Vec;
 use bits::BitSink;
 pub(super) use choice::Choice;
-use coding::Coding;
 use decoding::Decoding;
 use grid::{DIMS, Grid, Order};
+use memory::Memory;
 use predict::Shape;
 use raster::Filter;
 use rounding::{Lattice, Sample};
@@ -133,15 +136,20 @@ pub(super) fn encode(
     quantum: Quantum,
     known: &mut Option<Choice>,
 ) -> Option<Vec<u8>> {
-    with_type!(
-        dtype, T,
-        encode_as::<T>(Level::best(), bytemuck::cast_slice(values), strides, quantum, known);
-        F32 f32, F64 f64;
-        _ => None
-    )
+    memory::with(|memory| {
+        with_type!(
+            dtype, T,
+            encode_as::<T>(
+                memory, Level::best(), bytemuck::cast_slice(values), strides, quantum, known
+            );
+            F32 f32, F64 f64;
+            _ => None
+        )
+    })
 }
 
 fn encode_as<T: Sample>(
+    memory: &mut Memory,
     level: Level,
     values: &[T],
     strides: [u32; 2],
@@ -151,11 +159,11 @@ fn encode_as<T: Sample>(
     let grid = Grid::of(values.len(), strides)?;
     let choice = match known {
         Some(known) if known.is_for(&grid) => known,
-        _ => known.insert(Choice::of(level, values, grid, quantum)?),
+        _ => known.insert(Choice::of(memory, level, values, grid, quantum)?),
     };
-    let mut payload = encode_by(level, choice.scheme, values, grid, quantum)?;
+    let mut payload = encode_by(memory, level, choice.scheme, values, grid, quantum)?;
     if let Some(other) = choice.other.take() {
-        let shorter = encode_by(level, other, values, grid, quantum);
+        let shorter = encode_by(memory, level, other, values, grid, quantum);
         if let Some(shorter) = shorter.filter(|shorter| shorter.len() < payload.len()) {
             (payload, choice.scheme) = (shorter, other);
         }
@@ -165,6 +173,7 @@ fn encode_as<T: Sample>(
 
 /// Encodes values by this scheme.
 fn encode_by<T: Sample>(
+    memory: &mut Memory,
     level: Level,
     scheme: Scheme,
     values: &[T],
@@ -172,9 +181,10 @@ fn encode_by<T: Sample>(
     quantum: Quantum,
 ) -> Option<Vec<u8>> {
     let lattice = scheme.lattice(quantum)?;
-    let (mut coding, filter) = Coding::of(level, values, grid, scheme, &lattice);
+    let Memory { coding, arrays, .. } = memory;
+    let filter = coding.code(arrays, level, (values, grid), scheme, &lattice);
     let counts = coding.counts();
-    let tables = Tables::of(&counts);
+    let tables = Tables::of(counts);
     let mut table_bits = BitSink::default();
     tables.write(&mut table_bits);
     let n_bits: f64 = counts.iter().map(tables::cost).sum();
@@ -208,14 +218,22 @@ fn encode_by<T: Sample>(
 /// # Errors
 /// [`DecodeError`] if it is not a valid payload of exactly these values.
 pub(super) fn decode(dtype: DType, bytes: &[u8], values: &mut [u8]) -> Result<(), DecodeError> {
-    with_type!(
-        dtype, T, decode_as::<T>(Level::best(), bytes, bytemuck::cast_slice_mut(values));
-        F32 f32, F64 f64;
-        _ => Err(DecodeError::Damaged)
-    )
+    memory::with(|memory| {
+        with_type!(
+            dtype, T,
+            decode_as::<T>(memory, Level::best(), bytes, bytemuck::cast_slice_mut(values));
+            F32 f32, F64 f64;
+            _ => Err(DecodeError::Damaged)
+        )
+    })
 }
 
-fn decode_as<T: Sample>(level: Level, bytes: &[u8], values: &mut [T]) -> Result<(), DecodeError> {
+fn decode_as<T: Sample>(
+    memory: &mut Memory,
+    level: Level,
+    bytes: &[u8],
+    values: &mut [T],
+) -> Result<(), DecodeError> {
     let truncated = |need| DecodeError::Truncated { need, have: bytes.len() };
     let (head, mut rest) = bytes.split_first_chunk::<HEAD>().ok_or_else(|| truncated(HEAD))?;
     if head[0] != VERSION {
@@ -257,16 +275,20 @@ fn decode_as<T: Sample>(level: Level, bytes: &[u8], values: &mut [T]) -> Result<
     let states: Vec<u32> =
         states.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
     let (words, odd) = words.as_chunks::<2>();
-    let (n_words, words) = (words.len(), [words.as_flattened(), &[0; rans::PADDING]].concat());
+    let n_words = words.len();
+    let Memory { arrays, slots, words: padded, .. } = memory;
+    padded.clear();
+    padded.extend_from_slice(words.as_flattened());
+    padded.extend_from_slice(&[0; rans::PADDING]);
     if !odd.is_empty() {
         return Err(DecodeError::Damaged);
     }
-    let reader = rans::Reader::new(level, &states, &words);
-    let (slots, bases) = tables.slots();
-    let group = |group| tables::of_group(&slots, &bases, group, rans::SLOTS);
+    let reader = rans::Reader::new(level, &states, padded);
+    let bases = tables.slots(slots);
+    let group = |group| tables::of_group(slots, &bases, group, rans::SLOTS);
     let tables = core::array::from_fn(group);
     let sides = [low_bits, off];
     let mut decoding = Decoding::new(level, (grid, values, lattice), tables, sides, reader);
-    decoding.read(scheme, filter.as_ref())?;
+    decoding.read(arrays, scheme, filter.as_ref())?;
     decoding.finish(n_words)
 }

@@ -13,6 +13,12 @@ pub(super) struct BitSink {
 }
 
 impl BitSink {
+    /// Removes all bits.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.n_bits = 0;
+    }
+
     /// Appends the low `n_bits` ≤ 56 of a number whose other bits are 0.
     #[inline(always)]
     pub(super) fn put(&mut self, bits: u64, n_bits: u32) {

@@ -1,7 +1,7 @@
 //! Choice of the scheme for an array, by a sample of it.
 
-use super::coding::Coding;
 use super::grid::{DIMS, Grid, Order};
+use super::memory::Memory;
 use super::predict::Shape;
 use super::raster::FILTER_BYTES;
 use super::rounding::Sample;
@@ -96,14 +96,16 @@ impl Choice {
     /// Chooses the scheme that codes a sample in the fewest bits, and perhaps another one. `None`
     /// if the bound is too small for a lattice.
     pub(super) fn of<T: Sample>(
+        memory: &mut Memory,
         level: Level,
         values: &[T],
         grid: Grid,
         quantum: Quantum,
     ) -> Option<Self> {
-        let bits_of = |(part, part_grid): &(Vec<T>, Grid), scheme: &Scheme| {
+        let mut bits_of = |(part, part_grid): &(Vec<T>, Grid), scheme: &Scheme| {
             let lattice = scheme.lattice(quantum)?;
-            let (coding, filter) = Coding::of(level, part, *part_grid, *scheme, &lattice);
+            let Memory { coding, arrays, .. } = &mut *memory;
+            let filter = coding.code(arrays, level, (part, *part_grid), *scheme, &lattice);
             let counts: f64 = coding.counts().iter().map(cost).sum();
             // What belongs to a payload as a whole counts as the sample's share of it.
             let share = part.len() as f64 / values.len() as f64;
@@ -125,12 +127,12 @@ impl Choice {
             orders = sizes.into_iter().take(AGAIN).map(|(_, order)| order).collect();
         }
         let part = sample(values, &grid, &SAMPLE);
-        let bits = |scheme: &Scheme| bits_of(&part, scheme);
-        let better = |best: (f64, Scheme), scheme: Scheme| {
+        let mut bits = |scheme: &Scheme| bits_of(&part, scheme);
+        let raster = (bits(&Scheme::Raster)?, Scheme::Raster);
+        let mut better = |best: (f64, Scheme), scheme: Scheme| {
             let bits = bits(&scheme)?;
             Some(if bits < best.0 { (bits, scheme) } else { best })
         };
-        let raster = (bits(&Scheme::Raster)?, Scheme::Raster);
         let mut best = (f64::INFINITY, Scheme::Raster);
         for order in orders {
             best = better(best, cubic(order))?;

@@ -3,6 +3,7 @@
 use super::grid::{Grid, Group, LONG_LINE, Layer, Order, ROW, layers};
 use super::halves::{Parity, part};
 use super::loops::{Layered, LineBuffers, rows, strided};
+use super::memory::{Arrays, Slab};
 use super::predict::{Integer, Predictor, Shape};
 use super::raster::{Filter, RowPredictor};
 use super::rounding::{Lattice, Sample};
@@ -21,6 +22,7 @@ pub(super) struct Run {
 }
 
 /// What a writer makes of an array before it knows the tables.
+#[derive(Default)]
 pub(super) struct Coding {
     pub(super) runs: Vec<Run>,
     pub(super) symbols: Vec<u8>,
@@ -29,10 +31,14 @@ pub(super) struct Coding {
     pub(super) low_bits: BitSink,
     /// Bits of values off the lattice.
     pub(super) off: Vec<u8>,
+    /// Occurrences of symbols at even and at odd places of runs.
+    counts: [Vec<Counts>; 2],
+    words: Vec<u16>,
 }
 
 struct CodeTask<'a, T: Sample> {
     coding: &'a mut Coding,
+    arrays: &'a mut Arrays,
     values: &'a [T],
     grid: Grid,
     scheme: Scheme,
@@ -44,12 +50,13 @@ impl<T: Sample> Task for CodeTask<'_, T> {
 
     #[inline(always)]
     fn run(self) -> Option<Filter> {
-        match self.scheme {
+        let Self { coding, arrays, values, grid, scheme, lattice } = self;
+        match scheme {
             Scheme::Stages { order, shape, rule } => {
-                self.coding.stages(self.values, self.grid, (&order, shape, rule), self.lattice);
+                coding.stages(arrays, values, grid, (&order, shape, rule), lattice);
                 None
             }
-            Scheme::Raster => Some(self.coding.raster(self.values, self.grid, self.lattice)),
+            Scheme::Raster => Some(coding.raster(arrays, values, grid, lattice)),
         }
     }
 }
@@ -64,37 +71,39 @@ struct Rounded<T: Sample> {
 }
 
 impl Coding {
-    /// Codes values on this grid. A raster also has a filter.
-    pub(super) fn of<T: Sample>(
+    /// Codes values on this grid, in place of those before. A raster also has a filter.
+    pub(super) fn code<T: Sample>(
+        &mut self,
+        arrays: &mut Arrays,
         level: Level,
-        values: &[T],
-        grid: Grid,
+        (values, grid): (&[T], Grid),
         scheme: Scheme,
         lattice: &Lattice,
-    ) -> (Self, Option<Filter>) {
-        let n_values = values.len();
-        let mut coding = Self {
-            runs: Vec::new(),
-            symbols: Vec::with_capacity(n_values),
-            buckets: Vec::with_capacity(n_values),
-            low_bits: BitSink::default(),
-            off: Vec::new(),
-        };
-        let task = CodeTask { coding: &mut coding, values, grid, scheme, lattice };
-        let filter = run(level, task);
-        (coding, filter)
+    ) -> Option<Filter> {
+        self.runs.clear();
+        self.symbols.clear();
+        self.buckets.clear();
+        self.symbols.reserve(values.len());
+        self.buckets.reserve(values.len());
+        self.low_bits.clear();
+        self.off.clear();
+        run(level, CodeTask { coding: self, arrays, values, grid, scheme, lattice })
     }
 
     /// Counts the symbols of each context.
-    pub(super) fn counts(&self) -> Vec<Counts> {
-        // Two symbols that follow each other are often alike, and would wait for each other.
-        let mut counts = [(); 2].map(|()| alloc::vec![[0_u32; 256]; CONTEXTS]);
+    pub(super) fn counts(&mut self) -> &[Counts] {
+        for counts in &mut self.counts {
+            counts.clear();
+            counts.resize(CONTEXTS, [0; 256]);
+        }
         let (mut symbols, mut buckets) = (&self.symbols[..], &self.buckets[..]);
         for run in &self.runs {
             let (symbols_of, symbols_left) = symbols.split_at(run.n_symbols.into());
             let (buckets_of, buckets_left) = buckets.split_at(run.n_symbols.into());
             (symbols, buckets) = (symbols_left, buckets_left);
-            let [even, odd] = counts
+            // Two symbols that follow each other are often alike, and would wait for each other.
+            let [even, odd] = self
+                .counts
                 .each_mut()
                 .map(|counts| &mut counts.as_chunks_mut::<BUCKETS>().0[usize::from(run.group)]);
             let (symbol_pairs, last_symbol) = symbols_of.as_chunks::<2>();
@@ -107,28 +116,35 @@ impl Coding {
                 even[usize::from(*bucket) % BUCKETS][usize::from(*symbol)] += 1;
             }
         }
-        let [mut counts, others] = counts;
+        let [counts, others] = &mut self.counts;
         let pairs = counts.as_flattened_mut().iter_mut().zip(others.as_flattened());
         pairs.for_each(|(count, other)| *count += other);
         counts
     }
 
     /// Appends the states and the words of all symbols.
-    pub(super) fn write(&self, level: Level, tables: &Tables, n_states: usize, out: &mut Vec<u8>) {
+    pub(super) fn write(
+        &mut self,
+        level: Level,
+        tables: &Tables,
+        n_states: usize,
+        out: &mut Vec<u8>,
+    ) {
         run(level, WriteTask { coding: self, level, tables, n_states, out });
     }
 
     #[inline(always)]
     fn stages<T: Sample>(
         &mut self,
+        arrays: &mut Arrays,
         values: &[T],
         grid: Grid,
         (order, shape, rule): (&Order, Shape, u8),
         lattice: &Lattice,
     ) {
         let layers = &layers(&grid, order);
-        let values_of = &thinned(values, layers);
-        let mut layered = Layered::<T::Integer>::new(layers);
+        let values_of = &thinned(values, layers, &mut arrays.thinned);
+        let mut layered = Layered::<T::Integer>::new(layers, &mut arrays.codes, &mut arrays.active);
         let mut buffers = LineBuffers::new();
         let mut predictor = Predictor::new();
         let mut rounded = Rounded::new();
@@ -137,7 +153,7 @@ impl Coding {
             if nth > 0 {
                 layered.advance(&layers[nth - 1], layer);
             }
-            let values = values_of.get(nth).map_or(values, Vec::as_slice);
+            let values = values_of.get(nth).copied().unwrap_or(values);
             let width = Scheme::width(rule, layer.stage);
             for pass in &layer.passes {
                 for line in layer.lines(pass) {
@@ -154,27 +170,35 @@ impl Coding {
                             buffers.anchor = codes[i];
                         }
                     } else {
-                        let predictions = predictor.line(&layered.codes, layer, pass, line, shape);
+                        let predictions = predictor.line(layered.codes, layer, pass, line, shape);
                         rounded.round(lattice, 0, predictions, width, codes);
                     }
-                    layer.store(pass.columns, line, codes, &mut layered.codes);
+                    layer.store(pass.columns, line, codes, layered.codes);
                     self.symbols(&mut buffers, &rounded, n_values, &mut last_off);
-                    buffers.contexts.begin(&layered.active, layer, pass, line);
+                    buffers.contexts.begin(layered.active, layer, pass, line);
                     self.halves(&mut buffers, n_values, layer.group);
-                    layer.store(pass.columns, line, &buffers.active, &mut layered.active);
+                    layer.store(pass.columns, line, &buffers.active, layered.active);
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn raster<T: Sample>(&mut self, values: &[T], grid: Grid, lattice: &Lattice) -> Filter {
-        let mut all = alloc::vec![T::Integer::default(); values.len()];
-        let mut active = alloc::vec![0; if grid.is_row() { 0 } else { values.len() }];
+    fn raster<T: Sample>(
+        &mut self,
+        arrays: &mut Arrays,
+        values: &[T],
+        grid: Grid,
+        lattice: &Lattice,
+    ) -> Filter {
+        let Arrays { codes: [all, _], active: [active, _], is_off, .. } = arrays;
+        let all: &mut [T::Integer] = all.of(values.len());
+        let active: &mut [u16] = active.of(if grid.is_row() { 0 } else { values.len() });
         let mut buffers = LineBuffers::new();
         let mut rounded = Rounded::<T>::new();
         let zeros = [T::Integer::default(); LONG_LINE];
-        let mut is_off = alloc::vec![false; values.len()];
+        is_off.clear();
+        is_off.resize(values.len(), false);
         let mut before = T::Integer::default();
         let lines = values
             .chunks(LONG_LINE)
@@ -195,7 +219,7 @@ impl Coding {
             }
             before = codes.last().copied().unwrap_or(before);
         }
-        let all = &all;
+        let all = &*all;
         let filter = Filter::fit(all, &grid);
         let mut predictor = RowPredictor::new();
         let mut last_off = None;
@@ -221,9 +245,9 @@ impl Coding {
             if is_row {
                 self.rows(&mut buffers, n_values);
             } else {
-                buffers.contexts.begin(&active, layer, pass, line);
+                buffers.contexts.begin(active, layer, pass, line);
                 self.halves(&mut buffers, n_values, layer.group);
-                layer.store(pass.columns, line, &buffers.active, &mut active);
+                layer.store(pass.columns, line, &buffers.active, active);
             }
         }
         filter
@@ -307,13 +331,18 @@ impl Coding {
 }
 
 /// Returns the values of each layer but the last.
-fn thinned<T: Sample>(values: &[T], layers: &[Layer]) -> Vec<Vec<T>> {
-    let mut all: Vec<Vec<T>> = Vec::with_capacity(layers.len());
+#[inline(always)]
+fn thinned<'a, T: Sample>(values: &[T], layers: &[Layer], memory: &'a mut Slab) -> Vec<&'a [T]> {
+    let n_values = |layer: &Layer| layer.grid.n_values();
+    let n_thinned = layers.iter().rev().skip(1).map(n_values).sum();
+    let mut memory = memory.of(n_thinned);
+    let mut all: Vec<&[T]> = Vec::with_capacity(layers.len());
     for pair in layers.windows(2).rev() {
-        let from = all.last().map_or(values, Vec::as_slice);
-        let mut thinned = Vec::with_capacity(pair[0].grid.n_values());
-        pair[0].thin(&pair[1], from, &mut thinned);
+        let from = all.last().copied().unwrap_or(values);
+        let (thinned, rest) = memory.split_at_mut(n_values(&pair[0]));
+        pair[0].thin(&pair[1], from, thinned);
         all.push(thinned);
+        memory = rest;
     }
     all.reverse();
     all
@@ -348,7 +377,7 @@ impl<T: Sample> Rounded<T> {
 }
 
 struct WriteTask<'a> {
-    coding: &'a Coding,
+    coding: &'a mut Coding,
     level: Level,
     tables: &'a Tables,
     n_states: usize,
@@ -360,10 +389,11 @@ impl Task for WriteTask<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let Coding { runs, symbols, buckets, .. } = self.coding;
+        let Coding { runs, symbols, buckets, words, .. } = self.coding;
         let (ranges, bases) = self.tables.ranges();
-        let mut words = alloc::vec![0; symbols.len()];
-        let mut writer = rans::Writer::new(self.level, self.n_states, &mut words);
+        words.resize(words.len().max(symbols.len()), 0);
+        let words = &mut words[..symbols.len()];
+        let mut writer = rans::Writer::new(self.level, self.n_states, words);
         let groups: [_; GROUPS] =
             core::array::from_fn(|group| tables::of_group(&ranges, &bases, group, rans::SYMBOLS));
         let mut end = symbols.len();

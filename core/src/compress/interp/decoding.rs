@@ -4,6 +4,7 @@ use super::Scheme;
 use super::grid::{Grid, Group, LONG_LINE, Layer, Line, Order, Pass, ROW, layers};
 use super::halves::join;
 use super::loops::{Layered, LineBuffers, put_strided, rows};
+use super::memory::Arrays;
 use super::predict::{Integer, Predictor, Shape};
 use super::raster::{Filter, RowPredictor};
 use super::rounding::{Lattice, Sample};
@@ -139,9 +140,13 @@ impl<'a, T: Sample> Decoding<'a, T> {
     }
 
     #[inline(always)]
-    fn stages(&mut self, order: &Order, shape: Shape, rule: u8) -> Result<(), DecodeError> {
+    fn stages(
+        &mut self,
+        arrays: &mut Arrays,
+        (order, shape, rule): (&Order, Shape, u8),
+    ) -> Result<(), DecodeError> {
         let layers = &layers(&self.grid, order);
-        let mut layered = Layered::<T::Integer>::new(layers);
+        let mut layered = Layered::<T::Integer>::new(layers, &mut arrays.codes, &mut arrays.active);
         let mut predictor = Predictor::new();
         let mut residuals = [T::Integer::default(); LONG_LINE];
         let grid = self.grid;
@@ -153,7 +158,7 @@ impl<'a, T: Sample> Decoding<'a, T> {
             for pass in &layer.passes {
                 for line in layer.lines(pass) {
                     let line = &line;
-                    self.halves(layer, pass, line, &mut layered.active);
+                    self.halves(layer, pass, line, layered.active);
                     let place = |i| layer.place(&grid, pass, line, i);
                     self.residuals(line.n_values, place, &mut residuals)?;
                     let LineBuffers { codes, anchor, .. } = &mut self.buffers;
@@ -164,17 +169,17 @@ impl<'a, T: Sample> Decoding<'a, T> {
                             *place = *anchor;
                         }
                     } else {
-                        let predictions = predictor.line(&layered.codes, layer, pass, line, shape);
+                        let predictions = predictor.line(layered.codes, layer, pass, line, shape);
                         for ((place, residual), prediction) in places.zip(predictions) {
                             *place = prediction.plus(residual.times(width));
                         }
                     }
-                    layer.store(pass.columns, line, codes, &mut layered.codes);
+                    layer.store(pass.columns, line, codes, layered.codes);
                 }
             }
         }
         if let Some(last) = layers.last() {
-            self.give(last, &layered.codes);
+            self.give(last, layered.codes);
         }
         Ok(())
     }
@@ -203,20 +208,21 @@ impl<'a, T: Sample> Decoding<'a, T> {
     }
 
     #[inline(always)]
-    fn raster(&mut self, filter: &Filter) -> Result<(), DecodeError> {
+    fn raster(&mut self, arrays: &mut Arrays, filter: &Filter) -> Result<(), DecodeError> {
         let mut predictor = RowPredictor::new();
         let mut residuals = [T::Integer::default(); LONG_LINE];
         let grid = self.grid;
         let layer = &Layer::raster(&grid);
         let pass = &layer.passes[0];
-        let mut active = alloc::vec![0; if grid.is_row() { 0 } else { grid.n_values() }];
+        let n_active = if grid.is_row() { 0 } else { grid.n_values() };
+        let active: &mut [u16] = arrays.active[0].of(n_active);
         for line in layer.lines(pass) {
             let line = &line;
             let n_off = self.off.len();
             if grid.is_row() {
                 self.rows(line.n_values);
             } else {
-                self.halves(layer, pass, line, &mut active);
+                self.halves(layer, pass, line, active);
             }
             let any_off = self.residuals(line.n_values, |i| line.start + i, &mut residuals)?;
             let codes: &mut [T::Integer] = bytemuck::cast_slice_mut(self.values);
@@ -241,10 +247,11 @@ impl<'a, T: Sample> Decoding<'a, T> {
     /// Reads all symbols. `filter` is that of a raster.
     pub(super) fn read(
         &mut self,
+        arrays: &mut Arrays,
         scheme: Scheme,
         filter: Option<&Filter>,
     ) -> Result<(), DecodeError> {
-        run(self.level, ReadTask { decoding: self, scheme, filter })
+        run(self.level, ReadTask { decoding: self, arrays, scheme, filter })
     }
 
     /// Checks that all was read, and stores the values off the lattice.
@@ -266,6 +273,7 @@ impl<'a, T: Sample> Decoding<'a, T> {
 
 struct ReadTask<'a, 'b, T: Sample> {
     decoding: &'a mut Decoding<'b, T>,
+    arrays: &'a mut Arrays,
     scheme: Scheme,
     filter: Option<&'a Filter>,
 }
@@ -275,9 +283,12 @@ impl<T: Sample> Task for ReadTask<'_, '_, T> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        match (self.scheme, self.filter) {
-            (Scheme::Stages { order, shape, rule }, _) => self.decoding.stages(&order, shape, rule),
-            (Scheme::Raster, Some(filter)) => self.decoding.raster(filter),
+        let Self { decoding, arrays, scheme, filter } = self;
+        match (scheme, filter) {
+            (Scheme::Stages { order, shape, rule }, _) => {
+                decoding.stages(arrays, (&order, shape, rule))
+            }
+            (Scheme::Raster, Some(filter)) => decoding.raster(arrays, filter),
             (Scheme::Raster, None) => Err(DecodeError::Damaged),
         }
     }

@@ -1,9 +1,9 @@
 //! What the loops of a writer and a reader over the lines of an array have in common.
 
 use super::grid::{LINE, LONG_LINE, Layer, ROW};
+use super::memory::Slab;
 use super::predict::Integer;
 use super::symbols::{Contexts, HALF};
-use alloc::vec::Vec;
 
 /// Buffers for a line.
 pub(super) struct LineBuffers<C> {
@@ -36,16 +36,20 @@ impl<C: Integer> LineBuffers<C> {
 }
 
 /// Codes and activities of a layer, and of the one before.
-pub(super) struct Layered<C> {
-    pub(super) codes: Vec<C>,
-    pub(super) active: Vec<u16>,
-    codes_before: Vec<C>,
-    active_before: Vec<u16>,
+pub(super) struct Layered<'a, C> {
+    pub(super) codes: &'a mut [C],
+    pub(super) active: &'a mut [u16],
+    codes_before: &'a mut [C],
+    active_before: &'a mut [u16],
 }
 
-impl<C: Integer> Layered<C> {
-    /// Makes space for the last two layers.
-    pub(super) fn new(layers: &[Layer]) -> Self {
+impl<'a, C: Integer> Layered<'a, C> {
+    /// Takes space for the last two layers.
+    pub(super) fn new(
+        layers: &[Layer],
+        [codes, codes_before]: &'a mut [Slab; 2],
+        [active, active_before]: &'a mut [Slab; 2],
+    ) -> Self {
         let n_values =
             |nth: usize| layers.iter().nth_back(nth).map_or(0, |layer| layer.grid.n_values());
         let [last, before] = [n_values(0), n_values(1)];
@@ -53,10 +57,10 @@ impl<C: Integer> Layered<C> {
         let is_swapped = layers.len().is_multiple_of(2);
         let [n_first, n_second] = if is_swapped { [before, last] } else { [last, before] };
         Self {
-            codes: alloc::vec![C::default(); n_first],
-            active: alloc::vec![0; n_first],
-            codes_before: alloc::vec![C::default(); n_second],
-            active_before: alloc::vec![0; n_second],
+            codes: codes.of(n_first),
+            active: active.of(n_first),
+            codes_before: codes_before.of(n_second),
+            active_before: active_before.of(n_second),
         }
     }
 
@@ -66,8 +70,8 @@ impl<C: Integer> Layered<C> {
         core::mem::swap(&mut self.codes, &mut self.codes_before);
         core::mem::swap(&mut self.active, &mut self.active_before);
         let n_before = before.grid.n_values();
-        layer.spread(before, &self.codes_before[..n_before], &mut self.codes);
-        layer.spread(before, &self.active_before[..n_before], &mut self.active);
+        layer.spread(before, &self.codes_before[..n_before], self.codes);
+        layer.spread(before, &self.active_before[..n_before], self.active);
     }
 }
 

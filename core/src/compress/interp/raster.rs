@@ -88,31 +88,31 @@ impl Filter {
             hash = hash.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             place += 1 + (hash >> 33) as usize % (2 * each - 1);
         }
+        let mut errors = Vec::with_capacity(samples.len());
+        let mut shares = alloc::vec![1.0; samples.len()];
+        let unweighted = products(&samples, &shares, grid.is_row());
         let (mut best, mut least) = ([0.0; PADDED], f64::INFINITY);
         // Least squares without and with the constant, and then from the best weights on.
         for (has_mean, is_new) in [(false, true), (true, true), (true, false)] {
-            let mut weights = if is_new { [0.0; PADDED] } else { best };
+            if !is_new {
+                set_errors(&samples, &best, &mut errors);
+            }
             for round in 0..3 {
-                // Large residuals cost as their logarithm, so they have small shares.
-                let is_first = round == 0 && is_new;
-                let share = |error: f64| if is_first { 1.0 } else { 1.0 / (error.abs() + 0.5) };
-                let mut sums = [[0.0; PADDED]; WEIGHTS];
-                for sample in &samples {
-                    let share = share(error(sample, &weights));
-                    if grid.is_row() {
-                        add_from::<0>(&mut sums, sample, &sample[..FIRST_ROW], share);
-                    } else {
-                        add_products(&mut sums, sample, share);
+                let mut sums = if round == 0 && is_new {
+                    unweighted
+                } else {
+                    // Large residuals cost as their logarithm, so they have small shares.
+                    for (share, error) in shares.iter_mut().zip(&errors) {
+                        *share = 1.0 / (error.abs() + 0.5);
                     }
-                }
+                    products(&samples, &shares, grid.is_row())
+                };
                 if !has_mean {
                     sums[0] = [0.0; PADDED];
                 }
-                weights = solve(&mut sums);
-                let mut bits = 0.0;
-                for sample in &samples {
-                    bits += logarithm(error(sample, &weights));
-                }
+                let weights = solve(&mut sums);
+                set_errors(&samples, &weights, &mut errors);
+                let bits = errors.iter().map(|&error| logarithm(error)).sum();
                 if bits < least {
                     (best, least) = (weights, bits);
                 }
@@ -154,25 +154,41 @@ impl Filter {
 /// Numbers that are added at a time.
 const LANES: usize = 8;
 
-/// Adds the products of a sample's numbers, at this share: those above the diagonal, since the sums
-/// are symmetric, up to whole vectors.
+/// Returns the sums of products of the samples' numbers, at these shares: those above the diagonal,
+/// since the sums are symmetric, up to whole blocks. If the array has one row, other rows' numbers
+/// are 0, and so are their sums.
+///
+/// A block's sums stay in registers, provided that its loops are iterators: with indices the
+/// compiler makes no vectors of them.
 #[inline(always)]
-fn add_products(sums: &mut [Row; WEIGHTS], sample: &Row, share: f64) {
-    let (first, others) = sums.split_at_mut(LANES);
-    let (second, third) = others.split_at_mut(LANES);
-    add_from::<0>(first, sample, &sample[..LANES], share);
-    add_from::<LANES>(second, sample, &sample[LANES..2 * LANES], share);
-    add_from::<{ 2 * LANES }>(third, sample, &sample[2 * LANES..WEIGHTS], share);
-}
-
-#[inline(always)]
-fn add_from<const FIRST: usize>(sums: &mut [Row], sample: &Row, of_rows: &[f64], share: f64) {
-    for (sums, x) in sums.iter_mut().zip(of_rows) {
-        let x = share * x;
-        for j in FIRST..PADDED {
-            sums[j] += x * sample[j];
+fn products(samples: &[Row], shares: &[f64], is_row: bool) -> [Row; WEIGHTS] {
+    let mut sums = [[0.0; PADDED]; WEIGHTS];
+    let blocks = if is_row {
+        &[(0, 0), (0, 2)][..]
+    } else {
+        &[(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+    };
+    for &(row, column) in blocks {
+        let mut block = [[0.0; LANES]; LANES];
+        for (sample, share) in samples.iter().zip(shares) {
+            let [xs, ys] = [row, column].map(|nth| sample.as_chunks::<LANES>().0[nth]);
+            for (sums, x) in block.iter_mut().zip(xs) {
+                let x = share * x;
+                sums.iter_mut().zip(ys).for_each(|(sum, y)| *sum += x * y);
+            }
+        }
+        for (sums, block) in sums[LANES * row..].iter_mut().zip(block) {
+            sums[LANES * column..][..LANES].copy_from_slice(&block);
         }
     }
+    sums
+}
+
+/// Sets what weighted neighbours miss of each sample.
+#[inline(always)]
+fn set_errors(samples: &[Row], weights: &Row, errors: &mut Vec<f64>) {
+    errors.clear();
+    errors.extend(samples.iter().map(|sample| error(sample, weights)));
 }
 
 /// Returns what weighted neighbours miss.

@@ -251,15 +251,17 @@ impl Tables {
         (ranges, self.of.map(|table| u32::from(table) * rans::SYMBOLS as u32))
     }
 
-    /// Returns what a reader needs of all tables, and where that of each context begins.
-    pub(super) fn slots(&self) -> (Vec<u32>, [u32; CONTEXTS]) {
-        let mut slots = Vec::with_capacity(rans::SLOTS * (self.tables.len() + 1));
+    /// Replaces `slots` by what a reader needs of all tables, and returns where that of each context
+    /// begins.
+    pub(super) fn slots(&self, slots: &mut Vec<u32>) -> [u32; CONTEXTS] {
+        slots.clear();
+        slots.reserve(rans::SLOTS * (self.tables.len() + 1));
         for (symbol, frequency, _) in self.tables.iter().flat_map(Table::ranges) {
             slots.extend((0..frequency).map(|at| rans::slot(symbol, frequency, at)));
         }
         // The table of contexts that have none. No writer has the symbol.
         slots.extend([rans::slot(u8::MAX, 1, 0); rans::SLOTS]);
-        (slots, self.of.map(|table| u32::from(table) * rans::SLOTS as u32))
+        self.of.map(|table| u32::from(table) * rans::SLOTS as u32)
     }
 
     /// Gives each context the table of its run.

@@ -1,6 +1,7 @@
 //! Every level gives the same bytes and values, within the bound, and damaged payloads are refused
 //! or read to the end.
 
+use super::memory::Arrays;
 use super::*;
 use std::vec;
 
@@ -35,11 +36,30 @@ fn bits<T: Sample>(values: &[T]) -> Vec<T::Bits> {
     values.iter().map(|value| value.bits()).collect()
 }
 
+/// Memory that another array has left behind.
+fn dirty_memory() -> Memory {
+    let mut memory = Memory::default();
+    let values = surface::<f64>([5, 50, 300], 1.0, 7);
+    let quantum = Quantum::new::<f64>(1e-3).expect("positive");
+    let payload = encode_as(&mut memory, Level::best(), &values, [300, 15_000], quantum, &mut None);
+    let mut read = vec![0.0; values.len()];
+    let payload = payload.expect("a lattice");
+    decode_as(&mut memory, Level::best(), &payload, &mut read).expect("undamaged");
+    let Arrays { codes, active, thinned, is_off } = &mut memory.arrays;
+    codes.iter_mut().chain(active).chain([thinned]).for_each(|slab| slab.fill(u64::MAX / 3));
+    is_off.fill(true);
+    memory
+}
+
 /// Decodes by each level, which must agree, and returns the values.
-fn decoded<T: Sample>(payload: &[u8], n_values: usize) -> Result<Vec<T>, DecodeError> {
-    let read = |level: Level| {
+fn decoded<T: Sample>(
+    memory: &mut Memory,
+    payload: &[u8],
+    n_values: usize,
+) -> Result<Vec<T>, DecodeError> {
+    let mut read = |level: Level| {
         let mut values = vec![T::of(7.0); n_values];
-        decode_as(level, payload, &mut values).map(|()| values)
+        decode_as(memory, level, payload, &mut values).map(|()| values)
     };
     let expected = read(Level::Scalar);
     for level in Level::available() {
@@ -59,15 +79,17 @@ fn every_level<T: Sample>(sizes: [usize; 3], noise: f64, one_in: u64) {
     let strides = [grid.strides[1] as u32, grid.strides[0] as u32];
     for bound in [0.1, 1e-3, 1e-6] {
         let quantum = Quantum::new::<T>(bound).expect("positive");
-        let mut choice = None;
-        let mut chosen = encode_as(Level::Scalar, &values, strides, quantum, &mut choice);
+        let (mut memory, mut choice) = (dirty_memory(), None);
+        let mut chosen =
+            encode_as(&mut memory, Level::Scalar, &values, strides, quantum, &mut choice);
         let choice = choice.expect("a lattice");
         for scheme in [choice.scheme, Scheme::Raster] {
-            let of_level = |level| encode_by(level, scheme, &values, grid, quantum);
+            let of_level =
+                |level| encode_by(&mut Memory::default(), level, scheme, &values, grid, quantum);
             let payload = of_level(Level::Scalar).expect("a lattice");
             assert!(Level::available().all(|level| of_level(level).as_ref() == Some(&payload)));
             assert!(chosen.take().is_none_or(|chosen| chosen == payload));
-            let read = decoded::<T>(&payload, values.len()).expect("undamaged");
+            let read = decoded::<T>(&mut memory, &payload, values.len()).expect("undamaged");
             for (x, y) in values.iter().zip(&read) {
                 let is_near = (x.wide() - y.wide()).abs() <= bound;
                 assert!(is_near || x.bits() == y.bits(), "{sizes:?}, {bound}: {x:?}, {y:?}");
@@ -90,15 +112,19 @@ fn every_level_gives_the_same_bytes_and_values_within_the_bound() {
 
 #[test]
 fn damaged_payloads_are_refused_or_read_to_the_end() {
+    let mut memory = dirty_memory();
     for sizes in [[1, 1, 700], [1, 20, 35], [5, 10, 14]] {
         let grid = Grid::new(sizes);
         let strides = [grid.strides[1] as u32, grid.strides[0] as u32];
         let values = surface::<f32>(sizes, 0.01, 50);
         let quantum = Quantum::new::<f32>(1e-3).expect("positive");
-        let payload = encode_as(Level::best(), &values, strides, quantum, &mut None);
+        let payload = encode_as(&mut memory, Level::best(), &values, strides, quantum, &mut None);
         let payload = payload.expect("a lattice");
         for n_bytes in 0..payload.len() {
-            assert!(decoded::<f32>(&payload[..n_bytes], 700).is_err(), "{sizes:?}: {n_bytes}");
+            assert!(
+                decoded::<f32>(&mut memory, &payload[..n_bytes], 700).is_err(),
+                "{sizes:?}: {n_bytes}"
+            );
         }
         let mut random = Random(3);
         for _ in 0..3000 {
@@ -107,7 +133,7 @@ fn damaged_payloads_are_refused_or_read_to_the_end() {
                 let at = random.below(damaged.len() as u64) as usize;
                 damaged[at] ^= 1 + random.below(255) as u8;
             }
-            let _ = decoded::<f32>(&damaged, 700);
+            let _ = decoded::<f32>(&mut memory, &damaged, 700);
         }
     }
 }
