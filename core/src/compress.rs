@@ -17,9 +17,9 @@
 //! Cost of an automatic plan: each segment is encoded by `interp`, and by other candidates if a
 //! sample says that they may be shorter. `interp` takes a few times as long as `dense`, and more if
 //! the array is short. A plan with the codec `dense` is as much faster. Segments go on the threads
-//! of rayon's pool (feature `rayon`); the bytes do not depend on their number. With the feature `std`
-//! a thread keeps the memory of `interp` for its next segment: for a full one about 15 MB (`f32`) or
-//! 25 MB (`f64`), until the thread ends.
+//! of rayon's pool (feature `rayon`); the bytes do not depend on their number. With the feature
+//! `std` a thread keeps the memory of `interp` for its next segment: for a full one about 15 MB
+//! (`f32`) or 25 MB (`f64`), until the thread ends.
 
 mod decoder;
 mod encoder;

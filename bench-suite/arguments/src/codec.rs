@@ -84,7 +84,8 @@ pub struct CodecArgs {
     pub threads: Vec<usize>,
 
     /// Kernel levels to measure; may be given several times [default: the machine's best]
-    #[arg(long, value_name = "LEVEL", num_args = 1.., value_parser = level(), value_delimiter = ',')]
+    #[arg(long, value_name = "LEVEL", num_args = 1..,
+        value_parser = level(), value_delimiter = ',')]
     pub level: Vec<Level>,
 
     /// Run the codecs on a device, cuda or cuda:N, and compare their bytes with the host's

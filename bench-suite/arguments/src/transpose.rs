@@ -28,7 +28,8 @@ pub struct TransposeArgs {
     /// Number of rows, and of columns, of the matrix
     // The square of the largest side fits in the memory of most machines.
     #[arg(long, value_name = "N", default_value_t = 2048,
-        value_parser = values::within(1..=32_768_usize, "a whole number from 1 to 32768 is needed"))]
+        value_parser = values::within(
+            1..=32_768_usize, "a whole number from 1 to 32768 is needed"))]
     pub side: usize,
 
     /// A field to fill the matrix with: .f32, .f64 or .npy [default: waves]

@@ -11,8 +11,9 @@
 //! rely on the same. The bytes of a short message in a ring are trusted like a slot's. A process of
 //! another user cannot open any of the files.
 //!
-//! *Devices.* A process locks the pages of a slot when it first owns it, if a device of its own asks
-//! for it. They stay locked until the process unmaps the file, so each process locks a slot once.
+//! *Devices.* A process locks the pages of a slot when it first owns it, if a device of its own
+//! asks for it. They stay locked until the process unmaps the file, so each process locks a slot
+//! once.
 //!
 //! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
 //! ends, in whatever way.

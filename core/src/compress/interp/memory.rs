@@ -4,7 +4,7 @@
 use super::coding::Coding;
 use alloc::vec::Vec;
 
-/// What codes and decodes an array, and its memory. The numbers in it are those of the array before.
+/// Memory of coding and decoding. It holds the numbers of the array before.
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) coding: Coding,

@@ -251,8 +251,8 @@ impl Tables {
         (ranges, self.of.map(|table| u32::from(table) * rans::SYMBOLS as u32))
     }
 
-    /// Replaces `slots` by what a reader needs of all tables, and returns where that of each context
-    /// begins.
+    /// Replaces `slots` by what a reader needs of all tables, and returns where that of each
+    /// context begins.
     pub(super) fn slots(&self, slots: &mut Vec<u32>) -> [u32; CONTEXTS] {
         slots.clear();
         slots.reserve(rans::SLOTS * (self.tables.len() + 1));
