@@ -260,7 +260,7 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Runs a call on a device's memory and returns when the device has enqueued, or finished, all
-    /// of it ([`Device::end`]).
+    /// of it ([`Device::poll_end`]).
     ///
     /// The buffers are [`DeviceSlice`](crate::device::DeviceSlice)s. The other ranks may hold their
     /// values in host memory or on other devices. An automatic plan compresses with fz-light.

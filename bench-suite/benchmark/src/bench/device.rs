@@ -64,7 +64,6 @@ mod tests {
     use std::time::Duration;
 
     use foldwire::{Bound, Collective, Preset, Rank};
-    use foldwire_arguments::OpArg;
     use foldwire_cuda::DeviceError;
     use foldwire_cuda_host::{Faults, SimulatedDevice};
     use foldwire_threads::World;
@@ -74,6 +73,7 @@ mod tests {
 
     use super::super::Settings;
     use super::super::benchmark::{Benchmark, BenchmarkOutcome};
+    use super::super::problem::Problem;
     use super::super::runner::{Barrier, barrier};
     use super::*;
 
@@ -82,11 +82,7 @@ mod tests {
         let (send, receive) = mpsc::channel();
         std::thread::spawn(move || {
             let settings = Settings {
-                collective: Collective::AllReduce,
-                op: OpArg::Sum,
-                root: Rank(0),
-                in_place: false,
-                is_uneven: false,
+                problem: Problem::sum(Collective::AllReduce, 0, 3, 0),
                 counts: vec![3000],
                 shares: vec![vec![1000; 3]],
                 warmup: 0,
@@ -102,7 +98,7 @@ mod tests {
                 let faults = if comm.rank() == Rank(1) { faults } else { Faults::default() };
                 let driver: Arc<dyn Driver> = SimulatedDevice::with_faults(faults);
                 let bound = Bound::Absolute(1e-3);
-                let row = PlanImplementation::preset(Preset::Raw, settings.collective, bound);
+                let row = PlanImplementation::preset(Preset::Raw, Collective::AllReduce, bound);
                 let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
                 let benchmark = Benchmark {
                     comm,
