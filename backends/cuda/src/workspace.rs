@@ -45,8 +45,7 @@ pub struct Workspace {
     /// For waits between the caller's stream and those of lanes.
     event: EventId,
     last_error: Option<DeviceError>,
-    /// True if an operation of the call has failed. Others that were enqueued may
-    /// still run.
+    /// True if an operation of the call has failed. Others that were enqueued may still run.
     has_failed: bool,
     /// True while a call that ends waits for what it has enqueued.
     is_ending: bool,

@@ -160,19 +160,6 @@ fn check_on<T: Element>(
     }
 }
 
-const COLLECTIVES: [Collective; 10] = [
-    Collective::AllReduce,
-    Collective::ReduceScatter,
-    Collective::AllGather,
-    Collective::Broadcast,
-    Collective::Reduce,
-    Collective::Gather,
-    Collective::Scatter,
-    Collective::AllToAll,
-    Collective::Scan,
-    Collective::ExclusiveScan,
-];
-
 /// Plans that use all operations of a device. The first two use most.
 fn plans() -> [Plan; 5] {
     let bound = Bound::Absolute(1e-3);
@@ -186,7 +173,7 @@ fn plans() -> [Plan; 5] {
 }
 
 fn for_each_call(size: usize, count: usize, plans: &[Plan], mut check: impl FnMut(Case)) {
-    for collective in COLLECTIVES {
+    for collective in Collective::ALL {
         for &plan in plans {
             for window in [Window::Whole, Window::Own] {
                 let is_in_place = matches!(window, Window::Whole);

@@ -70,7 +70,7 @@ struct CodecRow {
     measured: CodecMeasurements,
 }
 
-/// Where a codec ran.
+/// Machine part that ran a codec.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// On the host, with the kernels of this level.

@@ -236,7 +236,7 @@ impl<'d> DeviceOperands<'d> {
 
 impl Drop for DeviceOperands<'_> {
     fn drop(&mut self) {
-        // What the device still does must end before its memory.
+        // The device must end its work before its memory is freed.
         self.stop(&mut core::hint::spin_loop);
     }
 }

@@ -11,6 +11,7 @@ use foldwire::{
 use foldwire_arguments::OpArg;
 use foldwire_arguments::coding::CodecArg;
 use foldwire_threads::{Endpoint, World, drive};
+use foldwire_workbench::ranks;
 
 /// Largest frame in bytes, as in the threads backend.
 pub(super) const MAX_FRAME: usize = 256 * 1024 + 4096;
@@ -166,8 +167,7 @@ impl<T: Float> LocalRanks<T> {
 fn finish<'a, T: Float>(
     calls: impl Iterator<Item = Result<Operation<'a, Endpoint, T>, Error>>,
 ) -> anyhow::Result<(f64, f64)> {
-    let reports = drive(calls.collect::<Result<Vec<_>, _>>()?);
-    let reports = reports.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let reports = ranks::results(drive(calls.collect::<Result<Vec<_>, _>>()?))?;
     let first = reports.first().context("there is no rank")?;
     let is_same = |one: &Report| (one.bound, one.worst_case) == (first.bound, first.worst_case);
     ensure!(reports.iter().all(is_same), "ranks state other worst cases than each other");

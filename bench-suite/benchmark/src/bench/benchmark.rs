@@ -110,8 +110,7 @@ impl Settings {
         })
     }
 
-    /// Rejects arrays that do not fit in this machine's memory. `ranks` are those that
-    /// run on this machine.
+    /// Rejects arrays that do not fit in this machine's memory. `ranks` are those that run on it.
     pub(super) fn check_room<T: Float>(&self, ranks: Range<usize>) -> Result<(), UsageError> {
         let count = self.counts.iter().copied().max().unwrap_or(0);
         let n_bytes = |rank| {

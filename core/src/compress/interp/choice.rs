@@ -107,7 +107,7 @@ impl Choice {
             let Memory { coding, arrays, .. } = &mut *memory;
             let filter = coding.code(arrays, level, (part, *part_grid), *scheme, &lattice);
             let counts: f64 = coding.counts().iter().map(cost).sum();
-            // What belongs to a payload as a whole counts as the sample's share of it.
+            // The sample pays its share of the parts that a payload has once.
             let share = part.len() as f64 / values.len() as f64;
             let side = if filter.is_some() { 8.0 * FILTER_BYTES as f64 * share } else { 0.0 };
             Some(counts + side + coding.low_bits.n_bits() as f64 + 8.0 * coding.off.len() as f64)
@@ -137,7 +137,7 @@ impl Choice {
         for order in orders {
             best = better(best, cubic(order))?;
         }
-        // What is far behind does not get better by a little.
+        // A small gain does not help a scheme that is far behind.
         let is_far = best.0 > FAR * raster.0;
         if let (Scheme::Stages { order, .. }, false) = (best.1, is_far) {
             best = better(best, Scheme::Stages { order, shape: Shape::Linear, rule })?;

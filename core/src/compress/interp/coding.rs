@@ -21,7 +21,7 @@ pub(super) struct Run {
     pub(super) group: u8,
 }
 
-/// What a writer makes of an array before it knows the tables.
+/// Symbols and side data of an array, before the tables are known.
 #[derive(Default)]
 pub(super) struct Coding {
     pub(super) runs: Vec<Run>,

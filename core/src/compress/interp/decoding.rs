@@ -98,8 +98,8 @@ impl<'a, T: Sample> Decoding<'a, T> {
         }
     }
 
-    /// Makes residuals of the symbols of a line. Those of values off the lattice are 0; returns
-    /// whether there are any.
+    /// Reads the residuals of a line from its symbols. A value off the lattice has residual 0.
+    /// Returns true if there is such a value.
     #[inline(always)]
     fn residuals(
         &mut self,

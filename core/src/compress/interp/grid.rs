@@ -71,7 +71,7 @@ pub(super) struct Order {
     /// The dimensions, in the order of the passes; the first `n_dims` count.
     pub(super) dims: [u8; DIMS],
     pub(super) n_dims: u8,
-    /// Whether a value between others in several dimensions is the mean of its interpolations.
+    /// True if a value between others in several dimensions is the mean of its interpolations.
     /// Otherwise each pass is along one dimension.
     pub(super) is_mean: bool,
 }
