@@ -2,10 +2,10 @@
 //!
 //! Values are predicted from values around them that are already decoded, from coarse to fine
 //! (`grid.rs`): linear or cubic interpolation in up to three dimensions (`predict.rs`), as in SZ3.
-//! The error of a prediction is counted in bins of twice the bound (`rounding.rs`), and the count is
-//! written as a symbol (`symbols.rs`). Symbols are coded by rANS (`kernel::rans`), with a table of
-//! frequencies for each context (`tables.rs`): how active the residuals around a value are. On rough
-//! arrays a filter that predicts from values before is better (`raster.rs`). A sample decides
+//! The error of a prediction is counted in bins of twice the bound (`rounding.rs`), and the count
+//! is written as a symbol (`symbols.rs`). Symbols are coded by rANS (`kernel::rans`), with a table
+//! of frequencies for each context (`tables.rs`): how active the residuals around a value are. On
+//! rough arrays a filter that predicts from values before is better (`raster.rs`). A sample decides
 //! between the two, and which dimensions are interpolated, in which order, and how (`choice.rs`).
 //!
 //! Decoded values of an interpolation are points of a lattice 17 times as fine as the bins, so all
@@ -127,8 +127,8 @@ impl Scheme {
 }
 
 /// Encodes values of this float type within the bound of the quantum. `strides` are the distances
-/// between rows and between planes (0 if unknown). `None` if the codec is not for the type, or the bound is too
-/// small for a lattice. `known` is the choice for an earlier part of the array.
+/// between rows and between planes (0 if unknown). `None` if the codec is not for the type, or the
+/// bound is too small for a lattice. `known` is the choice for an earlier part of the array.
 pub(super) fn encode(
     dtype: DType,
     values: &[u8],
