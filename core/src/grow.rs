@@ -342,6 +342,9 @@ async fn agree<P: Transport, C: Connector>(
         return Err(GrowError::PeerFailed { rank: Rank::new(rank) });
     }
     *attempt = Some(u128::from_le_bytes(fresh));
+    // When the leader has this call's result, all survivors know the attempt. One that loses it
+    // after that finds the plan.
+    beat(comm, &mut [STATUS_WAITING]).await?;
     let mut planning = if leads { Some(Watch::new(wanted, connector.now())) } else { None };
     let mut roster = Vec::new();
     loop {

@@ -82,15 +82,29 @@ fn is_a_bug<E>(error: &GrowError<E>) -> bool {
 }
 
 /// If processes only die or leave, the others are not left out: each process of the first group
-/// that lives makes all steps.
+/// that lives makes all steps, and those that grow as often are in one group.
 fn survivors_stay_together(scenario: &Scenario, record: &Record) -> Result<(), String> {
-    for (number, process) in record.processes.iter().enumerate().take(scenario.size) {
-        let lives = matches!(record.ends[number], End::Returned(())) && !process.left;
-        if lives && !process.is_done {
+    let lives = |number: &usize| {
+        matches!(record.ends[*number], End::Returned(())) && !record.processes[*number].left
+    };
+    let living: Vec<usize> = (0..scenario.size).filter(lives).collect();
+    for &number in &living {
+        let process = &record.processes[number];
+        if !process.is_done {
             return Err(format!("process {number} lives, but was left out: {:?}", process.errors));
         }
-        if lives && !process.errors.is_empty() {
+        if !process.errors.is_empty() {
             return Err(format!("process {number} had to rejoin: {:?}", process.errors));
+        }
+        for group in &process.groups {
+            let has_as_well = |&&other: &&usize| {
+                let mut others = record.processes[other].groups.iter();
+                others.any(|theirs| theirs.generation == group.generation)
+            };
+            let mut peers = living.iter().filter(has_as_well);
+            if let Some(other) = peers.find(|other| !group.members.contains(other)) {
+                return Err(format!("process {other} has split off from {number}: {group:?}"));
+            }
         }
     }
     Ok(())

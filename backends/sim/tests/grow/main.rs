@@ -53,6 +53,13 @@ fn who_connects_late_beside_a_dead_member_is_not_left_out() {
     }
 }
 
+/// A survivor dies before it has handed on the number of the leader's attempt. Without a call after
+/// that, the leader would go on alone: the others would not look for its plan.
+#[test]
+fn a_death_while_the_attempt_is_handed_on_does_not_split_the_survivors() {
+    check(3730..3731);
+}
+
 /// A rank dies when it has sent its fences to some: the others go on to the next epoch. One that
 /// has all fences, but no credit to send its own, must notice.
 #[test]
