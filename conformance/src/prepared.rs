@@ -8,7 +8,7 @@ use crate::Backend;
 use crate::data;
 use crate::suite::PATIENT;
 use foldwire::{
-    Bound, Call, Communicator, Error, Op, Plan, Prepared, Rank, Report, Transport, pipeline,
+    Bound, Call, Communicator, Error, Op, Plan, Prepared, Rank, Report, Scope, Transport, pipeline,
 };
 use std::thread;
 use std::time::Duration;
@@ -32,6 +32,9 @@ pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: us
         let outcomes = make(Some(20_000)).run(size, |mut comm| -> Result<(), Error> {
             comm.config_mut().timeout = PATIENT;
             start_all(&mut comm, plan, count)?;
+            for plan in [*plan, Plan::foldwire(Bound::Absolute(1e-3)).with_scope(Scope::Result)] {
+                start_after_zeros(&mut comm, &plan, count)?;
+            }
             refuse(&mut comm, plan, count)
         });
         for (rank, outcome) in make(None).ranks(size).zip(outcomes) {
@@ -121,6 +124,31 @@ fn start_all<X: Transport>(
         scan.run(comm, &mut data[..])?;
         comm.scan(&mut full, Op::User(&larger), &Plan::raw())?;
         same(&data, &full, "scan");
+    }
+    Ok(())
+}
+
+/// Prepares a call on zeros, as in a buffer that has just been allocated, and starts it on other
+/// values. The bounds of the preparation hold for them.
+fn start_after_zeros<X: Transport>(
+    comm: &mut Communicator<X>,
+    plan: &Plan,
+    count: usize,
+) -> Result<(), Error> {
+    let mut data = vec![0.0; count];
+    let sum = comm.prepare(Call::all_reduce(&mut data, Op::Sum), plan)?;
+    let operands: Vec<Vec<f32>> = (0..comm.size()).map(|rank| data::smooth(rank, count)).collect();
+    data.copy_from_slice(&operands[comm.rank().index()]);
+    let report = sum.run(comm, &mut data[..])?;
+    check(&report, &sum);
+    let allowed = report.worst_case.expect("a sum has a bound");
+    for (i, &x) in data.iter().enumerate() {
+        let values = || operands.iter().map(|operand| f64::from(operand[i]));
+        // Each addition rounds once.
+        let rounding =
+            comm.size() as f64 * f64::from(f32::EPSILON) * values().map(f64::abs).sum::<f64>();
+        let error = (f64::from(x) - values().sum::<f64>()).abs();
+        assert!(error <= allowed + rounding, "{plan:?}, value {i}: {error} beyond {allowed}");
     }
     Ok(())
 }

@@ -113,6 +113,21 @@ pub(crate) fn resolve(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,
 ) -> Result<Budget, Error> {
+    let is_zero = value_range.is_some_and(|range| range.min == 0.0 && range.max == 0.0);
+    if !is_zero || spec.plan.codec.loss() != Loss::Bound || !spec.plan.needs_value_range() {
+        return resolve_for_later_data(spec, value_range);
+    }
+    // Zeros are points of any lattice.
+    let plan = Plan { bound: Some(Bound::Absolute(1.0)), ..spec.plan };
+    let on_lattice = resolve_for_later_data(&CallSpec { plan, ..*spec }, None)?;
+    Ok(Budget { bound: 0.0, worst_case: Some(0.0), keeps_residues: true, ..on_lattice })
+}
+
+/// Same as [`resolve`], but the budget also holds for data that come later, as in prepared calls.
+pub(crate) fn resolve_for_later_data(
+    spec: &CallSpec<'_>,
+    value_range: Option<ValueRange>,
+) -> Result<Budget, Error> {
     let exact = Budget {
         quantum: Quantum::LOSSLESS,
         bound: 0.0,
@@ -124,13 +139,6 @@ pub(crate) fn resolve(
         Loss::Setting => return Ok(Budget { bound: f64::INFINITY, worst_case: None, ..exact }),
         Loss::Bound => {}
     }
-    let is_zero = value_range.is_some_and(|range| range.min == 0.0 && range.max == 0.0);
-    if is_zero && spec.plan.needs_value_range() {
-        // Zeros are points of any lattice.
-        let plan = Plan { bound: Some(Bound::Absolute(1.0)), ..spec.plan };
-        let on_lattice = resolve(&CallSpec { plan, ..*spec }, None)?;
-        return Ok(Budget { quantum: on_lattice.quantum, keeps_residues: true, ..exact });
-    }
     match spec.dtype {
         DType::F32 => resolve_as::<f32>(spec, value_range),
         DType::F64 => resolve_as::<f64>(spec, value_range),
@@ -141,7 +149,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// Same as [`resolve`], with a lattice for values of this type.
+/// Same as [`resolve_for_later_data`], with a lattice for values of this type.
 fn resolve_as<T: Float>(
     spec: &CallSpec<'_>,
     value_range: Option<ValueRange>,

@@ -11,7 +11,7 @@ use super::resolved::Resolved;
 use super::value_range;
 use super::{Communicator, Request};
 use crate::bound::Quantum;
-use crate::budget::{Budget, required_bound, resolve};
+use crate::budget::{Budget, required_bound, resolve, resolve_for_later_data};
 use crate::codec::CodecParams;
 use crate::element::DType;
 #[cfg(feature = "alloc")]
@@ -49,6 +49,8 @@ pub(super) struct FullCall<'s> {
     /// The automatic plan, until ranks have scanned samples and chosen. Its strides are those that
     /// this rank found, unless the caller gave a shape.
     pub(super) undecided: Option<Plan>,
+    /// True if the call is only prepared now. Its bound then holds for later data as well.
+    pub(super) is_preparation: bool,
     /// The communicator's record of this call, if the communicator keeps the call for replay. The
     /// record returns to the communicator when the call has finished.
     #[cfg(feature = "alloc")]
@@ -100,6 +102,7 @@ impl<'s> FullCall<'s> {
             rounding_pass: None,
             setup_report: None,
             undecided: None,
+            is_preparation: false,
             #[cfg(feature = "alloc")]
             recent: None,
         }
@@ -338,6 +341,7 @@ impl<'s> FullCall<'s> {
             self.spec = comm.spec_with(&self.request, &agreed, bits, comm.trial_mode())?;
             self.spec.plan.strides = plan.strides;
         }
+        let resolve = if self.is_preparation { resolve_for_later_data } else { resolve };
         let budget = resolve(&self.spec, value_range)?;
         if let Some(report) = &mut self.setup_report {
             let own = self.request.own(size, rank);

@@ -67,7 +67,7 @@ impl<'p, T: Element> Prepared<'p, T> {
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
         let spec = comm.spec(&request, plan)?;
-        let mut call = FullCall::new(request, spec);
+        let mut call = FullCall { is_preparation: true, ..FullCall::new(request, spec) };
         call.begin(comm, &mut work, plan)?;
         let call = CallState::full(comm, call).finish_setup(comm, &mut work)?;
         let (spec, coding, setup_report) = (call.spec, call.coding, call.setup_report);
