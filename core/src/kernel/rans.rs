@@ -7,8 +7,10 @@
 //! frequencies. A writer codes the symbols from the last to the first, and a reader gets them in
 //! order.
 //!
-//! `avx512` does the same for 16 symbols at a time.
+//! `avx2` does the same for 8 symbols at a time, and `avx512` for 16.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
@@ -28,6 +30,8 @@ pub(crate) const BUCKETS: usize = 32;
 pub(crate) const SMALLEST: u32 = 1 << 15;
 /// Bytes after the words that may be read.
 pub(crate) const PADDING: usize = 32;
+/// Symbols that `avx2` codes at a time.
+const AVX2_LANES: usize = 8;
 const MASK: u32 = SLOTS as u32 - 1;
 const STATE_BITS: u32 = 31;
 
@@ -48,6 +52,8 @@ pub(crate) struct Tables<'a> {
     entries: &'a [u32],
     /// Where the table of each bucket begins.
     bases: &'a [u32; BUCKETS],
+    /// The number of each bucket's table.
+    numbers: [u8; BUCKETS],
     /// Entries of a table.
     len: usize,
 }
@@ -56,8 +62,10 @@ impl<'a> Tables<'a> {
     /// Tables of [`SLOTS`] or [`SYMBOLS`] entries that begin at these bases.
     pub(crate) fn new(entries: &'a [u32], bases: &'a [u32; BUCKETS], len: usize) -> Self {
         let most = entries.len().checked_sub(len).expect("at least one table");
-        assert!(bases.iter().all(|&base| base as usize <= most), "whole tables");
-        Self { entries, bases, len }
+        let is_whole = |&base: &u32| base as usize <= most && base % len as u32 == 0;
+        assert!(bases.iter().all(is_whole), "whole tables");
+        let numbers = bases.map(|base| (base / len as u32) as u8);
+        Self { entries, bases, numbers, len }
     }
 
     #[inline(always)]
@@ -66,15 +74,34 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Returns whether runs are coded by `avx512`.
-fn has_lanes(level: Level, n_states: usize) -> bool {
-    assert!(matches!(n_states, 4 | 16 | 32), "a number of states that exists");
-    level >= Level::Avx512 && n_states >= 16 && Level::Avx512.is_available()
+/// How symbols are coded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lanes {
+    One,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Lanes {
+    fn of(level: Level, n_states: usize) -> Self {
+        assert!(matches!(n_states, 4 | 16 | 32), "a number of states that exists");
+        #[cfg(target_arch = "x86_64")]
+        match level {
+            _ if n_states < 16 => {}
+            Level::Avx512 if level.is_available() => return Self::Avx512,
+            Level::Avx2 | Level::Avx512 if Level::Avx2.is_available() => return Self::Avx2,
+            _ => {}
+        }
+        let _ = level;
+        Self::One
+    }
 }
 
 /// What a reader has read.
 pub(crate) struct Reader<'a> {
-    has_lanes: bool,
+    lanes: Lanes,
     states: [u32; MAX_STATES],
     n_states: usize,
     /// Words, and [`PADDING`].
@@ -86,25 +113,29 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Begins with these states, 4, 16 or 32. [`PADDING`] bytes follow the words.
     pub(crate) fn new(level: Level, states: &[u32], words: &'a [u8]) -> Self {
-        let has_lanes = has_lanes(level, states.len());
+        let lanes = Lanes::of(level, states.len());
         let n_bytes = words.len().checked_sub(PADDING).expect("padded words");
         let mut all = [SMALLEST; MAX_STATES];
         all[..states.len()].copy_from_slice(states);
-        Self { has_lanes, states: all, n_states: states.len(), words, n_bytes, at: 0 }
+        Self { lanes, states: all, n_states: states.len(), words, n_bytes, at: 0 }
     }
 
     /// Reads a run of symbols with these buckets.
     #[inline(always)]
     pub(crate) fn read(&mut self, tables: &Tables<'_>, buckets: &[u8], symbols: &mut [u8]) {
         assert!(buckets.len() == symbols.len() && tables.len == SLOTS);
-        #[cfg(target_arch = "x86_64")]
-        if self.has_lanes {
+        let n_done = match self.lanes {
+            Lanes::One => 0,
+            // SAFETY: the machine has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 => unsafe { avx2::read(self, tables, buckets, symbols) },
             // SAFETY: the machine has the instructions, and the tables are whole.
-            return unsafe { avx512::read(self, tables, buckets, symbols) };
-        }
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512 => return unsafe { avx512::read(self, tables, buckets, symbols) },
+        };
         let last = self.n_states - 1;
         let mut at = self.at;
-        for (i, (symbol, &bucket)) in symbols.iter_mut().zip(buckets).enumerate() {
+        for (i, (symbol, &bucket)) in symbols.iter_mut().zip(buckets).enumerate().skip(n_done) {
             let state = &mut self.states[(i & last) % MAX_STATES];
             let slot = tables.entry(bucket, (*state & MASK) as usize);
             let x = ((slot >> 8 & MASK) + 1)
@@ -137,7 +168,7 @@ impl<'a> Reader<'a> {
 
 /// What a writer has written.
 pub(crate) struct Writer<'a> {
-    has_lanes: bool,
+    lanes: Lanes,
     states: [u32; MAX_STATES],
     n_states: usize,
     /// Words, filled from the end.
@@ -148,8 +179,8 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Begins with this number of states: 4, 16 or 32. There must be a word for each symbol.
     pub(crate) fn new(level: Level, n_states: usize, words: &'a mut [u16]) -> Self {
-        let (has_lanes, at) = (has_lanes(level, n_states), words.len());
-        Self { has_lanes, states: [SMALLEST; MAX_STATES], n_states, words, at }
+        let (lanes, at) = (Lanes::of(level, n_states), words.len());
+        Self { lanes, states: [SMALLEST; MAX_STATES], n_states, words, at }
     }
 
     /// Writes a run of symbols; the last run comes first. All symbols must have a range in their
@@ -159,22 +190,35 @@ impl<'a> Writer<'a> {
         assert!(buckets.len() == symbols.len() && tables.len == SYMBOLS);
         assert!(symbols.len() <= self.at, "a word for each symbol");
         #[cfg(target_arch = "x86_64")]
-        if self.has_lanes {
+        if self.lanes == Lanes::Avx512 {
             // SAFETY: the machine has the instructions, the tables are whole, and there is space.
             return unsafe { avx512::write(self, tables, buckets, symbols) };
         }
-        let last = self.n_states - 1;
-        for (i, (&symbol, &bucket)) in symbols.iter().zip(buckets).enumerate().rev() {
+        // Vectors are written after what follows them.
+        let n_others =
+            if self.lanes == Lanes::One { 0 } else { symbols.len() / AVX2_LANES * AVX2_LANES };
+        let Self { states, n_states, words, at, .. } = self;
+        let last = *n_states - 1;
+        let mut left = *at;
+        let words = &mut words[..left];
+        for (i, (&symbol, &bucket)) in symbols.iter().zip(buckets).enumerate().skip(n_others).rev()
+        {
             let range = tables.entry(bucket, symbol.into());
             let (frequency, start) = ((range & MASK) + 1, range >> PROBABILITY_BITS);
-            let mut x = self.states[(i & last) % MAX_STATES];
+            let mut x = states[(i & last) % MAX_STATES];
             let gives = x >= frequency << (STATE_BITS - PROBABILITY_BITS);
             // A word is stored in any case, since nobody could foretell it.
-            self.words[self.at - 1] = x as u16;
-            self.at -= usize::from(gives);
+            words[left - 1] = x as u16;
+            left -= usize::from(gives);
             x >>= 16 * u32::from(gives);
             let rest = (1 << PROBABILITY_BITS) - frequency;
-            self.states[(i & last) % MAX_STATES] = x + start + x / frequency * rest;
+            states[(i & last) % MAX_STATES] = x + start + x / frequency * rest;
+        }
+        *at = left;
+        #[cfg(target_arch = "x86_64")]
+        if self.lanes == Lanes::Avx2 {
+            // SAFETY: the machine has the instructions, and there is space.
+            unsafe { avx2::write(self, tables, buckets, symbols) };
         }
     }
 

@@ -230,13 +230,13 @@ impl Coding {
             let line = &line;
             let n_values = line.n_values;
             let places = line.start..line.start + n_values;
-            rounded.values[..n_values].copy_from_slice(&values[places.clone()]);
-            rounded.is_off[..n_values].copy_from_slice(&is_off[places.clone()]);
             rounded.any_off = any_off && is_off[places.clone()].contains(&true);
             predictor.begin(&filter, all, &grid, line);
-            let own = &all[places];
+            let own = &all[places.clone()];
             predictor.residuals(all, &grid, line, own, &mut rounded.residuals);
             if rounded.any_off {
+                rounded.values[..n_values].copy_from_slice(&values[places.clone()]);
+                rounded.is_off[..n_values].copy_from_slice(&is_off[places]);
                 let residuals = rounded.residuals.iter_mut().zip(&rounded.is_off);
                 let off = residuals.take(n_values).filter(|(_, is_off)| **is_off);
                 off.for_each(|(residual, _)| *residual = T::Integer::default());
@@ -272,11 +272,12 @@ impl Coding {
         }
         if bits.zigzag() >= SMALL.into() {
             for (residual, symbol) in residuals.iter().zip(&mut *symbols) {
-                *symbol = residual.symbol();
-            }
-            for (residual, &symbol) in residuals.iter().zip(&*symbols) {
-                let n_low = n_low(symbol);
-                self.low_bits.put(residual.zigzag() & ((1 << n_low) - 1), n_low);
+                let zigzag = residual.zigzag();
+                if zigzag >= SMALL.into() {
+                    *symbol = residual.symbol();
+                    let n_low = n_low(*symbol);
+                    self.low_bits.put(zigzag & ((1 << n_low) - 1), n_low);
+                }
             }
         }
         if rounded.any_off {
@@ -405,6 +406,9 @@ impl Task for WriteTask<'_> {
         }
         let (states, words) = writer.finish();
         self.out.extend(states.iter().flat_map(|state| state.to_le_bytes()));
-        self.out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        let begin = self.out.len();
+        self.out.resize(begin + size_of_val(words), 0);
+        let places = self.out[begin..].as_chunks_mut().0;
+        places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
     }
 }

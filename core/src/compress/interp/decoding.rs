@@ -120,6 +120,9 @@ impl<'a, T: Sample> Decoding<'a, T> {
         }
         let n_off = self.off.len();
         for (i, (&symbol, residual)) in symbols.iter().zip(&mut *residuals).enumerate() {
+            if symbol.wrapping_sub(FIRST) < SMALL {
+                continue;
+            }
             if symbol <= NEW {
                 let symbols = &mut self.symbols;
                 if symbol == NEW {

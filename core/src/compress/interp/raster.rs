@@ -153,32 +153,33 @@ impl Filter {
 
 /// Numbers that are added at a time.
 const LANES: usize = 8;
+/// Rows of sums that are added to at a time.
+const BLOCK_ROWS: usize = 4;
 
 /// Returns the sums of products of the samples' numbers, at these shares: those above the diagonal,
 /// since the sums are symmetric, up to whole blocks. If the array has one row, other rows' numbers
 /// are 0, and so are their sums.
 ///
 /// A block's sums stay in registers, provided that its loops are iterators: with indices the
-/// compiler makes no vectors of them.
+/// compiler makes no vectors of them. With 8 rows it makes vectors of columns, which are apart.
 #[inline(always)]
 fn products(samples: &[Row], shares: &[f64], is_row: bool) -> [Row; WEIGHTS] {
     let mut sums = [[0.0; PADDED]; WEIGHTS];
-    let blocks = if is_row {
-        &[(0, 0), (0, 2)][..]
-    } else {
-        &[(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
-    };
-    for &(row, column) in blocks {
-        let mut block = [[0.0; LANES]; LANES];
-        for (sample, share) in samples.iter().zip(shares) {
-            let [xs, ys] = [row, column].map(|nth| sample.as_chunks::<LANES>().0[nth]);
-            for (sums, x) in block.iter_mut().zip(xs) {
-                let x = share * x;
-                sums.iter_mut().zip(ys).for_each(|(sum, y)| *sum += x * y);
+    let n_rows = if is_row { FIRST_ROW } else { WEIGHTS };
+    for row in (0..n_rows).step_by(BLOCK_ROWS) {
+        for column in row / LANES..PADDED / LANES {
+            let mut block = [[0.0; LANES]; BLOCK_ROWS];
+            for (sample, share) in samples.iter().zip(shares) {
+                let xs = sample.as_chunks::<BLOCK_ROWS>().0[row / BLOCK_ROWS];
+                let ys = sample.as_chunks::<LANES>().0[column];
+                for (sums, x) in block.iter_mut().zip(xs) {
+                    let x = share * x;
+                    sums.iter_mut().zip(ys).for_each(|(sum, y)| *sum += x * y);
+                }
             }
-        }
-        for (sums, block) in sums[LANES * row..].iter_mut().zip(block) {
-            sums[LANES * column..][..LANES].copy_from_slice(&block);
+            for (sums, block) in sums[row..].iter_mut().zip(block) {
+                sums[LANES * column..][..LANES].copy_from_slice(&block);
+            }
         }
     }
     sums

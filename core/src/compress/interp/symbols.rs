@@ -64,16 +64,30 @@ pub(super) const fn activity(symbol: u8) -> u16 {
 /// The same for many symbols.
 #[inline(always)]
 pub(super) fn activities(symbols: &[u8], active: &mut [u16]) {
-    let most = symbols.iter().fold(0, |most, symbol| most.max(symbol.wrapping_sub(FIRST)));
+    let mut most = 0;
+    for (active, &symbol) in active.iter_mut().zip(symbols) {
+        most = most.max(symbol.wrapping_sub(FIRST));
+        *active = u16::from(symbol.wrapping_sub(1)) / 2;
+    }
     if most < SMALL {
-        for (active, &symbol) in active.iter_mut().zip(symbols) {
-            *active = u16::from(symbol - 1) / 2;
-        }
-    } else {
-        for (active, &symbol) in active.iter_mut().zip(symbols) {
-            *active = ACTIVITIES[usize::from(symbol)];
+        return;
+    }
+    for (symbols, active) in symbols.chunks(CHUNK).zip(active.chunks_mut(CHUNK)) {
+        if has_others(symbols) {
+            for (active, &symbol) in active.iter_mut().zip(symbols) {
+                *active = ACTIVITIES[usize::from(symbol)];
+            }
         }
     }
+}
+
+/// Symbols of which few, if any, are not those of small residuals.
+pub(super) const CHUNK: usize = 16;
+
+/// Returns whether a symbol is not that of a small residual.
+#[inline(always)]
+pub(super) fn has_others(symbols: &[u8]) -> bool {
+    symbols.iter().fold(0, |most, symbol| most.max(symbol.wrapping_sub(FIRST))) >= SMALL
 }
 
 /// Activity of each symbol.

@@ -157,13 +157,17 @@ fn x_log_x(x: u32) -> f64 {
 
 /// Returns about how many bits symbols with these counts take, with their table.
 pub(super) fn cost(counts: &Counts) -> f64 {
-    let (mut total, mut bits, mut n_symbols) = (0, 0.0, 0);
+    // Most contexts of a sample have no symbols.
+    let total: u32 = counts.iter().sum();
+    if total == 0 {
+        return 0.0;
+    }
+    let (mut bits, mut n_symbols) = (0.0, 0);
     for &count in counts.iter().filter(|&&count| count > 0) {
-        total += count;
         bits -= x_log_x(count);
         n_symbols += 1;
     }
-    if total == 0 { 0.0 } else { bits + x_log_x(total) + 18.0 + 4.0 * f64::from(n_symbols) }
+    bits + x_log_x(total) + 18.0 + 4.0 * f64::from(n_symbols)
 }
 
 /// Tables of a payload, and their contexts.
