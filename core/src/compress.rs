@@ -45,6 +45,8 @@ pub use head::{Info, Layout, MAX_DIMS, Order};
 pub const VERSION: u8 = 3;
 /// Maximum number of values in a segment.
 pub const SEGMENT: usize = 1 << 20;
+/// Segments that threads decode together.
+const BATCH: usize = 64;
 /// Bytes before a segment's payload.
 const SEGMENT_HEAD: usize = 24;
 
@@ -208,6 +210,7 @@ pub fn compress_bytes(
     plan: &Plan,
 ) -> Result<(Vec<u8>, Option<f64>), CompressError> {
     let mut bytes = Vec::new();
+    let layout = &layout.filled_by(plan);
     let scan = || layout.value_range(dtype, values);
     let value_range = if plan.needs_value_range() { scan() } else { None };
     let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
@@ -238,16 +241,16 @@ pub fn max_compressed_len(n_values: usize, dtype: DType) -> Option<usize> {
 
 /// Decompresses bytes that [`compress`] made. Each value is within the bound of its original.
 ///
-/// The function verifies the sizes and the checksums before it allocates memory for the values.
-/// Hostile bytes can describe at most 4096 values for each 4 bytes. If you read bytes from an
-/// untrusted source, check [`Info::n_values`] first.
+/// The function verifies the sizes and the checksums before it allocates memory for the values. But
+/// some 100 bytes can describe a segment of 2²⁰ equal values. If you read bytes from an untrusted
+/// source, check [`Info::n_values`] first.
 ///
 /// # Errors
 /// [`DecompressError`] if the bytes are not a complete, undamaged array of `T`, or if the values do
 /// not fit into memory.
 pub fn decompress<T: Element>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
     let mut decoder = Decoder::new();
-    let (mut rest, mut payloads, mut n_values) = (bytes, Vec::new(), 0);
+    let (mut rest, mut payloads, mut n_values) = (bytes, Vec::new(), 0_u64);
     while !decoder.is_finished() {
         let payload = decoder.read(&mut rest)?;
         match decoder.info().map(|info| info.dtype) {
@@ -257,38 +260,83 @@ pub fn decompress<T: Element>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
             }
             _ => {}
         }
-        n_values += payload.as_ref().map_or(0, |payload: &Payload<'_>| payload.n_values());
+        n_values += payload.as_ref().map_or(0, |payload: &Payload<'_>| payload.n_values() as u64);
         payloads.extend(payload);
     }
     if !rest.is_empty() {
         return Err(DecompressError::Trailing { n_bytes: rest.len() as u64 });
     }
     let mut values = Vec::new();
-    let no_memory = |_| DecompressError::Memory { n_values: n_values as u64 };
-    values.try_reserve_exact(n_values).map_err(no_memory)?;
+    let reserved = usize::try_from(n_values).map(|n_values| values.try_reserve_exact(n_values));
+    if !matches!(reserved, Ok(Ok(()))) {
+        return Err(DecompressError::Memory { n_values });
+    }
     let threads = Threads::default();
     if !threads::are_for(threads, payloads.len()) {
         payloads.iter().try_for_each(|payload| payload.append_to(&mut values))?;
         return Ok(values);
     }
-    values.resize(n_values, T::ZERO);
-    let (mut rest, mut parts) = (&mut values[..], Vec::with_capacity(payloads.len()));
+    // Until a payload proves to be damaged, memory is written for a batch only.
+    payloads.chunks(BATCH).try_for_each(|batch| decode_batch(threads, batch, &mut values))?;
+    Ok(values)
+}
+
+/// Decodes payloads on several threads, and appends their values.
+fn decode_batch<T: Element>(
+    threads: Threads,
+    payloads: &[Payload<'_>],
+    values: &mut Vec<T>,
+) -> Result<(), DecodeError> {
+    let (start, n_values) = (values.len(), payloads.iter().map(Payload::n_values).sum::<usize>());
+    values.resize(start + n_values, T::ZERO);
+    let (mut rest, mut parts) = (&mut values[start..], Vec::with_capacity(payloads.len()));
     for payload in payloads {
         let (part, others) = rest.split_at_mut(payload.n_values());
         parts.push((payload, part));
         rest = others;
     }
-    let decode = |(): &mut (), (payload, part): (Payload<'_>, &mut [T])| {
+    let decode = |(): &mut (), (payload, part): (&Payload<'_>, &mut [T])| {
         payload.decode_on(Threads::ONE, bytemuck::cast_slice_mut(part))
     };
-    let decoded = threads::map(threads, parts, &|| (), &decode);
-    decoded.into_iter().collect::<Result<(), DecodeError>>()?;
-    Ok(values)
+    threads::map(threads, parts, &|| (), &decode).into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Neither a fill value of the plan, nor one beside a NaN with the bits of its mark, counts in
+    /// the range.
+    #[test]
+    fn no_fill_value_counts_in_the_range() {
+        let mut values: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.01).sin()).collect();
+        values[7..40].fill(1e20);
+        let plan = Plan::auto(crate::Bound::Relative(1e-3));
+        let line = Layout::line(values.len());
+        for mark in [0.5, f32::from_bits(0x7fc0_003a)] {
+            values[100] = mark;
+            for (layout, plan) in
+                [(line.clone().with_fill(1e20), plan), (line.clone(), plan.with_fill(1e20))]
+            {
+                let bytes = compress_with(&values, &layout, &plan).unwrap();
+                let info = Info::read(&bytes).unwrap();
+                assert!(info.bound <= 2e-3 && info.layout.fill_value == Some(1e20), "{info:?}");
+                let restored: Vec<f32> = decompress(&bytes).unwrap();
+                for (x, y) in values.iter().zip(restored) {
+                    assert!(x.to_bits() == y.to_bits() || (x - y).abs() <= 2e-3, "{x}: {y}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_bytes_are_truth_values() {
+        let layout = Layout { is_bool: true, ..Layout::line(3) };
+        let bytes = compress_with(&[1.0_f32, 2.0, 3.0], &layout, &Plan::lossless()).unwrap();
+        assert_eq!(decompress::<f32>(&bytes).unwrap(), [1.0, 2.0, 3.0]);
+        let bytes = compress_with(&[1_u8, 0, 1], &layout, &Plan::lossless()).unwrap();
+        assert!(Info::read(&bytes).unwrap().layout.is_bool);
+    }
 
     /// An array shorter than a segment is encoded only when it ends.
     #[test]
@@ -330,13 +378,22 @@ mod tests {
         let layout = Layout::line(values.len());
         let bound = Bound::Absolute(1e-3);
         let dense = Plan::foldwire(bound).with_codec(CodecId::Dense);
-        for plan in [Plan::auto(bound), dense, Plan::lossless()] {
+        // The first segment has the mark of the fill value among its values, and is stored as it is.
+        let mut marked = values.clone();
+        (marked[3], marked[4]) = (1e20, f32::from_bits(0x7fc0_003a));
+        let filled = Plan::auto(bound).with_fill(1e20);
+        for (values, plan) in [
+            (&values, Plan::auto(bound)),
+            (&values, dense),
+            (&values, Plan::lossless()),
+            (&marked, filled),
+        ] {
             let all = [1, 2, 4].map(|n_threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
                 pool.install(|| {
-                    let bytes = compress_with(&values, &layout, &plan).unwrap();
-                    let values: Vec<f32> = decompress(&bytes).unwrap();
-                    (bytes, values)
+                    let bytes = compress_with(values, &layout, &plan).unwrap();
+                    let restored: Vec<f32> = decompress(&bytes).unwrap();
+                    (bytes, restored.into_iter().map(f32::to_bits).collect::<Vec<_>>())
                 })
             });
             assert!(all.iter().all(|one| *one == all[0]));

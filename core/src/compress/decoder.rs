@@ -138,6 +138,9 @@ impl Decoder {
         let Some(info) = &self.info else { return Err(DecodeError::Damaged.into()) };
         let (n_values, n_bytes, code) = (word(head), word(&head[4..]), head[8]);
         let codec = CodecId::from_array_code(code).ok_or(DecompressError::UnknownCodec { code })?;
+        if n_values > SEGMENT {
+            return Err(DecodeError::Damaged.into());
+        }
         let n_raw = n_values * info.dtype.n_bytes();
         let coded = if head[10] == 0 { coded_as(info.dtype) } else { DType::F64 };
         let has_size = match codec {
@@ -151,7 +154,7 @@ impl Decoder {
         let may_be_marked = info.layout.fill_value.is_some() && codec != CodecId::Raw;
         let is_flagged = head[9] <= 1 && (may_be_marked || !is_marked);
         let has_flags = is_flagged && has_form && head[11..16] == [0; 5];
-        if !has_flags || n_values > SEGMENT || n_values as u64 > left || !has_size {
+        if !has_flags || n_values as u64 > left || !has_size {
             return Err(DecodeError::Damaged.into());
         }
         Ok(codec)

@@ -113,6 +113,8 @@ struct Settings {
 /// Payloads by different codecs.
 #[derive(Debug, Default)]
 struct Trials {
+    /// True once codecs have tried a segment.
+    has_begun: bool,
     /// How interp predicts this array.
     scheme: Option<Choice>,
     best: Vec<u8>,
@@ -155,8 +157,9 @@ impl Codecs {
 
 impl Encoder {
     /// Begins an array: appends its head to `out`. The plan counts as in
-    /// [`compress_with`](super::compress_with). `value_range` is that of all values; it is not
-    /// needed unless the plan [needs it](Plan::needs_value_range).
+    /// [`compress_with`](super::compress_with). `value_range` is that of all values but the fill
+    /// value, which the layout names, or else the plan. It is not needed unless the plan
+    /// [needs it](Plan::needs_value_range).
     ///
     /// # Errors
     /// As [`compress_with`](super::compress_with).
@@ -194,21 +197,23 @@ impl Encoder {
             .with_strides(strides)
             .with_setting(plan.setting)
             .with_prediction(plan.prediction);
-        let fill = layout.fill_value.or_else(|| plan.fill.map(|fill| fill.value));
+        let layout = layout.filled_by(plan);
         // Integers are exact: no value needs a mark.
-        let fill = fill.filter(|_| dtype.is_float());
+        let fill = layout.fill_value.filter(|_| dtype.is_float());
         if fill.is_some() && codecs.loss() == Loss::Setting {
             return Err(CompressError::Fill { codec: plan.codec });
         }
-        let layout = &Layout { fill_value: fill, ..layout.clone() };
-        let info = Info { dtype, layout: layout.clone(), step: quantum.step(), bound };
+        let is_bool = layout.is_bool && dtype == DType::U8;
+        let layout = Layout { fill_value: fill, is_bool, ..layout };
+        let (expected, step) = (layout.n_values(), quantum.step());
+        let info = Info { dtype, layout, step, bound };
         Ok(Self {
             settings: Settings { dtype, codecs, params, fill },
             searched: value_range.filter(|_| fill.is_none() && bound > 0.0),
             suspected_fill: None,
             checksum: info.emit(out),
             n_values: 0,
-            expected: layout.n_values(),
+            expected,
             segment_bytes: segment_len(strides) * dtype.n_bytes(),
             pending: Vec::new(),
             n_pending: 0,
@@ -299,9 +304,12 @@ impl Encoder {
     /// Appends full segments of these values.
     fn segments(&mut self, values: &[u8], out: &mut Vec<u8>) {
         let mut segments = values.chunks_exact(self.segment_bytes);
-        // How interp predicts depends on the first segment, not on which thread is the first.
-        if self.n_values == 0 {
-            segments.by_ref().take(1).for_each(|segment| self.segment(segment, out));
+        // How interp predicts depends on the first segment that it can take, not on which thread is
+        // the first.
+        while !self.trials.has_begun
+            && let Some(segment) = segments.next()
+        {
+            self.segment(segment, out);
         }
         let (segments, threads) = (segments.collect::<Vec<_>>(), self.settings.params.threads);
         if !threads::are_for(threads, segments.len()) {
@@ -366,6 +374,7 @@ impl Settings {
             Some(Prepared::Ambiguous) => Codecs::Only(CodecId::Raw),
             _ => self.codecs,
         };
+        trials.has_begun |= !matches!(prepared, Some(Prepared::Ambiguous));
         for &candidate in codecs.as_slice() {
             let is_last_resort = candidate.is_exact() && !self.params.quantum.is_lossless();
             if is_last_resort && 2 * shortest < values.len() {

@@ -27,26 +27,31 @@ pub(super) fn prepare(dtype: DType, fill: f64, values: &[u8]) -> Prepared {
 }
 
 fn prepare_as<T: Float>(fill: f64, values: &[u8]) -> Prepared {
+    let [_, mark] = patterns::<T>(fill);
+    match marked::<T>(fill, values) {
+        None => Prepared::Unchanged,
+        Some(_) if bytemuck::cast_slice::<u8, T::Bits>(values).contains(&mark) => {
+            Prepared::Ambiguous
+        }
+        Some(marked) => Prepared::Marked(marked),
+    }
+}
+
+/// Returns a copy in which marks replace fill values; `None` if there are none.
+fn marked<T: Float>(fill: f64, values: &[u8]) -> Option<Vec<u8>> {
     let [fill, mark] = patterns::<T>(fill);
-    let bits: &[T::Bits] = bytemuck::cast_slice(values);
-    if !bits.contains(&fill) {
-        return Prepared::Unchanged;
-    }
-    if bits.contains(&mark) {
-        return Prepared::Ambiguous;
-    }
-    let mut marked = Vec::from(values);
-    replace(bytemuck::cast_slice_mut(&mut marked), fill, mark);
-    Prepared::Marked(marked)
+    bytemuck::cast_slice::<u8, T::Bits>(values).contains(&fill).then(|| {
+        let mut marked = Vec::from(values);
+        replace(bytemuck::cast_slice_mut(&mut marked), fill, mark);
+        marked
+    })
 }
 
 /// Returns the range of the values that are not the fill value.
 pub(super) fn value_range(dtype: DType, fill: f64, values: &[u8]) -> Option<ValueRange> {
     let ranges = values.chunks(SEGMENT * dtype.n_bytes()).filter_map(|values| {
-        match prepare(dtype, fill, values) {
-            Prepared::Marked(values) => ValueRange::of_bytes(dtype, &values),
-            Prepared::Unchanged | Prepared::Ambiguous => ValueRange::of_bytes(dtype, values),
-        }
+        let marked = with_float!(dtype, T => marked::<T>(fill, values), else None);
+        ValueRange::of_bytes(dtype, marked.as_deref().unwrap_or(values))
     });
     ranges.reduce(ValueRange::union)
 }

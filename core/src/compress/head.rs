@@ -4,6 +4,7 @@ use super::{CompressError, Decoder, DecompressError, VERSION, fill};
 use crate::bound::ValueRange;
 use crate::codec::DecodeError;
 use crate::element::DType;
+use crate::plan::Plan;
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -91,6 +92,12 @@ impl Layout {
             Some(fill) => fill::value_range(dtype, fill, values),
             None => ValueRange::of_bytes(dtype, values),
         }
+    }
+
+    /// The same layout with the plan's fill value, unless it has one of its own.
+    pub(super) fn filled_by(&self, plan: &Plan) -> Self {
+        let fill_value = self.fill_value.or_else(|| plan.fill.map(|fill| fill.value));
+        Self { fill_value, ..self.clone() }
     }
 
     pub(super) fn is_stream(&self) -> bool {

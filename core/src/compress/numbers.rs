@@ -216,7 +216,8 @@ pub(super) fn quantum() -> Quantum {
 /// Writes the values of numbers.
 ///
 /// # Errors
-/// [`DecodeError::Damaged`] if a number is no value of an integer type, or no rank.
+/// [`DecodeError::Damaged`] if a number is no value of an integer type, or no rank, or one that no
+/// writer takes.
 pub(super) fn restore(
     dtype: DType,
     form: NumberForm,
@@ -243,7 +244,8 @@ pub(super) fn restore(
 fn restore_integers<N: Whole>(numbers: &[f64], values: &mut [N]) -> Result<(), DecodeError> {
     for (value, &number) in values.iter_mut().zip(numbers) {
         *value = N::of_number(number);
-        if value.to_number() != number {
+        // At the end of 64 bits, conversions back and forth round to the same number.
+        if value.to_number() != number || number.abs() >= LIMIT {
             return Err(DecodeError::Damaged);
         }
     }
@@ -327,7 +329,13 @@ mod tests {
 
     #[test]
     fn numbers_that_an_integer_type_lacks_are_damage() {
-        for (dtype, number) in [(DType::U8, 256.0), (DType::I16, 0.5), (DType::U64, f64::NAN)] {
+        for (dtype, number) in [
+            (DType::U8, 256.0),
+            (DType::I16, 0.5),
+            (DType::U64, f64::NAN),
+            (DType::U64, 18_446_744_073_709_551_616.0),
+            (DType::I64, 9_223_372_036_854_775_808.0),
+        ] {
             let mut value = [0_u64];
             let bytes = &mut bytemuck::cast_slice_mut(&mut value)[..dtype.n_bytes()];
             assert_eq!(restore(dtype, Decimal(0), &[number], bytes), Err(DecodeError::Damaged));

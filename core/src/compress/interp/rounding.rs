@@ -73,6 +73,9 @@ impl Lattice {
         residuals: &mut [T::Integer],
         is_off: &mut [bool],
     ) -> bool {
+        // On a lattice of step 2·bound, the nearest point is within the bound. The nearest to a
+        // rounded difference may be another one, with an error that only rounds to the bound.
+        let is_lattice = width == 1;
         let (width, inverse_width) = (f64::from(width), 1.0 / f64::from(width));
         let mut all = true;
         let inputs = values.iter().zip(predictions);
@@ -80,7 +83,9 @@ impl Lattice {
         for ((x, &prediction), ((code, residual), is_off)) in inputs.zip(outputs) {
             let x = x.wide();
             let predicted = prediction.to_f64();
-            let bins = (x * self.inverse - predicted) * inverse_width + ROUNDER;
+            let scaled = x * self.inverse;
+            let scaled = if is_lattice { scaled + ROUNDER - ROUNDER } else { scaled };
+            let bins = (scaled - predicted) * inverse_width + ROUNDER;
             let n_bins = bins - ROUNDER;
             let point = predicted + n_bins * width;
             let error = (x - T::of(point * self.step).wide()).abs();
@@ -95,5 +100,23 @@ impl Lattice {
             all &= is_point;
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The step is twice the bound, as in plans whose spacing is a power of two.
+    #[test]
+    fn a_value_just_below_half_a_step_is_not_rounded_up() {
+        let lattice = Lattice::of_step(1.0).expect("a step").within(0.5);
+        let below_half = 0.5 - f64::EPSILON / 4.0;
+        for prediction in [0, 1, 1000, 1001, -1001] {
+            let (mut codes, mut residuals, mut is_off) = ([7], [7], [true]);
+            let input: (&[f64], &[i64]) = (&[below_half], &[prediction]);
+            assert!(lattice.round(input, 1, &mut codes, &mut residuals, &mut is_off));
+            assert_eq!((codes, residuals, is_off), ([0], [-prediction], [false]));
+        }
     }
 }
