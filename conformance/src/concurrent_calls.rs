@@ -2,7 +2,7 @@
 //! results are compared with those of the threads backend.
 
 use crate::case::Counts;
-use crate::suite::{PATIENT, SIZES};
+use crate::suite::{Make, PATIENT, SIZES};
 use crate::{Backend, Case, Threads, pairwise, pairwise_of, with_type};
 use foldwire::{
     Bound, Call, Config, Error, Float, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator,
@@ -15,7 +15,7 @@ const N_CALLS: usize = 6;
 static NO_COUNTS: Counts = Counts::NONE;
 
 /// Runs all checks of this file. Skips transports that have too few channels for them.
-pub(crate) fn concurrent_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub(crate) fn concurrent_calls(make: &Make<'_>, size: usize) {
     let backend = make(Some(20_000));
     // For the suite's sizes there are cases that cover all pairs of choices; run up to 24 of them.
     // For other sizes, run a few.
