@@ -3,7 +3,7 @@
 
 use crate::Backend;
 use crate::data::{self, Random};
-use crate::suite::PATIENT;
+use crate::suite::{Make, PATIENT};
 use foldwire::{
     Bound, Call, Config, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
 };
@@ -19,7 +19,7 @@ const BOUND: f64 = 1e-3;
 
 /// Runs the checks of this file with small and with default frames. Skips transports with few
 /// channels.
-pub(crate) fn concurrent_messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub(crate) fn concurrent_messages(make: &Make<'_>, size: usize) {
     for (seed, n_bytes) in [Some(20_000), None].into_iter().enumerate() {
         let backend = make(n_bytes);
         backend.run_transports(size, |transport| {

@@ -3,7 +3,7 @@
 use crate::Backend;
 use crate::case::ROUTES;
 use crate::data::{self, Random};
-use crate::suite::PATIENT;
+use crate::suite::{Make, PATIENT};
 use foldwire::schedule::Schedule;
 use foldwire::{
     Bound, Collective, Communicator, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
@@ -11,9 +11,9 @@ use foldwire::{
 
 /// Tests the narrowest and the widest integers, one of them signed. `make` takes the bytes of a
 /// frame, or `None` for the backend's default.
-pub(crate) fn integers<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
-    all_calls::<i8, B>(&make(Some(20_000)), size);
-    all_calls::<u64, B>(&make(None), size);
+pub(crate) fn integers(make: &Make<'_>, size: usize) {
+    all_calls::<i8, _>(&make(Some(20_000)), size);
+    all_calls::<u64, _>(&make(None), size);
 }
 
 /// Tests every collective with every schedule that supports it, and a message, on integers of one

@@ -34,12 +34,14 @@
 //! | [`oracle`] | the expected result of a reduction, in `f64`, and its allowed error |
 //! | [`data`] | inputs, the same on every machine |
 //! | [`integers`] | every call on integers of any type, with an oracle of its own |
+//! | [`AnyBackend`], [`AnyTransport`] | one type for all backends and one for their transports, so that the suite is compiled once |
 //! | [`wrapped`], [`tamper`] | wrappers of a transport: one changes a few of its properties, the other damages frames |
 //!
 //! A [`Case`] [checks](Case::check) every rank's result against the oracle and against the other
 //! ranks' bits. The threads backend's results are checked that way. The results of any other
 //! backend must have the same bits.
 
+mod any;
 pub mod case;
 mod concurrent_calls;
 mod concurrent_messages;
@@ -52,6 +54,7 @@ pub mod suite;
 pub mod tamper;
 pub mod wrapped;
 
+pub use any::{AnyBackend, AnyError, AnyFrame, AnyTransport};
 pub use case::{Case, Operation, all, pairwise, pairwise_of};
 
 use foldwire::{Communicator, Transport};

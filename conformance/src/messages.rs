@@ -1,7 +1,7 @@
 //! Messages between two ranks: between all pairs of ranks, several at once, in any order.
 
 use crate::data::{self, Random};
-use crate::suite::PATIENT;
+use crate::suite::{Make, PATIENT};
 use crate::{Backend, with_type};
 use foldwire::{
     Bound, Communicator, DType, Error, Float, Incoming, Op, Outgoing, Plan, Rank, Rows, Transport,
@@ -12,7 +12,7 @@ const PER_PAIR: usize = 2;
 
 /// Sends some arrays from every rank to every rank, itself included, with each plan, between
 /// collective calls.
-pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub(crate) fn messages(make: &Make<'_>, size: usize) {
     for (seed, &dtype) in DType::FLOATS.iter().enumerate() {
         let frame_bytes = [Some(20_000), None][seed % 2];
         let backend = make(frame_bytes);

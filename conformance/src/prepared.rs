@@ -6,7 +6,7 @@
 
 use crate::Backend;
 use crate::data;
-use crate::suite::PATIENT;
+use crate::suite::{Make, PATIENT};
 use foldwire::{
     Bound, Call, Communicator, Error, Op, Plan, Prepared, Rank, Report, Scope, Transport, pipeline,
 };
@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_millis(5);
 
 /// Prepares several kinds of calls together, and starts them in turn between full calls. `make`
 /// takes the bytes of a frame, or `None` for the backend's default.
-pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub(crate) fn prepared(make: &Make<'_>, size: usize) {
     let plans = [
         Plan::raw(),
         Plan::foldwire(Bound::Absolute(1e-3)),

@@ -12,7 +12,7 @@ use crate::messages::messages;
 use crate::prepared::prepared;
 use crate::tamper::tamper;
 use crate::{
-    Backend, Case, Operation, Threads,
+    AnyBackend, Backend, Case, Operation, Threads,
     case::{ROUTES, needs_all},
     data,
     data::Random,
@@ -29,8 +29,11 @@ use std::time::{Duration, Instant};
 /// than many machines have cores.
 pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 
+/// Returns the backend with frames of the given number of bytes, or with its default.
+pub type Make<'a> = dyn Fn(Option<usize>) -> AnyBackend<'a> + 'a;
+
 /// A check: its name, and the function that runs it on groups of a size.
-pub type Check<M> = (&'static str, fn(&M, usize));
+pub type Check = (&'static str, fn(&Make<'_>, usize));
 
 /// Number of checks.
 pub const N_CHECKS: usize = 15;
@@ -38,7 +41,7 @@ pub const N_CHECKS: usize = 15;
 /// All checks. The cases of the first check are divided among the [`SIZES`]. The others run with
 /// any size.
 #[must_use]
-pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
+pub fn checks() -> [Check; N_CHECKS] {
     [
         ("every pair of choices gives the result of threads, which is right", conformance),
         ("shares may be of any lengths", unequal_shares),
@@ -65,7 +68,11 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
 ///
 /// # Panics
 /// If the backend does not meet a requirement.
-pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+pub fn run<'a, B: Backend + 'a>(make: &'a dyn Fn(Option<usize>) -> B, size: usize)
+where
+    B::Transport: 'static,
+{
+    let make: &Make<'a> = &move |frame_bytes| AnyBackend::new(make(frame_bytes));
     for (name, check) in checks() {
         let start = Instant::now();
         check(make, size);
@@ -79,7 +86,7 @@ pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 /// Compares every case of this size with the threads backend, in frames of different sizes.
-fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn conformance(make: &Make<'_>, size: usize) {
     let cases = pairwise_of(&SIZES);
     for (i, case) in cases.iter().enumerate().filter(|(_, case)| case.size == size) {
         case.compare_with_threads(&make([None, Some(40_000), Some(5_000)][i % 3]));
@@ -87,7 +94,7 @@ fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 }
 
 /// Gathers and exchanges shares of random lengths, many of them empty.
-fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn unequal_shares(make: &Make<'_>, size: usize) {
     let lossy = Plan::foldwire(Bound::Absolute(1e-3));
     let plans = [Plan::raw(), lossy, lossy.with_bound(Bound::Relative(1e-3))];
     let gathers: [&dyn Schedule; 2] = [&Ring, &Pairwise];
@@ -190,7 +197,7 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
 
 /// Rank 0 sends more or fewer values than rank 1 expects. Rank 1 must report the mismatch, and no
 /// rank may get an unexpected error or stall.
-fn unequal_expectations<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn unequal_expectations(make: &Make<'_>, size: usize) {
     for (sent, expected) in [(5, 6), (9000, 30_000), (30_000, 9000), (0, 1), (1, 0)] {
         let backend = make(Some(20_000));
         let outcomes = backend.run(size, |mut comm| {
@@ -215,7 +222,7 @@ fn unequal_expectations<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: u
 }
 
 /// Runs all-reduces, barriers and broadcasts in a row, on arrays of various lengths.
-fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn many_calls(make: &Make<'_>, size: usize) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
     let outcomes = make(Some(20_000)).run(size, |mut comm| -> Result<(), Error> {
         for call in 0..40 {
@@ -290,7 +297,7 @@ fn run_case<X: Transport>(case: &Case, comm: &mut Communicator<X>) -> Result<(),
 
 /// The last rank passes another argument than the other ranks. Some rank must report the mismatch,
 /// and all ranks must get an error, in this call or in the next.
-fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn disagreement(make: &Make<'_>, size: usize) {
     if size == 1 {
         return;
     }
@@ -334,7 +341,7 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 }
 
 /// Flips a bit in a frame that rank 0 receives.
-fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn damage(make: &Make<'_>, size: usize) {
     if size == 1 {
         return;
     }
@@ -369,7 +376,7 @@ fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 }
 
 /// The last rank drops a call after a few polls.
-fn dropped_operation<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn dropped_operation(make: &Make<'_>, size: usize) {
     if size == 1 {
         return;
     }
@@ -397,7 +404,7 @@ fn dropped_operation<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usiz
 }
 
 /// The last rank starts its call later than the other ranks' timeout.
-fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn silence(make: &Make<'_>, size: usize) {
     if size == 1 {
         return;
     }
@@ -430,11 +437,11 @@ fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 /// Time that survivors wait for a silent rank before they shrink the group.
 const SHRINK_TIMEOUT: Duration = Duration::from_secs(3);
 
-fn go_on_after_cancel<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn go_on_after_cancel(make: &Make<'_>, size: usize) {
     go_on(make, size, false);
 }
 
-fn go_on_without_a_rank<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn go_on_without_a_rank(make: &Make<'_>, size: usize) {
     if size > 1 {
         go_on(make, size, true);
     }
@@ -449,7 +456,7 @@ fn sum<X: Transport>(comm: &mut Communicator<X>, plan: &Plan) -> Result<Vec<u8>,
 
 /// The last rank cancels a call, and leaves the group or stays. The other ranks continue, and get
 /// the same result as a new group of their size.
-fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: bool) {
+fn go_on(make: &Make<'_>, size: usize, leaves: bool) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
     let n_left = if leaves { size - 1 } else { size };
     let backend = make(Some(20_000));
@@ -504,7 +511,7 @@ const N_TRIES: usize = 5;
 /// end its call before its receivers start theirs, and then does not poll for a while. If a
 /// transport's frames arrive only while their sender polls, it must report them in
 /// [`Transport::undelivered`], which keeps the root in the call.
-fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+fn inattention(make: &Make<'_>, size: usize) {
     if size == 1 {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::wire::{Wire, connect};
 use super::{main, run};
-use foldwire_conformance::{Backend, suite};
+use foldwire_conformance::{AnyBackend, Backend, suite};
 
 struct Wires {
     frame_bytes: usize,
@@ -20,10 +20,9 @@ impl Backend for Wires {
 fn the_conformance_suite_passes() {
     for (name, check) in suite::checks() {
         println!("{name}");
-        check(
-            &|frame_bytes: Option<usize>| Wires { frame_bytes: frame_bytes.unwrap_or(65_536) },
-            3,
-        );
+        let wires =
+            |frame_bytes: Option<usize>| Wires { frame_bytes: frame_bytes.unwrap_or(65_536) };
+        check(&|frame_bytes| AnyBackend::new(wires(frame_bytes)), 3);
     }
 }
 

@@ -7,7 +7,7 @@ use foldwire_tcp::Settings;
 use foldwire_tests::processes::session::{launch, text};
 use foldwire_tests::processes::sizes;
 use foldwire_tests::processes::tcp::{TcpThreads, settings};
-use foldwire_tests::suite;
+use foldwire_tests::{AnyBackend, suite};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -30,7 +30,7 @@ fn up_to_five_ranks_over_tcp_do_what_every_backend_must() {
                 let n_groups = AtomicUsize::new(size);
                 let make = |frame_bytes| {
                     let way = WAYS[n_groups.fetch_add(1, Ordering::Relaxed) % WAYS.len()];
-                    TcpThreads { settings: way(settings(frame_bytes)) }
+                    AnyBackend::new(TcpThreads { settings: way(settings(frame_bytes)) })
                 };
                 for (name, check) in suite::checks() {
                     let start = Instant::now();

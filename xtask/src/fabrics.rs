@@ -42,7 +42,8 @@ const BINDINGS: OptionalPart = OptionalPart {
         "foldwire-python",
     ],
     features: "foldwire-command/tcp,foldwire-tests/tcp,\
-               foldwire-command/cuda,foldwire-capi/cuda,foldwire-python/simulated",
+               foldwire-command/cuda,foldwire-capi/cuda,foldwire-python/simulated,\
+               foldwire-benchmark/simulated,foldwire-stack/simulated",
 };
 
 /// Features that every build has.

@@ -258,7 +258,7 @@ fn every_collective_gives_right_results_from_any_root_and_in_place() {
 fn multi_threaded_presets_compute_on_more_than_one_thread() {
     let presets = "zccl,zccl+,zccl-mt,hzccl-mt";
     // Each of four lanes needs a segment that is long enough for two threads.
-    let args = "allreduce --ranks 2 --sizes 16M --repeat 2 --min-time 0 --json --preset";
+    let args = "allreduce --ranks 2 --sizes 8M --repeat 2 --min-time 0 --json --preset";
     let threads = |more: &str| {
         let object = object(&bench(&format!("{args} {presets} {more}")));
         let rows = object["rows"].as_array().unwrap();
@@ -351,7 +351,7 @@ mod libfabric {
         {
             let mut command = Command::new(PROGRAM);
             command.args(["launch", "-n", "2", "--no-prefix", "--", PROGRAM, "bench", collective]);
-            let args = "--backend libfabric --provider tcp --sizes 4,4K,20000 \
+            let args = "--backend libfabric --provider tcp --frame 64K --sizes 4,4K,20000 \
                         --preset raw,foldwire --repeat 2 --min-time 0 --json";
             let object = object(&command.args(args.split_whitespace()).output().unwrap());
             assert!(object["backend"].as_str().unwrap().starts_with("libfabric (tcp"), "{object}");

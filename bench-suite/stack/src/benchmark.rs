@@ -184,7 +184,7 @@ impl PresetBenchmark {
     }
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(all(test, feature = "simulated"))]
 mod tests {
     use super::*;
     use foldwire_cuda_host::{Faults, SimulatedDevice};

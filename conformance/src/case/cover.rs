@@ -5,7 +5,6 @@
 
 use super::{AXES, Case, Indices, SIZES, axis, effective_axes, normalised};
 use crate::data::Random;
-use std::collections::BTreeSet;
 
 /// All 37 million cases of the product, without those that equal another case because they differ
 /// from it only on axes without effect. Tests run every n-th case, or all cases on demand.
@@ -59,19 +58,62 @@ fn covered_pairs<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = Ch
     pairs.map(|(a, b)| [(a, i[a]), (b, i[b])])
 }
 
+/// A set of pairs of choices.
+struct PairSet {
+    /// Number of choices on all axes before each axis.
+    n_before: [usize; AXES.len()],
+    n_choices: Indices,
+    /// For each two choices on all axes, whether the pair is in the set.
+    is_in: Vec<bool>,
+}
+
+impl PairSet {
+    fn empty(sizes: &[usize]) -> Self {
+        let mut n_choices = AXES;
+        n_choices[axis::SIZE] = sizes.len();
+        let mut n = 0;
+        let n_before = n_choices.map(|n_more| {
+            n += n_more;
+            n - n_more
+        });
+        Self { n_before, n_choices, is_in: vec![false; n * n] }
+    }
+
+    /// All pairs that can be in the set, in order.
+    fn all_pairs(&self) -> impl Iterator<Item = ChoicePair> + use<> {
+        let n_choices = self.n_choices;
+        let choices = move |axes: usize| {
+            (0..axes).flat_map(move |axis| (0..n_choices[axis]).map(move |choice| (axis, choice)))
+        };
+        choices(AXES.len()).flat_map(move |one| choices(one.0).map(move |other| [one, other]))
+    }
+
+    fn index(&self, [(a, x), (b, y)]: ChoicePair) -> usize {
+        let n = self.n_before[AXES.len() - 1] + self.n_choices[AXES.len() - 1];
+        (self.n_before[a] + x) * n + self.n_before[b] + y
+    }
+
+    fn has(&self, pair: ChoicePair) -> bool {
+        self.is_in[self.index(pair)]
+    }
+
+    fn set(&mut self, pair: ChoicePair, is_in: bool) {
+        let index = self.index(pair);
+        self.is_in[index] = is_in;
+    }
+}
+
 /// Selects cases greedily until no pair is missing.
 fn cover(sizes: &[usize]) -> Vec<Indices> {
-    let mut n_choices = AXES;
-    n_choices[axis::SIZE] = sizes.len();
-    let mut missing = BTreeSet::new();
-    for (a, &choices) in n_choices.iter().enumerate() {
-        for (b, &others) in n_choices[..a].iter().enumerate() {
-            missing.extend((0..choices * others).map(|xy| [(a, xy / others), (b, xy % others)]));
-        }
-    }
+    let mut missing = PairSet::empty(sizes);
+    let n_choices = missing.n_choices;
+    missing.is_in.fill(true);
     let mut random = Random(42);
     let mut cases = Vec::new();
-    while let Some(&first) = missing.first() {
+    for first in missing.all_pairs() {
+        if !missing.has(first) {
+            continue;
+        }
         // Among candidates with the first missing pair, select the one that covers the most missing
         // pairs.
         let candidates = (0..1000).map(|_| {
@@ -81,15 +123,14 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
             }
             normalised(indices)
         });
-        let gain =
-            |i: &Indices| covered_pairs(i, sizes).filter(|pair| missing.contains(pair)).count();
+        let gain = |i: &Indices| covered_pairs(i, sizes).filter(|&pair| missing.has(pair)).count();
         let candidates = candidates.filter(|i| covered_pairs(i, sizes).any(|pair| pair == first));
         let best = candidates.take(200).max_by_key(gain);
         // If no candidate was found, the two choices never have an effect together.
-        missing.remove(&first);
+        missing.set(first, false);
         if let Some(best) = best {
             for pair in covered_pairs(&best, sizes) {
-                missing.remove(&pair);
+                missing.set(pair, false);
             }
             cases.push(best);
         }
@@ -105,7 +146,7 @@ mod tests {
 
     /// Every pair that any case covers, found without the search. Only the choices on a few axes
     /// decide which choices have an effect, and this loop tries all combinations on these axes.
-    fn possible(sizes: &[usize]) -> BTreeSet<ChoicePair> {
+    fn possible(sizes: &[usize]) -> PairSet {
         const DECISIVE: [usize; 8] = [
             axis::ROUTE,
             axis::CODEC,
@@ -116,10 +157,9 @@ mod tests {
             axis::SCOPE,
             axis::ROUGH,
         ];
-        let mut n_choices = AXES;
-        n_choices[axis::SIZE] = sizes.len();
+        let mut pairs = PairSet::empty(sizes);
+        let n_choices = pairs.n_choices;
         let total: usize = DECISIVE.iter().map(|&axis| AXES[axis]).product();
-        let mut pairs = BTreeSet::new();
         for mut index in 0..total {
             let mut indices = [0; AXES.len()];
             for axis in DECISIVE {
@@ -134,8 +174,9 @@ mod tests {
             };
             for a in (0..AXES.len()).filter(|&a| has_effect[a]) {
                 for b in (0..a).filter(|&b| has_effect[b]) {
-                    let both = choices(a).flat_map(|x| choices(b).map(move |y| (x, y)));
-                    pairs.extend(both.map(|(x, y)| [(a, x), (b, y)]));
+                    for (x, y) in choices(a).flat_map(|x| choices(b).map(move |y| (x, y))) {
+                        pairs.set([(a, x), (b, y)], true);
+                    }
                 }
             }
         }
@@ -147,9 +188,12 @@ mod tests {
     fn few_cases_cover_every_pair_of_choices() {
         for sizes in [&SIZES[..], &suite::SIZES] {
             let cases = cover(sizes);
-            let covered: BTreeSet<ChoicePair> =
-                cases.iter().flat_map(|i| covered_pairs(i, sizes)).collect();
-            let lost: Vec<_> = possible(sizes).difference(&covered).copied().collect();
+            let mut lost = possible(sizes);
+            cases
+                .iter()
+                .flat_map(|i| covered_pairs(i, sizes))
+                .for_each(|pair| lost.set(pair, false));
+            let lost: Vec<_> = lost.all_pairs().filter(|&pair| lost.has(pair)).collect();
             assert!(lost.is_empty(), "{sizes:?}: {lost:?}");
             // With `SIZES`, every pair of route and size needs a case of its own. Allow a fifth
             // more. The suite has fewer sizes, so its cases stay below the same limit.

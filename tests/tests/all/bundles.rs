@@ -114,8 +114,8 @@ fn published_systems_pack_parts_of_any_length() {
                 let collective =
                     if kind == Scatter { Collective::Scatter } else { Collective::Gather };
                 let plan = preset.plan(collective, bound);
-                let (root, count) = (i * 5 % size, 30_000 * size + 11);
-                let payload = plan.max_payload_bytes(DType::F32, 30_011).expect("a short part");
+                let (root, count) = (i * 5 % size, 10_000 * size + 11);
+                let payload = plan.max_payload_bytes(DType::F32, 10_011).expect("a short part");
                 let payload = bundle::room(size, payload).expect("a short array");
                 let frame_bytes = HEADER_BYTES + payload;
                 let case = RunCase { kind, size, root, count, plan, frame_bytes };

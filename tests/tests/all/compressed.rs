@@ -30,22 +30,43 @@ fn is_within<T: Float>(bound: f64, x: &[T], y: &[T]) -> bool {
     x.len() == y.len() && x.iter().zip(y).all(is_close)
 }
 
-fn every_length<T: Float>() {
-    for count in [0, 1, 31, 33, 4095, 4097, 100_003, SEGMENT, SEGMENT + 1, 2 * SEGMENT + 7] {
+/// Compresses within a bound and decompresses.
+fn comes_back<T: Float>(values: &[T], bound: Bound) {
+    let count = values.len();
+    let bytes = compress(values, bound).expect("a good bound");
+    let absolute = bound.absolute(ValueRange::of(values)).expect("positive");
+    let info = Info::read(&bytes).expect("a header");
+    assert_eq!((info.dtype, info.n_values()), (T::DTYPE, count as u64));
+    assert!(info.bound <= absolute, "{info:?}");
+    let restored: Vec<T> = decompress(&bytes).expect("undamaged");
+    assert!(is_within(info.bound, values, &restored), "{count} values, {bound:?}");
+}
+
+/// Compresses without a bound and decompresses.
+fn comes_back_exactly<T: Float>(values: &[T]) {
+    let restored: Vec<T> = decompress(&by_plan(values, &Plan::lossless())).expect("undamaged");
+    assert!(data::bytes(&restored) == data::bytes(values), "{} values, no bound", values.len());
+}
+
+const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-4), Bound::Psnr(70.0)];
+/// Lengths up to a segment and beyond.
+const LONG: [usize; 3] = [SEGMENT, SEGMENT + 1, 2 * SEGMENT + 7];
+
+/// Tries every bound on arrays of these lengths.
+fn every_bound<T: Float>(counts: &[usize]) {
+    for &count in counts {
         for values in [data::smooth::<T>(1, count), data::rough(2, count)] {
-            for bound in [Bound::Absolute(1e-3), Bound::Relative(1e-4), Bound::Psnr(70.0)] {
-                let bytes = compress(&values, bound).expect("a good bound");
-                let absolute = bound.absolute(ValueRange::of(&values)).expect("positive");
-                let info = Info::read(&bytes).expect("a header");
-                assert_eq!((info.dtype, info.n_values()), (T::DTYPE, count as u64));
-                assert!(info.bound <= absolute, "{info:?}");
-                let restored: Vec<T> = decompress(&bytes).expect("undamaged");
-                assert!(is_within(info.bound, &values, &restored), "{count} values, {bound:?}");
-            }
-            let bytes = by_plan(&values, &Plan::lossless());
-            let restored: Vec<T> = decompress(&bytes).expect("undamaged");
-            assert!(data::bytes(&restored) == data::bytes(&values), "{count} values, no bound");
+            BOUNDS.into_iter().for_each(|bound| comes_back(&values, bound));
+            comes_back_exactly(&values);
         }
+    }
+}
+
+fn every_length<T: Float>() {
+    every_bound::<T>(&[0, 1, 31, 33, 4095, 4097, 100_003]);
+    for (count, bound) in LONG.into_iter().zip(BOUNDS) {
+        comes_back::<T>(&data::smooth(1, count), bound);
+        comes_back_exactly::<T>(&data::rough(2, count));
     }
 }
 
@@ -55,6 +76,19 @@ fn arrays_of_every_length_come_back_within_the_bound() {
     every_length::<f64>();
     every_length::<f16>();
     every_length::<bf16>();
+}
+
+/// Slow tests. When one fails, a faster test usually fails too.
+mod long {
+    use super::*;
+
+    #[test]
+    fn arrays_of_several_segments_come_back_within_every_bound() {
+        every_bound::<f32>(&LONG);
+        every_bound::<f64>(&LONG);
+        every_bound::<f16>(&LONG);
+        every_bound::<bf16>(&LONG);
+    }
 }
 
 proptest! {

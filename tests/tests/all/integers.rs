@@ -13,18 +13,39 @@ use foldwire_threads::World;
 use std::task::Poll;
 use std::time::Duration;
 
+const SIZES: [usize; 5] = [1, 2, 3, 5, 8];
+
+/// Makes all calls of each type, among as many ranks as `sizes` returns for it: the types have
+/// numbers from 0 to 7.
+fn every_type<const N: usize>(sizes: impl Fn(usize) -> [usize; N]) {
+    let backend = Threads { frame_bytes: Some(8192) };
+    let calls = [
+        all_calls::<i8, Threads>,
+        all_calls::<u8, Threads>,
+        all_calls::<i16, Threads>,
+        all_calls::<u16, Threads>,
+        all_calls::<i32, Threads>,
+        all_calls::<u32, Threads>,
+        all_calls::<i64, Threads>,
+        all_calls::<u64, Threads>,
+    ];
+    for (nth, all_calls) in calls.into_iter().enumerate() {
+        sizes(nth).into_iter().for_each(|size| all_calls(&backend, size));
+    }
+}
+
 #[test]
 fn every_type_is_moved_and_reduced_exactly_by_every_schedule() {
-    for size in [1, 2, 3, 5, 8] {
-        let backend = Threads { frame_bytes: Some(8192) };
-        all_calls::<i8, _>(&backend, size);
-        all_calls::<u8, _>(&backend, size);
-        all_calls::<i16, _>(&backend, size);
-        all_calls::<u16, _>(&backend, size);
-        all_calls::<i32, _>(&backend, size);
-        all_calls::<u32, _>(&backend, size);
-        all_calls::<i64, _>(&backend, size);
-        all_calls::<u64, _>(&backend, size);
+    every_type(|nth| [3, SIZES[nth % SIZES.len()]]);
+}
+
+/// Slow tests. When one fails, a faster test usually fails too.
+mod long {
+    use super::*;
+
+    #[test]
+    fn every_type_is_moved_and_reduced_exactly_among_any_number_of_ranks() {
+        every_type(|_| SIZES);
     }
 }
 

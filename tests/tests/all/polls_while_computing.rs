@@ -17,7 +17,7 @@ use foldwire_threads::Endpoint;
 /// Most values between two polls.
 const MOST: usize = 8192;
 /// Enough values for several rounds of frames.
-const COUNT: usize = 200_000;
+const COUNT: usize = 100_000;
 const SIZE: usize = 3;
 
 std::thread_local! {

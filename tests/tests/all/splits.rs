@@ -49,9 +49,7 @@ fn run<F: Future>(world: World, config: &Config, body: impl Fn(Comm) -> F) {
 
 /// Several communicators are alive at once, some made from others. Each rank drops them in another
 /// order.
-#[test]
-fn communicators_are_made_and_dropped_without_end() {
-    const N: usize = 40_000;
+fn make_and_drop<const N: usize>() {
     run(World::new(3), &config(), async |world| {
         let own = world.rank();
         let mut alive: Vec<Comm> = Vec::new();
@@ -75,6 +73,21 @@ fn communicators_are_made_and_dropped_without_end() {
             }
         }
     });
+}
+
+#[test]
+fn communicators_are_made_and_dropped_without_end() {
+    make_and_drop::<10_000>();
+}
+
+/// Slow tests. When one fails, a faster test usually fails too.
+mod long {
+    use super::*;
+
+    #[test]
+    fn forty_thousand_communicators_are_made_and_dropped() {
+        make_and_drop::<40_000>();
+    }
 }
 
 /// Leaves an unreceived message, and a segment of a broadcast that only the root calls. A later

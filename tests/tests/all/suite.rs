@@ -3,11 +3,11 @@
 //! those results.
 
 use foldwire_tests::deadline::in_parallel;
-use foldwire_tests::{Threads, suite};
+use foldwire_tests::{AnyBackend, Threads, suite};
 
 #[test]
 fn threads_do_what_every_backend_must() {
-    let make = |frame_bytes| Threads { frame_bytes };
+    let make = |frame_bytes| AnyBackend::new(Threads { frame_bytes });
     in_parallel(1..=5, |size| {
         for (name, check) in &suite::checks()[1..] {
             println!("{name}, {size} ranks");

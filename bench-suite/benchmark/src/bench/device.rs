@@ -58,7 +58,7 @@ impl<X: Transport, T: Float> Implementation<Communicator<X>, T> for DeviceImplem
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "simulated"))]
 mod tests {
     use std::sync::mpsc;
     use std::time::Duration;

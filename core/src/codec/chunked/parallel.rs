@@ -155,13 +155,13 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    fn field(phase: f64) -> Vec<f64> {
+        (0..200_001).map(|i| (f64::from(i) * 1e-3 + phase).sin() + f64::from(i % 7)).collect()
+    }
+
     /// Runs every operation of a codec with two fields on these threads. Returns the frames and the
     /// decoded values.
-    fn all(id: CodecId, threads: Threads) -> (Vec<Vec<u8>>, Vec<Vec<u64>>) {
-        let field = |phase: f64| -> Vec<f64> {
-            (0..200_001).map(|i| (f64::from(i) * 1e-3 + phase).sin() + f64::from(i % 7)).collect()
-        };
-        let (x, y) = (field(0.0), field(1.0));
+    fn all(id: CodecId, [x, y]: [&[f64]; 2], threads: Threads) -> (Vec<Vec<u8>>, Vec<Vec<u64>>) {
         let params = CodecParams::new(Quantum::new::<f64>(1e-3).unwrap()).for_sums_of(2);
         let codec = id.instance::<f64>(&params.on(threads));
         let codec = codec.as_dyn();
@@ -171,23 +171,23 @@ mod tests {
             dst.truncate(n_bytes);
             dst
         };
-        let a = frame(&|dst| codec.encode(&x, dst).unwrap().n_bytes);
-        let b = frame(&|dst| codec.encode_partial(&y, dst).unwrap().n_bytes);
-        let folded = frame(&|dst| codec.fold(&Op::Sum, &a, &y, dst).unwrap().n_bytes);
-        let refolded = frame(&|dst| codec.refold(&Op::Prod, &a, &y, dst).unwrap().n_bytes);
+        let a = frame(&|dst| codec.encode(x, dst).unwrap().n_bytes);
+        let b = frame(&|dst| codec.encode_partial(y, dst).unwrap().n_bytes);
+        let folded = frame(&|dst| codec.fold(&Op::Sum, &a, y, dst).unwrap().n_bytes);
+        let refolded = frame(&|dst| codec.refold(&Op::Prod, &a, y, dst).unwrap().n_bytes);
         let recoded = frame(&|dst| codec.recode(&a, x.len(), dst).unwrap().n_bytes);
         let mut decoded = vec![0.0; x.len()];
         codec.decode(&folded, 1, &mut decoded).unwrap();
-        let mut reduced = y.clone();
+        let mut reduced = y.to_vec();
         codec.reduce(&Op::Max, &a, &mut reduced).unwrap();
-        let (mut output, mut data) = (vec![0.0; x.len()], y.clone());
+        let (mut output, mut data) = (vec![0.0; x.len()], y.to_vec());
         let stored = frame(&|dst| {
-            let values = Values::Apart { local: &y, output: &mut vec![0.0; y.len()] };
+            let values = Values::Apart { local: y, output: &mut vec![0.0; y.len()] };
             codec.fold_store(&Op::Sum, &a, values, 1, dst).unwrap().n_bytes
         });
         assert!(stored == folded, "{}", id.name());
         let mut dst = vec![0; codec.max_encoded_len(x.len()).unwrap()];
-        let apart = Values::Apart { local: &y, output: &mut output };
+        let apart = Values::Apart { local: y, output: &mut output };
         codec.fold_store(&Op::Sum, &a, apart, 1, &mut dst).unwrap();
         codec.fold_store(&Op::Sum, &a, Values::InPlace(&mut data), 1, &mut dst).unwrap();
         assert!(output == decoded && data == decoded, "{}", id.name());
@@ -205,15 +205,17 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {
+        let [x, y] = [field(0.0), field(1.0)];
+        let fields = [&x[..], &y[..]];
         for &id in CodecId::ALL {
-            let one = all(id, Threads::ONE);
+            let one = all(id, fields, Threads::ONE);
             for threads in [&Scoped(2), &Scoped(3), &Scoped(8)] {
-                assert!(all(id, Threads::of(threads)) == one, "{} {threads:?}", id.name());
+                assert!(all(id, fields, Threads::of(threads)) == one, "{} {threads:?}", id.name());
             }
             #[cfg(feature = "rayon")]
             for n_threads in [0, 2, 3] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
-                let many = pool.install(|| all(id, Threads::rayon(n_threads)));
+                let many = pool.install(|| all(id, fields, Threads::rayon(n_threads)));
                 assert!(many == one, "{} {n_threads} of rayon's", id.name());
             }
         }

@@ -45,10 +45,15 @@ fn dirty_memory() -> Memory {
     let mut read = vec![0.0; values.len()];
     let payload = payload.expect("a lattice");
     decode_as(&mut memory, Level::best(), &payload, &mut read).expect("undamaged");
+    soil(&mut memory);
+    memory
+}
+
+/// Overwrites what an array has left behind.
+fn soil(memory: &mut Memory) {
     let Arrays { codes, active, thinned, is_off } = &mut memory.arrays;
     codes.iter_mut().chain(active).chain([thinned]).for_each(|slab| slab.fill(u64::MAX / 3));
     is_off.fill(true);
-    memory
 }
 
 /// Decodes by each level, which must agree, and returns the values.
@@ -73,15 +78,15 @@ fn decoded<T: Sample>(
     expected
 }
 
-fn every_level<T: Sample>(sizes: [usize; 3], noise: f64, one_in: u64) {
+fn every_level<T: Sample>(memory: &mut Memory, sizes: [usize; 3], noise: f64, one_in: u64) {
     let values = surface::<T>(sizes, noise, one_in);
     let grid = Grid::new(sizes);
     let strides = [grid.strides[1] as u32, grid.strides[0] as u32];
     for bound in [0.1, 1e-3, 1e-6] {
         let quantum = Quantum::new::<T>(bound).expect("positive");
-        let (mut memory, mut choice) = (dirty_memory(), None);
-        let mut chosen =
-            encode_as(&mut memory, Level::Scalar, &values, strides, quantum, &mut choice);
+        soil(memory);
+        let mut choice = None;
+        let mut chosen = encode_as(memory, Level::Scalar, &values, strides, quantum, &mut choice);
         let choice = choice.expect("a lattice");
         for scheme in [choice.scheme, Scheme::Raster] {
             let of_level =
@@ -89,7 +94,7 @@ fn every_level<T: Sample>(sizes: [usize; 3], noise: f64, one_in: u64) {
             let payload = of_level(Level::Scalar).expect("a lattice");
             assert!(Level::available().all(|level| of_level(level).as_ref() == Some(&payload)));
             assert!(chosen.take().is_none_or(|chosen| chosen == payload));
-            let read = decoded::<T>(&mut memory, &payload, values.len()).expect("undamaged");
+            let read = decoded::<T>(memory, &payload, values.len()).expect("undamaged");
             for (x, y) in values.iter().zip(&read) {
                 let is_near = (x.wide() - y.wide()).abs() <= bound;
                 assert!(is_near || x.bits() == y.bits(), "{sizes:?}, {bound}: {x:?}, {y:?}");
@@ -100,14 +105,15 @@ fn every_level<T: Sample>(sizes: [usize; 3], noise: f64, one_in: u64) {
 
 #[test]
 fn every_level_gives_the_same_bytes_and_values_within_the_bound() {
+    let memory = &mut dirty_memory();
     for sizes in [[1, 1, 1], [1, 1, 70], [1, 1, 3001], [1, 37, 50], [9, 17, 35], [3, 2, 1100]] {
         for (noise, one_in) in [(0.0, 1 << 40), (1.0, 1 << 40), (1e-3, 20)] {
-            every_level::<f32>(sizes, noise, one_in);
-            every_level::<f64>(sizes, noise, one_in);
+            every_level::<f32>(memory, sizes, noise, one_in);
+            every_level::<f64>(memory, sizes, noise, one_in);
         }
     }
     // Enough for 32 states.
-    every_level::<f32>([1, 200, 300], 1.0, 1000);
+    every_level::<f32>(memory, [1, 200, 300], 1.0, 1000);
 }
 
 #[test]
