@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::poller::Poller;
 use crate::protocol::{ChallengeOutcome, GroupFailure, JoinRequest, Membership};
 use crate::rank_connections::GOODBYE_LIMIT;
-use crate::rendezvous::HANDSHAKE_LIMIT;
+use crate::rendezvous::{HANDSHAKE_LIMIT, deadline_after};
 use crate::root::Root;
 use crate::token;
 
@@ -136,7 +136,7 @@ impl MemberConnection {
     /// Deadline of a wait that starts now. It lies [`HANDSHAKE_LIMIT`] after the time limit.
     /// Rank 0 waits only for the limit, so its list of missing ranks arrives before the deadline.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.limit + HANDSHAKE_LIMIT
+        deadline_after(self.limit) + HANDSHAKE_LIMIT
     }
 
     /// Waits for messages of rank 0 and processes them. Fails if the group has failed.

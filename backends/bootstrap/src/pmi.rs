@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
+use crate::rendezvous::deadline_after;
+
 pub use error::PmiError;
 
 /// Longest line that is accepted or sent.
@@ -80,7 +82,7 @@ impl PmiClient {
         id: Option<u64>,
         limit: Duration,
     ) -> Result<Self, PmiError> {
-        let deadline = Instant::now() + limit;
+        let deadline = deadline_after(limit);
         let mut client = Self { socket, received: Vec::new(), deadline, limit, place: None };
         if let Some(id) = id {
             let reply = client.ask("initack", &format!(" pmiid={id}"), "initack")?;

@@ -224,6 +224,15 @@ fn a_silent_server_ends_the_wait_at_the_limit() {
 }
 
 #[test]
+fn a_wait_without_a_limit_ends_with_the_server() {
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    let server = PmiServer::Descriptor(ours.as_raw_fd());
+    drop(theirs);
+    let error = meet(&request(server, Some((0, 2)), None), Duration::MAX).unwrap_err();
+    assert_eq!(error, PmiError::Closed { command: "init" });
+}
+
+#[test]
 fn a_number_that_is_no_socket_is_named() {
     let file = std::fs::File::open("/proc/self/stat").unwrap();
     for number in [file.as_raw_fd(), i32::MAX, -1] {

@@ -14,7 +14,7 @@ use crate::error::{Error, RankList};
 use crate::exchange::Exchange;
 use crate::message::{MAX_GIVEN_BYTES, Refusal};
 use crate::place::MAX_RANKS;
-use crate::rendezvous::{DEFAULT_LIMIT, HANDSHAKE_LIMIT, LONGEST_LIMIT};
+use crate::rendezvous::{DEFAULT_LIMIT, HANDSHAKE_LIMIT, LONGEST_LIMIT, deadline_after};
 
 /// Longest single wait in a store.
 const SLICE: Duration = Duration::from_secs(1);
@@ -101,7 +101,7 @@ impl<S: Store> StoreExchange<S> {
         let StorePlace { rank, size, limit, .. } = self.place;
         self.store.set(&format!("{round}/{rank}/done"), &[])?;
         if self.store.is_hosted_here() {
-            let deadline = Instant::now() + limit.min(HANDSHAKE_LIMIT);
+            let deadline = deadline_after(limit.min(HANDSHAKE_LIMIT));
             for other in 0..size {
                 self.wait(&format!("{round}/{other}/done"), deadline)?;
             }
@@ -116,7 +116,7 @@ impl<S: Store> StoreExchange<S> {
 
     /// Rank 0's part: collects the inputs and publishes them.
     fn collect(&mut self, round: u64, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        let deadline = Instant::now() + self.place.limit;
+        let deadline = deadline_after(self.place.limit);
         let (size, mut parts) = (self.place.size, vec![Some(mine.to_vec())]);
         let mut unfit = None;
         for rank in 1..size {
@@ -149,7 +149,7 @@ impl<S: Store> StoreExchange<S> {
         let own = [&(size as u32).to_le_bytes()[..], mine].concat();
         self.store.set(&format!("{round}/{rank}"), &own)?;
         // Rank 0 may have started as late as its limit allows, and then lists the missing ranks.
-        let deadline = Instant::now() + limit + HANDSHAKE_LIMIT;
+        let deadline = deadline_after(limit) + HANDSHAKE_LIMIT;
         let Some(value) = self.wait(&round.to_string(), deadline)? else {
             return Err(self.missing([Rank(0)].into_iter()));
         };

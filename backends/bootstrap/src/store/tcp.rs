@@ -65,7 +65,7 @@ impl TcpStore {
 
     /// Reaches the store that another process hosts. The first call connects. Each call waits for
     /// an answer for at most `limit`, beyond its own limit; the host may start later than this
-    /// process.
+    /// process. More than a year counts as a year.
     #[must_use]
     pub fn connect(address: SocketAddr, token: Option<Token>, limit: Duration) -> Self {
         Self(Side::Other(Client::new(address, token, limit)))

@@ -9,7 +9,7 @@ use foldwire::store::StoreError;
 
 use super::protocol::{Answer, Request, Role, accepts, decode_answer, proof, take_message};
 use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES};
-use crate::rendezvous::LONGEST_LIMIT;
+use crate::rendezvous::deadline_after;
 use crate::token::{self, Token};
 
 /// Pause between two attempts to connect.
@@ -48,7 +48,7 @@ impl Client {
 
     /// Sends a request, and waits for its answer.
     fn ask(&mut self, request: &Request<'_>, limit: Duration) -> Answer {
-        let deadline = Instant::now() + self.limit.saturating_add(limit).min(LONGEST_LIMIT);
+        let deadline = deadline_after(self.limit.saturating_add(limit));
         let answer = self.try_ask(request, deadline);
         // Requests may be repeated. So after a broken connection, try once more.
         let answer = match answer {
