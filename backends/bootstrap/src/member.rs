@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::poller::Poller;
 use crate::protocol::{ChallengeOutcome, GroupFailure, JoinRequest, Membership};
 use crate::rank_connections::GOODBYE_LIMIT;
-use crate::rendezvous::{HANDSHAKE_LIMIT, deadline_after};
+use crate::rendezvous::{HANDSHAKE_LIMIT, SHORTEST_LIMIT, deadline_after};
 use crate::root::Root;
 use crate::token;
 
@@ -321,8 +321,7 @@ impl RootSearch<'_> {
 
 fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // `connect_timeout` refuses a timeout of zero.
-    let stream = TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1)))?;
+    let stream = TcpStream::connect_timeout(&address, left.max(SHORTEST_LIMIT))?;
     // If nothing listens at a local port, the system may choose that port as the socket's own port.
     // Then the socket is connected to itself.
     if stream.local_addr()? == stream.peer_addr()? {

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
-use crate::rendezvous::deadline_after;
+use crate::rendezvous::{SHORTEST_LIMIT, deadline_after};
 
 pub use error::PmiError;
 
@@ -208,12 +208,7 @@ impl PmiClient {
         if left.is_zero() {
             return Err(PmiError::Late { command, limit: self.limit });
         }
-        let set = || {
-            self.socket.set_nonblocking(false)?;
-            self.socket.set_read_timeout(Some(left))?;
-            self.socket.set_write_timeout(Some(left))
-        };
-        set().map_err(|error: io::Error| self.failed(command, &error))
+        limit_calls(&self.socket, left).map_err(|error| self.failed(command, &error))
     }
 
     fn failed(&self, command: &'static str, error: &io::Error) -> PmiError {
@@ -237,6 +232,15 @@ impl Drop for PmiClient {
     }
 }
 
+/// Sets the time limit of a socket's next calls.
+fn limit_calls(socket: &Socket, left: Duration) -> io::Result<()> {
+    // `Socket` cuts the time to microseconds, and zero would be no limit.
+    let left = left.max(SHORTEST_LIMIT);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(left))?;
+    socket.set_write_timeout(Some(left))
+}
+
 /// Returns another descriptor of an inherited socket.
 fn inherited(number: i32) -> Result<Socket, PmiError> {
     #[cfg(unix)]
@@ -256,7 +260,7 @@ fn dialled(address: &str, limit: Duration) -> Result<TcpStream, PmiError> {
     };
     let mut last = io::ErrorKind::NotFound.into();
     for found in address.to_socket_addrs().map_err(failed)? {
-        match TcpStream::connect_timeout(&found, limit.max(Duration::from_millis(1))) {
+        match TcpStream::connect_timeout(&found, limit.max(SHORTEST_LIMIT)) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -19,6 +19,10 @@ pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 /// clock of some systems could not hold its end.
 pub const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Shortest time limit of a system call. Zero means no limit, and the system may round a shorter
+/// time to zero.
+pub(crate) const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
+
 /// Returns the end of a time limit that starts now. A limit of more than [`LONGEST_LIMIT`] counts as
 /// that.
 #[must_use]

@@ -224,6 +224,17 @@ fn a_silent_server_ends_the_wait_at_the_limit() {
 }
 
 #[test]
+fn the_shortest_time_left_is_a_limit() {
+    let (_theirs, ours) = UnixStream::pair().unwrap();
+    let socket = Socket::from(std::os::fd::OwnedFd::from(ours));
+    for left in [Duration::ZERO, Duration::from_nanos(1), Duration::from_nanos(999)] {
+        limit_calls(&socket, left).unwrap();
+        assert!(socket.read_timeout().unwrap().is_some(), "{left:?}");
+        assert!(socket.write_timeout().unwrap().is_some(), "{left:?}");
+    }
+}
+
+#[test]
 fn a_wait_without_a_limit_ends_with_the_server() {
     let (theirs, ours) = UnixStream::pair().unwrap();
     let server = PmiServer::Descriptor(ours.as_raw_fd());

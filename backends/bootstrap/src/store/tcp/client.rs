@@ -9,13 +9,11 @@ use foldwire::store::StoreError;
 
 use super::protocol::{Answer, Request, Role, accepts, decode_answer, proof, take_message};
 use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES};
-use crate::rendezvous::deadline_after;
+use crate::rendezvous::{SHORTEST_LIMIT, deadline_after};
 use crate::token::{self, Token};
 
 /// Pause between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
-/// Shortest time limit of a system call; zero means none.
-const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A connection to the store's host, made when it is first needed.
 #[derive(Debug)]
@@ -143,7 +141,7 @@ impl From<io::Error> for Fault {
 /// Returns the time until the deadline.
 fn left(deadline: Instant) -> Result<Duration, Fault> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Fault::Io) } else { Ok(left.max(SHORTEST)) }
+    if left.is_zero() { Err(Fault::Io) } else { Ok(left.max(SHORTEST_LIMIT)) }
 }
 
 fn send(socket: &mut TcpStream, bytes: &[u8], deadline: Instant) -> Result<(), Fault> {
