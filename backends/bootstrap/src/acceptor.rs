@@ -189,7 +189,7 @@ impl<'a> Acceptor<'a> {
     /// over.
     ///
     /// Ranks may be refused because they expect a smaller group. Then ranks beyond that size do not
-    /// exist, and count as refused too.
+    /// exist, and count as refused too. Such a refusal needs a proven hello.
     fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
         let (&rank, &reason) = self.unfit.first_key_value()?;
         let sizes = self.unfit.values().map(|reason| match reason {
