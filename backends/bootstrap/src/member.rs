@@ -319,7 +319,8 @@ impl RootSearch<'_> {
     }
 }
 
-fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+/// Connects before the deadline.
+pub(crate) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
     let stream = TcpStream::connect_timeout(&address, left.max(SHORTEST_LIMIT))?;
     // If nothing listens at a local port, the system may choose that port as the socket's own port.

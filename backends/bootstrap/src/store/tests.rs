@@ -318,6 +318,65 @@ fn who_does_not_know_the_token_gets_nothing() {
     assert!(TcpStore::host(everywhere, None).is_err());
 }
 
+/// A host resets a connection without a proof if many wait, at any moment.
+#[test]
+fn a_process_whose_connection_is_reset_tries_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let client =
+        thread::spawn(move || TcpStore::connect(address, token(), LIMIT).set("key", b"value"));
+    for (nonce, proof) in [(0, 0), (7, 0), (32, 0), (32, 64), (32, 64), (32, 64), (32, 64)] {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(&vec![9; nonce]).unwrap();
+        socket.read_exact(&mut vec![0; proof]).unwrap();
+        socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    let mut host = TcpStore::host(listener, token()).unwrap();
+    while !client.is_finished() {
+        host.progress();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(client.join().unwrap(), Ok(()));
+}
+
+/// Lets many processes set a value each, while the host is busy at first.
+fn crowd(n_clients: usize, n_strangers: usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut host = TcpStore::host(listener, token()).unwrap();
+    let strangers: Vec<_> =
+        (0..n_strangers).map(|_| TcpStream::connect(address).unwrap()).collect();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..n_clients)
+            .map(|nth| {
+                scope.spawn(move || {
+                    let mut store = TcpStore::connect(address, token(), LIMIT);
+                    store.set(&format!("key-{nth}"), b"value")
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(300));
+        while clients.iter().any(|client| !client.is_finished()) {
+            host.progress();
+            thread::sleep(Duration::from_millis(1));
+        }
+        for client in clients {
+            assert_eq!(client.join().unwrap(), Ok(()));
+        }
+    });
+    drop(strangers);
+}
+
+#[test]
+fn many_processes_reach_a_busy_host_at_once() {
+    crowd(128, 0);
+}
+
+#[test]
+fn a_crowd_of_silent_strangers_keeps_no_process_out() {
+    crowd(8, 100);
+}
+
 #[test]
 fn a_host_that_is_gone_is_an_error_in_time() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
