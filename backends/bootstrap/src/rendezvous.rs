@@ -23,7 +23,7 @@ pub const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// time to zero.
 pub(crate) const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
-/// Returns the end of a time limit that starts now. A limit of more than [`LONGEST_LIMIT`] counts as
+/// Returns the end of a time limit that starts now. A limit beyond [`LONGEST_LIMIT`] counts as
 /// that.
 #[must_use]
 pub fn deadline_after(limit: Duration) -> Instant {
