@@ -29,9 +29,13 @@ pub use run::Run;
 /// Returns the share of rank `index` if `count` values are divided among `size` ranks.
 ///
 /// Shares are contiguous and in rank order. The first `count % size` shares are one value longer
-/// than the others.
+/// than the others. A rank that does not exist (`index >= size`) has an empty share,
+/// `count..count`.
 #[must_use]
 pub const fn share(count: usize, size: usize, index: usize) -> Range<usize> {
+    if index >= size {
+        return count..count;
+    }
     let (base, extra) = (count / size, count % size);
     let longer = if index < extra { index } else { extra };
     let start = index * base + longer;

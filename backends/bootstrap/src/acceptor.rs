@@ -34,7 +34,7 @@ use crate::place::Place;
 use crate::poller::Poller;
 use crate::protocol::{Admission, AdmissionVerdict};
 use crate::rank_connections::RankConnections;
-use crate::rendezvous::HANDSHAKE_LIMIT;
+use crate::rendezvous::{HANDSHAKE_LIMIT, deadline_after};
 use crate::token::{self, NoRandomNumbers};
 
 /// Maximum number of connections that are neither admitted nor refused, in addition to one for each
@@ -107,7 +107,7 @@ impl<'a> Acceptor<'a> {
             return Self::with_listener(place, listener);
         }
         let resolve = |source| Error::Resolve { root: place.root.clone(), limit, source };
-        let addresses = place.root.listening(Instant::now() + limit).map_err(resolve)?;
+        let addresses = place.root.listening(deadline_after(limit)).map_err(resolve)?;
         let source = match TcpListener::bind(&*addresses) {
             Ok(listener) => return Self::with_listener(place, listener),
             Err(source) => source,
@@ -128,7 +128,7 @@ impl<'a> Acceptor<'a> {
     fn refuse_all_ranks(&mut self, source: &io::Error, limit: Duration) {
         let os_error = source.raw_os_error().unwrap_or_default();
         self.refuse_all = Some(Refusal::CannotListen { os_error });
-        let deadline = Instant::now() + limit;
+        let deadline = deadline_after(limit);
         while self.unfit.len() < self.place.size - 1 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || self.poll_once(left.min(TICK)).is_err() {
@@ -189,7 +189,7 @@ impl<'a> Acceptor<'a> {
     /// over.
     ///
     /// Ranks may be refused because they expect a smaller group. Then ranks beyond that size do not
-    /// exist, and count as refused too.
+    /// exist, and count as refused too. Such a refusal needs a proven hello.
     fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
         let (&rank, &reason) = self.unfit.first_key_value()?;
         let sizes = self.unfit.values().map(|reason| match reason {

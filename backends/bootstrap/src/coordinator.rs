@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::pmi::meet::is_for_others;
 use crate::poller::Poller;
 use crate::rank_connections::RankConnections;
+use crate::rendezvous::deadline_after;
 
 /// Rank 0's side of a group that has joined.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Coordinator {
         mine: &[u8],
         limit: Duration,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let deadline = Instant::now() + limit;
+        let deadline = deadline_after(limit);
         self.process_events(Duration::ZERO)?;
         self.ranks.check()?;
         while self.ranks.without_part().next().is_some() {

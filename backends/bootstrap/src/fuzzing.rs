@@ -131,11 +131,12 @@ pub fn meet_by_pmi(
 ) -> PmiMeeting {
     use crate::pmi::meet::{PmiRequest, meet_at};
     use crate::pmi::{PmiClient, PmiServer};
+    use crate::rendezvous::deadline_after;
 
     let (server, local_ranks) = (PmiServer::Descriptor(-1), place.map(|(_, size)| size));
     let request = PmiRequest { server, place, local_ranks, address: None };
     let socket = std::os::fd::OwnedFd::from(socket).into();
-    let client = PmiClient::greet(socket, id, limit);
+    let client = PmiClient::greet(socket, id, deadline_after(limit), limit);
     match client.and_then(|client| meet_at(client, &request)) {
         Ok((met, _)) => {
             assert_eq!(met.secret.reveal().len(), 32, "ranks publish another secret");

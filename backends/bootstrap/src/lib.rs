@@ -70,7 +70,7 @@ pub use in_process::InProcess;
 pub use job::{JOB_BYTES, Job};
 pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
 pub use pmi::PmiError;
-pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};
+pub use rendezvous::{DEFAULT_LIMIT, LONGEST_LIMIT, Rendezvous, deadline_after};
 pub use root::{DEFAULT_PORT, Root, RootParseError};
 pub use session::Session;
 pub use store::{FileStore, MemoryStore, StoreExchange, StorePlace, TcpStore};

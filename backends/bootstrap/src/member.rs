@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::poller::Poller;
 use crate::protocol::{ChallengeOutcome, GroupFailure, JoinRequest, Membership};
 use crate::rank_connections::GOODBYE_LIMIT;
-use crate::rendezvous::HANDSHAKE_LIMIT;
+use crate::rendezvous::{HANDSHAKE_LIMIT, SHORTEST_LIMIT, deadline_after};
 use crate::root::Root;
 use crate::token;
 
@@ -136,7 +136,7 @@ impl MemberConnection {
     /// Deadline of a wait that starts now. It lies [`HANDSHAKE_LIMIT`] after the time limit.
     /// Rank 0 waits only for the limit, so its list of missing ranks arrives before the deadline.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.limit + HANDSHAKE_LIMIT
+        deadline_after(self.limit) + HANDSHAKE_LIMIT
     }
 
     /// Waits for messages of rank 0 and processes them. Fails if the group has failed.
@@ -319,10 +319,10 @@ impl RootSearch<'_> {
     }
 }
 
-fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+/// Connects before the deadline.
+pub(crate) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // `connect_timeout` refuses a timeout of zero.
-    let stream = TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1)))?;
+    let stream = TcpStream::connect_timeout(&address, left.max(SHORTEST_LIMIT))?;
     // If nothing listens at a local port, the system may choose that port as the socket's own port.
     // Then the socket is connected to itself.
     if stream.local_addr()? == stream.peer_addr()? {

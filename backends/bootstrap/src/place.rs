@@ -161,7 +161,8 @@ impl Place {
         Self::from_env_within(DEFAULT_LIMIT)
     }
 
-    /// Like [`from_env`](Self::from_env), with another time limit for the PMI server.
+    /// Like [`from_env`](Self::from_env), with another time limit for the PMI server; more than a
+    /// year counts as a year.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).

@@ -29,10 +29,13 @@ mod ffi;
 pub(crate) mod meet;
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use socket2::Socket;
+
+use crate::rendezvous::{SHORTEST_LIMIT, deadline_after};
+use crate::root::resolve_within;
 
 pub use error::PmiError;
 
@@ -63,24 +66,22 @@ pub(crate) struct PmiClient {
 impl PmiClient {
     /// Connects, and agrees on the version.
     pub(crate) fn connect(server: &PmiServer, limit: Duration) -> Result<Self, PmiError> {
-        let socket = match server {
-            PmiServer::Descriptor(number) => inherited(*number)?,
-            PmiServer::Port { address, .. } => Socket::from(dialled(address, limit)?),
+        let deadline = deadline_after(limit);
+        let (socket, id) = match server {
+            PmiServer::Descriptor(number) => (inherited(*number)?, None),
+            PmiServer::Port { address, id } => (dialled(address, deadline)?.into(), Some(*id)),
         };
-        let id = match server {
-            PmiServer::Descriptor(_) => None,
-            PmiServer::Port { id, .. } => Some(*id),
-        };
-        Self::greet(socket, id, limit)
+        Self::greet(socket, id, deadline, limit)
     }
 
-    /// Agrees on the version. A server at `PMI_PORT` is told this process's number there.
+    /// Agrees on the version. A server at `PMI_PORT` is told this process's number there. The whole
+    /// conversation, which may have begun earlier, ends at the deadline; `limit` is for messages.
     pub(crate) fn greet(
         socket: Socket,
         id: Option<u64>,
+        deadline: Instant,
         limit: Duration,
     ) -> Result<Self, PmiError> {
-        let deadline = Instant::now() + limit;
         let mut client = Self { socket, received: Vec::new(), deadline, limit, place: None };
         if let Some(id) = id {
             let reply = client.ask("initack", &format!(" pmiid={id}"), "initack")?;
@@ -106,6 +107,11 @@ impl PmiClient {
     pub(crate) fn local_address(&self) -> Option<IpAddr> {
         let address = self.socket.local_addr().ok()?.as_socket()?.ip();
         (!address.to_canonical().is_loopback()).then_some(address)
+    }
+
+    /// Time until the deadline.
+    pub(crate) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Returns the name of the store, whose keys and values may have `key` and `value` bytes.
@@ -202,16 +208,11 @@ impl PmiClient {
 
     /// Sets the time limit of the next read or write.
     fn wait_at_most(&self, command: &'static str) -> Result<(), PmiError> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.left();
         if left.is_zero() {
             return Err(PmiError::Late { command, limit: self.limit });
         }
-        let set = || {
-            self.socket.set_nonblocking(false)?;
-            self.socket.set_read_timeout(Some(left))?;
-            self.socket.set_write_timeout(Some(left))
-        };
-        set().map_err(|error: io::Error| self.failed(command, &error))
+        limit_calls(&self.socket, left).map_err(|error| self.failed(command, &error))
     }
 
     fn failed(&self, command: &'static str, error: &io::Error) -> PmiError {
@@ -235,6 +236,15 @@ impl Drop for PmiClient {
     }
 }
 
+/// Sets the time limit of a socket's next calls.
+fn limit_calls(socket: &Socket, left: Duration) -> io::Result<()> {
+    // `Socket` cuts the time to microseconds, and zero would be no limit.
+    let left = left.max(SHORTEST_LIMIT);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(left))?;
+    socket.set_write_timeout(Some(left))
+}
+
 /// Returns another descriptor of an inherited socket.
 fn inherited(number: i32) -> Result<Socket, PmiError> {
     #[cfg(unix)]
@@ -246,15 +256,23 @@ fn inherited(number: i32) -> Result<Socket, PmiError> {
     socket.map_err(|error| PmiError::Descriptor { number, kind: error.kind() })
 }
 
-/// Connects to `HOST:PORT`.
-fn dialled(address: &str, limit: Duration) -> Result<TcpStream, PmiError> {
+/// Connects to `HOST:PORT` before the deadline, at one of the host's addresses.
+fn dialled(address: &str, deadline: Instant) -> Result<TcpStream, PmiError> {
     let failed = |error: io::Error| PmiError::Unreachable {
         address: address.to_owned(),
         kind: error.kind(),
     };
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let found = match address.parse::<SocketAddr>() {
+        Ok(one) => vec![one],
+        Err(_) => resolve_within(address.to_owned(), left())
+            .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+            .map_err(failed)?,
+    };
     let mut last = io::ErrorKind::NotFound.into();
-    for found in address.to_socket_addrs().map_err(failed)? {
-        match TcpStream::connect_timeout(&found, limit.max(Duration::from_millis(1))) {
+    for (at, n_left) in found.iter().zip((1..=found.len() as u32).rev()) {
+        // An address that is silent leaves the later ones their part of the time.
+        match TcpStream::connect_timeout(at, (left() / n_left).max(SHORTEST_LIMIT)) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -15,8 +15,20 @@ use crate::session::{Session, SessionRole};
 /// Default time limit.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Longest time limit: a year. A longer limit could overflow the clock of some systems.
-pub(crate) const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Longest time limit: a year. A longer limit, such as [`Duration::MAX`], counts as a year: the
+/// clock of some systems could not hold its end.
+pub const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Shortest time limit of a system call. Zero means no limit, and the system may round a shorter
+/// time to zero.
+pub(crate) const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
+
+/// Returns the end of a time limit that starts now. A limit beyond [`LONGEST_LIMIT`] counts as
+/// that.
+#[must_use]
+pub fn deadline_after(limit: Duration) -> Instant {
+    Instant::now() + limit.min(LONGEST_LIMIT)
+}
 
 /// Time limit of a handshake, by which a connection proves that a rank opened it. Also the
 /// additional time for which ranks wait for rank 0.
@@ -55,7 +67,7 @@ impl Rendezvous {
     }
 
     /// Like [`from_env`](Self::from_env), with a time limit for the launcher's PMI server and for
-    /// joining.
+    /// joining; more than a year counts as a year.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
@@ -93,7 +105,7 @@ impl Rendezvous {
         }
         // Rank 0 has told the launcher's PMI server where it listens already.
         let listener = listener.or_else(|| take_listener(&place.root));
-        let deadline = Instant::now() + limit;
+        let deadline = deadline_after(limit);
         let role = match (place.size, place.rank) {
             (0 | 1, _) => SessionRole::Alone,
             (_, Rank(0)) => SessionRole::Root(

@@ -71,18 +71,10 @@ impl Root {
         let mut last = io::ErrorKind::TimedOut.into();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            // A name server may be silent for longer than this rank wants to wait.
-            let (sender, receiver) = mpsc::sync_channel(1);
-            let (host, port) = (self.host.clone(), self.port);
-            thread::Builder::new().name("foldwire-resolve".into()).spawn(move || {
-                let found = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
-                let _ = sender.send(found);
-            })?;
-            match receiver.recv_timeout(left.max(FIRST_ANSWER)) {
-                Ok(Ok(addresses)) if !addresses.is_empty() => return Ok(addresses),
-                Ok(Ok(_)) => last = io::ErrorKind::NotFound.into(),
-                Ok(Err(error)) => last = error,
-                Err(_) => return Err(last),
+            match resolve_within((self.host.clone(), self.port), left) {
+                Some(Ok(addresses)) => return Ok(addresses),
+                Some(Err(error)) => last = error,
+                None => return Err(last),
             }
             if Instant::now() + PAUSE >= deadline {
                 return Err(last);
@@ -105,6 +97,26 @@ impl Root {
             }
         }
         Ok(addresses)
+    }
+}
+
+/// Resolves a name once, to one or more addresses. Returns `None` if no answer came within `limit`.
+///
+/// A thread asks, because a name server may be silent for longer than this rank wants to wait.
+pub(crate) fn resolve_within(
+    name: impl ToSocketAddrs + Send + 'static,
+    limit: Duration,
+) -> Option<io::Result<Vec<SocketAddr>>> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let asking = thread::Builder::new().name("foldwire-resolve".into()).spawn(move || {
+        let _ = sender.send(name.to_socket_addrs().map(Vec::from_iter));
+    });
+    match asking {
+        Err(error) => Some(Err(error)),
+        Ok(_) => match receiver.recv_timeout(limit.max(FIRST_ANSWER)).ok()? {
+            Ok(addresses) if addresses.is_empty() => Some(Err(io::ErrorKind::NotFound.into())),
+            found => Some(found),
+        },
     }
 }
 
@@ -144,6 +156,27 @@ mod tests {
         for text in ["node1:80", "127.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:29753"] {
             assert_eq!(text.parse::<Root>().map(|root| root.to_string()), Ok(text.to_owned()));
         }
+    }
+
+    /// A name whose name server does not answer.
+    struct Unanswered;
+
+    impl ToSocketAddrs for Unanswered {
+        type Iter = std::vec::IntoIter<SocketAddr>;
+
+        fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+            thread::sleep(Duration::from_secs(20));
+            Ok(Vec::new().into_iter())
+        }
+    }
+
+    #[test]
+    fn a_silent_name_server_does_not_hold_a_rank_beyond_its_limit() {
+        let start = Instant::now();
+        assert!(resolve_within(Unanswered, Duration::from_millis(20)).is_none());
+        assert!(start.elapsed() < Duration::from_secs(10));
+        let found = resolve_within(("127.0.0.1".to_owned(), 9), Duration::from_secs(10));
+        assert_eq!(found.unwrap().unwrap(), [SocketAddr::from(([127, 0, 0, 1], 9))]);
     }
 
     #[test]

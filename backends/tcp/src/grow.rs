@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use foldwire::grow::{self, Admission, Connector, GrowError, Grown, Roster, block_on};
 use foldwire::store::Store;
 use foldwire::{Communicator, Config, Rank, Transport};
+use foldwire_bootstrap::deadline_after;
 
 use crate::join::{Connecting, ConnectionSetup, PAUSE, TcpOffer, agree, listen};
 use crate::secret::{Nonce, SessionSecret, accepts_offer, nonce};
@@ -87,11 +88,10 @@ impl TcpConnector {
         let n_refusals = vec![0; offers.len()];
         let (shared, memory) = (mine.shared, None);
         let setup = ConnectionSetup { rank, offers, is_near, secret, shared, memory };
-        let now = Instant::now();
         Ok(Attempt {
             connecting: Connecting::new(setup, listener, limit),
-            until: now + limit,
-            next_test: now + TEST_AFTER,
+            until: deadline_after(limit),
+            next_test: Instant::now() + TEST_AFTER,
             n_refusals,
         })
     }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
-use foldwire_bootstrap::{Exchange, Token};
+use foldwire_bootstrap::{Exchange, Token, deadline_after};
 use foldwire_messaging::{MemoryOffer, NodeMemory, Options};
 use mio::net::TcpStream;
 
@@ -302,7 +302,7 @@ impl Connecting {
             setup,
             listener,
             limit,
-            deadline: Instant::now() + limit,
+            deadline: deadline_after(limit),
             incoming: VecDeque::new(),
             n_refused: 0,
         }

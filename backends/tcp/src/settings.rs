@@ -40,7 +40,8 @@ pub struct Settings {
     /// true: long messages then stay in memory that the node's ranks share, on Linux and without
     /// encryption. Groups that [`admit`](crate::admit) makes share none.
     pub share_memory: bool,
-    /// Time limit of [`join`](crate::join) for all connections; the default is 10 s.
+    /// Time limit of [`join`](crate::join) for all connections; the default is 10 s. More than a
+    /// year counts as a year.
     pub limit: Duration,
     /// Frames and credit.
     pub options: Options,

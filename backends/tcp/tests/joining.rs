@@ -39,6 +39,15 @@ fn sums_are_exact_however_frames_are_carried() {
     }
 }
 
+#[test]
+fn ranks_join_without_a_time_limit() {
+    let mut unlimited = settings();
+    unlimited.limit = Duration::MAX;
+    for outcome in outcomes(2, |_| unlimited.clone()) {
+        outcome.unwrap();
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn all_ranks_of_a_node_share_memory_or_none() {

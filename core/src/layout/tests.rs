@@ -19,6 +19,16 @@ fn shares_cover_the_array_in_order_and_differ_by_one_at_most() {
     }
 }
 
+#[test]
+fn a_rank_that_does_not_exist_has_an_empty_share() {
+    for count in [0, 5, usize::MAX] {
+        for (size, index) in [(0, 0), (0, 3), (2, 2), (2, usize::MAX)] {
+            assert_eq!(share(count, size, index), count..count);
+        }
+        assert_eq!(share(count, 1, 0), 0..count);
+    }
+}
+
 fn call(collective: Collective, size: usize) -> ProgramSpec {
     ProgramSpec::new(collective, size, Rank(0))
 }

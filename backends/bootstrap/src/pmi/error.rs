@@ -129,6 +129,6 @@ impl PmiError {
     /// Returns whether a time limit has passed.
     #[must_use]
     pub fn is_late(&self) -> bool {
-        matches!(self, Self::Late { .. })
+        matches!(self, Self::Late { .. } | Self::Unreachable { kind: io::ErrorKind::TimedOut, .. })
     }
 }

@@ -3,14 +3,14 @@
 //! Rank 0 listens, and publishes its address, a name for the job, and a secret. All ranks read them
 //! after a barrier. A process does this once: later calls return the same [`Meeting`].
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, io};
 
 use super::{PmiClient, PmiError, PmiServer};
 use crate::place::MAX_RANKS;
-use crate::root::Root;
+use crate::root::{Root, resolve_within};
 use crate::token::Token;
 
 /// Key and first word of what rank 0 publishes.
@@ -18,6 +18,8 @@ const KEY: &str = "foldwire-root";
 const VERSION: &str = "foldwire1";
 /// Rank 0 publishes this if it cannot listen.
 const FAILED: &str = "-";
+/// Longest wait for the addresses of this machine's own name.
+const OWN_NAME_LIMIT: Duration = Duration::from_secs(5);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Longest value: an IPv6 address with a port, a name and a secret of 32 digits each.
 const MAX_VALUE: usize = 160;
@@ -119,7 +121,7 @@ pub(crate) fn meet_at(
 fn listen(address: Option<IpAddr>, client: &PmiClient) -> Result<(String, TcpListener), PmiError> {
     let address = address
         .or_else(|| client.local_address())
-        .or_else(own_address)
+        .or_else(|| own_address(client.left()))
         .ok_or(PmiError::NoAddress)?;
     let failed = |error: io::Error| PmiError::System { command: "put", kind: error.kind() };
     let listener = TcpListener::bind((address, 0)).map_err(failed)?;
@@ -147,13 +149,12 @@ fn read(value: &str) -> Result<(Root, String, Token), PmiError> {
 }
 
 /// Returns an address of this machine that is not loopback: one of its name, or else that of the
-/// route to other networks.
-fn own_address() -> Option<IpAddr> {
+/// route to other networks. The name may take half of the time that is left.
+fn own_address(left: Duration) -> Option<IpAddr> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let named = (name.trim(), 0)
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut all| all.find_map(|at| is_for_others(at.ip()).then(|| at.ip())));
+    let named = resolve_within((name.trim().to_owned(), 0), (left / 2).min(OWN_NAME_LIMIT))
+        .and_then(Result::ok)
+        .and_then(|all| all.iter().map(SocketAddr::ip).find(|&at| is_for_others(at)));
     let routed = || {
         // Connecting a UDP socket sends nothing: it selects a local address. The target is an
         // address for documentation (RFC 5737).

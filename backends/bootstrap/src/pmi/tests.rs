@@ -223,6 +223,52 @@ fn a_silent_server_ends_the_wait_at_the_limit() {
     assert!(ours.read_timeout().unwrap().is_none(), "the launcher's socket is as before");
 }
 
+/// A server that lets a connection wait, and then lets its first command wait. The system repeats
+/// the first packet of a connection after a second.
+#[cfg(target_os = "linux")]
+#[test]
+fn connecting_and_talking_share_one_time_limit() {
+    let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
+    socket.bind(&any.into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    // Fills the queue of the listener, so that the next connection waits.
+    let first = TcpStream::connect(address).unwrap();
+    let serving = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        [listener.accept().unwrap(), listener.accept().unwrap()]
+    });
+    let (start, limit) = (Instant::now(), Duration::from_millis(2500));
+    let server = PmiServer::Port { address: address.to_string(), id: 0 };
+    let error = meet(&request(server, None, None), limit).unwrap_err();
+    let took = start.elapsed();
+    assert_eq!(error, PmiError::Late { command: "initack", limit });
+    assert!(took < limit + Duration::from_millis(500), "{took:?}");
+    drop((first, serving.join().unwrap()));
+}
+
+#[test]
+fn the_shortest_time_left_is_a_limit() {
+    let (_theirs, ours) = UnixStream::pair().unwrap();
+    let socket = Socket::from(std::os::fd::OwnedFd::from(ours));
+    for left in [Duration::ZERO, Duration::from_nanos(1), Duration::from_nanos(999)] {
+        limit_calls(&socket, left).unwrap();
+        assert!(socket.read_timeout().unwrap().is_some(), "{left:?}");
+        assert!(socket.write_timeout().unwrap().is_some(), "{left:?}");
+    }
+}
+
+#[test]
+fn a_wait_without_a_limit_ends_with_the_server() {
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    let server = PmiServer::Descriptor(ours.as_raw_fd());
+    drop(theirs);
+    let error = meet(&request(server, Some((0, 2)), None), Duration::MAX).unwrap_err();
+    assert_eq!(error, PmiError::Closed { command: "init" });
+}
+
 #[test]
 fn a_number_that_is_no_socket_is_named() {
     let file = std::fs::File::open("/proc/self/stat").unwrap();

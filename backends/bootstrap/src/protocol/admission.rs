@@ -46,7 +46,8 @@ impl Admission {
         matches!(self.stage, AdmissionStage::Challenged { .. })
     }
 
-    /// The rank of this job that the process claims to be, proven or not.
+    /// The rank of this job that the process claims to be: a valid rank in a hello that is proven,
+    /// or that names this job's size.
     #[must_use]
     pub fn claim(&self) -> Option<Rank> {
         self.claim
@@ -72,7 +73,7 @@ impl Admission {
             }
             Err(_) => return Ok(AdmissionVerdict::TurnAway(Refusal::Garbage)),
         };
-        let transcript = |rank, root_nonce, member_nonce| {
+        let transcript = |rank, size, root_nonce, member_nonce| {
             let token = place.token.as_ref();
             Transcript { token, rank, size, job, root_nonce, member_nonce }
         };
@@ -87,21 +88,25 @@ impl Admission {
                 AdmissionStage::AwaitingHello,
                 Message::Hello { rank, size: theirs, nonce, proof, .. },
             ) => {
+                // The proof comes first: what a process without the token says about the size must
+                // neither count nor tell it the size.
+                let is_proven = transcript(rank, theirs, [0; NONCE_BYTES], nonce)
+                    .accepts(&proof, ProofKind::MemberHello);
                 let is_valid_rank = rank.0 > 0 && rank.0 < size;
-                self.claim = is_valid_rank.then_some(rank);
+                let counts = is_valid_rank && (is_proven || theirs == size);
+                self.claim = counts.then_some(rank);
+                if !is_proven {
+                    return Ok(AdmissionVerdict::TurnAway(Refusal::Token));
+                }
                 if theirs != size {
                     return Ok(AdmissionVerdict::TurnAway(Refusal::Size { theirs, ours: size }));
                 }
                 if !is_valid_rank {
                     return Ok(AdmissionVerdict::TurnAway(Refusal::Rank { rank: rank.0, size }));
                 }
-                if !transcript(rank, [0; NONCE_BYTES], nonce)
-                    .accepts(&proof, ProofKind::MemberHello)
-                {
-                    return Ok(AdmissionVerdict::TurnAway(Refusal::Token));
-                }
                 let root_nonce = draw()?;
-                let proof = transcript(rank, root_nonce, nonce).proof(ProofKind::RootChallenge);
+                let proof =
+                    transcript(rank, size, root_nonce, nonce).proof(ProofKind::RootChallenge);
                 self.stage = AdmissionStage::Challenged { rank, root_nonce, member_nonce: nonce };
                 AdmissionVerdict::Challenge { nonce: root_nonce, proof }
             }
@@ -109,7 +114,7 @@ impl Admission {
                 &AdmissionStage::Challenged { rank, root_nonce, member_nonce },
                 Message::Answer { proof },
             ) => {
-                if !transcript(rank, root_nonce, member_nonce)
+                if !transcript(rank, size, root_nonce, member_nonce)
                     .accepts(&proof, ProofKind::MemberAnswer)
                 {
                     AdmissionVerdict::TurnAway(Refusal::Token)

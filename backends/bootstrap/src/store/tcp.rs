@@ -4,6 +4,10 @@
 //! [`Store::progress`]. So it must not end, or compute for long, while others wait; a launcher or
 //! rank 0 suits. If it is killed, the store and its values are gone.
 //!
+//! Any number of processes may connect at the same time, up to 65,536 in all. Of those that have
+//! not proven to know the token, the host serves 64 at a time, and the others wait. One that stays
+//! silent while others wait loses its place after a tenth of a second, and may try again.
+//!
 //! Both ends of a connection prove that they know the token (`protocol`).
 
 mod client;
@@ -65,7 +69,7 @@ impl TcpStore {
 
     /// Reaches the store that another process hosts. The first call connects. Each call waits for
     /// an answer for at most `limit`, beyond its own limit; the host may start later than this
-    /// process.
+    /// process. More than a year counts as a year.
     #[must_use]
     pub fn connect(address: SocketAddr, token: Option<Token>, limit: Duration) -> Self {
         Self(Side::Other(Client::new(address, token, limit)))

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
-use foldwire::store::{MAX_VALUE_BYTES, Store, StoreError};
+use foldwire::store::{MAX_VALUE_BYTES, Store, StoreError, StoreRequest};
 
 use super::*;
-use crate::message::Refusal;
+use crate::message::{MAX_GIVEN_BYTES, Refusal};
 use crate::{Error, Exchange, Token};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -208,6 +208,80 @@ fn hostile_values_are_errors() {
     }
 }
 
+/// Sets a rank's input of the first round, as the rank itself would.
+fn give(store: &mut impl Store, rank: usize, size: u32, bytes: &[u8]) {
+    let part = [&size.to_le_bytes()[..], bytes].concat();
+    store.set(&format!("job/0/0/{rank}"), &part).unwrap();
+}
+
+/// 70 inputs of 64 KiB are longer than one value may be.
+#[test]
+fn inputs_that_are_too_long_for_one_value_come_in_several() {
+    let (mut store, size) = (MemoryStore::default(), 70);
+    let input = |rank: usize| vec![rank as u8; MAX_GIVEN_BYTES];
+    (1..size).for_each(|rank| give(&mut store, rank, size as u32, &input(rank)));
+    for rank in [0, 1, size - 1] {
+        let place = StorePlace { limit: LIMIT, ..StorePlace::new(rank, size, "job") };
+        let all = StoreExchange::new(store.clone(), place).unwrap().all_gather(&input(rank));
+        let all = all.unwrap();
+        assert!(all.len() == size && all.iter().zip(0..).all(|(it, rank)| *it == input(rank)));
+    }
+}
+
+/// Lets ranks 0 and 1 of 3 gather, and returns their errors, which come long before the limit.
+fn errors(mut store: impl Store + Clone + Send, part_of_2: &[u8]) -> [Error; 2] {
+    store.set("job/0/0/2", part_of_2).unwrap();
+    let start = Instant::now();
+    let errors = thread::scope(|scope| {
+        [1, 0]
+            .map(|rank| {
+                let place = StorePlace { limit: LIMIT, ..StorePlace::new(rank, 3, "job") };
+                let mut exchange = StoreExchange::new(store.clone(), place).unwrap();
+                scope.spawn(move || exchange.all_gather(&[rank as u8; 1000]).unwrap_err())
+            })
+            .map(|rank| rank.join().unwrap())
+    });
+    assert!(start.elapsed() < LIMIT / 2, "{:?}", start.elapsed());
+    errors
+}
+
+#[test]
+fn all_ranks_learn_at_once_why_rank_0_cannot_gather() {
+    for error in errors(MemoryStore::default(), b"?") {
+        assert!(matches!(error, Error::Store(StoreError::Damaged)), "{error}");
+    }
+    let mut memory = MemoryStore::default();
+    let small = move |request: StoreRequest<'_>| match request {
+        StoreRequest::Set { value, .. } if value.len() > 2000 => Err(StoreError::Full),
+        StoreRequest::Set { key, value } => memory.set(key, value).map(|()| None),
+        StoreRequest::Get { key } => memory.get(key),
+        StoreRequest::Wait { key, limit } => memory.wait(key, limit),
+    };
+    let part = [&3u32.to_le_bytes()[..], &[2; 1000]].concat();
+    for error in errors(small, &part) {
+        assert!(matches!(error, Error::Store(StoreError::Full)), "{error}");
+    }
+    for error in errors(MemoryStore::default(), &[4, 0, 0, 0]) {
+        match error {
+            Error::Unfit {
+                rank: Rank(2), reason: Refusal::Size { theirs: 4, ours: 3 }, ..
+            } => {}
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn the_first_error_is_the_one_that_is_told() {
+    let broken = |request: StoreRequest<'_>| match request {
+        StoreRequest::Wait { .. } => Err(StoreError::Damaged),
+        _ => Err(StoreError::Failed),
+    };
+    let mut exchange = StoreExchange::new(broken, StorePlace::new(0, 2, "job")).unwrap();
+    let error = exchange.all_gather(b"").unwrap_err();
+    assert!(matches!(error, Error::Store(StoreError::Damaged)), "{error}");
+}
+
 #[test]
 fn who_does_not_know_the_token_gets_nothing() {
     let other = Some(Token::new("0123456789abcdeF").unwrap());
@@ -242,6 +316,65 @@ fn who_does_not_know_the_token_gets_nothing() {
     });
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     assert!(TcpStore::host(everywhere, None).is_err());
+}
+
+/// A host resets a connection without a proof if many wait, at any moment.
+#[test]
+fn a_process_whose_connection_is_reset_tries_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let client =
+        thread::spawn(move || TcpStore::connect(address, token(), LIMIT).set("key", b"value"));
+    for (nonce, proof) in [(0, 0), (7, 0), (32, 0), (32, 64), (32, 64), (32, 64), (32, 64)] {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(&vec![9; nonce]).unwrap();
+        socket.read_exact(&mut vec![0; proof]).unwrap();
+        socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    let mut host = TcpStore::host(listener, token()).unwrap();
+    while !client.is_finished() {
+        host.progress();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(client.join().unwrap(), Ok(()));
+}
+
+/// Lets many processes set a value each, while the host is busy at first.
+fn crowd(n_clients: usize, n_strangers: usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut host = TcpStore::host(listener, token()).unwrap();
+    let strangers: Vec<_> =
+        (0..n_strangers).map(|_| TcpStream::connect(address).unwrap()).collect();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..n_clients)
+            .map(|nth| {
+                scope.spawn(move || {
+                    let mut store = TcpStore::connect(address, token(), LIMIT);
+                    store.set(&format!("key-{nth}"), b"value")
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(300));
+        while clients.iter().any(|client| !client.is_finished()) {
+            host.progress();
+            thread::sleep(Duration::from_millis(1));
+        }
+        for client in clients {
+            assert_eq!(client.join().unwrap(), Ok(()));
+        }
+    });
+    drop(strangers);
+}
+
+#[test]
+fn many_processes_reach_a_busy_host_at_once() {
+    crowd(128, 0);
+}
+
+#[test]
+fn a_crowd_of_silent_strangers_keeps_no_process_out() {
+    crowd(8, 100);
 }
 
 #[test]

@@ -88,10 +88,12 @@ fn strangers_neither_stop_nor_delay_the_group() {
         (&next_version, Refusal::Version { theirs: 3 }),
         (&hello_of(1, 3, other), Refusal::Job { theirs, ours }),
         (&hello(1, 3), Refusal::Token),
-        (&hello(1, 4), Refusal::Size { theirs: 4, ours: 3 }),
-        (&hello(0, 3), Refusal::Rank { rank: 0, size: 3 }),
-        (&hello(3, 3), Refusal::Rank { rank: 3, size: 3 }),
-        (&hello(u32::MAX, 3), Refusal::Rank { rank: u32::MAX, size: 3 }),
+        (&hello(1, 4), Refusal::Token),
+        (&hello(3, 3), Refusal::Token),
+        (&true_hello(&place(1, 4, &at)), Refusal::Size { theirs: 4, ours: 3 }),
+        (&true_hello(&place(0, 3, &at)), Refusal::Rank { rank: 0, size: 3 }),
+        (&true_hello(&place(3, 3, &at)), Refusal::Rank { rank: 3, size: 3 }),
+        (&true_hello(&place(u32::MAX, 3, &at)), Refusal::Rank { rank: u32::MAX, size: 3 }),
         (&unproven, Refusal::Token),
     ] {
         assert_eq!(refusal(&at, bytes), Some(reason));
@@ -111,6 +113,26 @@ fn strangers_neither_stop_nor_delay_the_group() {
         result.expect("the group is whole");
     }
     drop((silent, slow, challenged, flood));
+}
+
+/// Rank 0 waits at least half a second after the last refusal before it gives up.
+#[test]
+fn strangers_who_do_not_know_the_size_cannot_end_the_wait() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 5, &at), listener, LIMIT);
+    for token in [None, Token::new("another secret of it").ok()] {
+        for (rank, size) in [(1, 2), (1, 500), (4, 500)] {
+            let stranger = Place { token: token.clone(), ..place(rank, size, &at) };
+            let error = failed(member(stranger, LIMIT));
+            assert!(matches!(error, Error::Refused { reason: Refusal::Token, .. }), "{error}");
+        }
+    }
+    for rank in 1..500 {
+        assert_eq!(refusal(&at, &hello(rank, 500)), Some(Refusal::Token));
+    }
+    thread::sleep(Duration::from_secs(1));
+    let others = [1, 2, 3, 4].map(|rank| member(place(rank, 5, &at), LIMIT));
+    drop((joined(rank_0), others.map(joined)));
 }
 
 #[test]

@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 use foldwire::store::StoreError;
 
 use super::protocol::{Answer, Request, Role, accepts, decode_answer, proof, take_message};
+use crate::member;
 use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES};
-use crate::rendezvous::LONGEST_LIMIT;
+use crate::rendezvous::{SHORTEST_LIMIT, deadline_after};
 use crate::token::{self, Token};
 
 /// Pause between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
-/// Shortest time limit of a system call; zero means none.
-const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Refusals of a proof after which the host counts as one that has another token. A host that stops
+/// may end a connection like one that refuses.
+const MAX_REFUSALS: u32 = 3;
 
 /// A connection to the store's host, made when it is first needed.
 #[derive(Debug)]
@@ -48,15 +51,15 @@ impl Client {
 
     /// Sends a request, and waits for its answer.
     fn ask(&mut self, request: &Request<'_>, limit: Duration) -> Answer {
-        let deadline = Instant::now() + self.limit.saturating_add(limit).min(LONGEST_LIMIT);
+        let deadline = deadline_after(self.limit.saturating_add(limit));
         let answer = self.try_ask(request, deadline);
         // Requests may be repeated. So after a broken connection, try once more.
         let answer = match answer {
-            Err(Fault::Io) => self.try_ask(request, deadline),
+            Err(Fault::Io | Fault::Ended) => self.try_ask(request, deadline),
             answer => answer,
         };
         answer.map_err(|fault| match fault {
-            Fault::Io => StoreError::Unreachable,
+            Fault::Io | Fault::Ended => StoreError::Unreachable,
             Fault::Untrusted => StoreError::Untrusted,
             Fault::Store(error) => error,
         })
@@ -93,16 +96,28 @@ impl Client {
         }
     }
 
-    /// Connects and exchanges proofs. The host may not listen yet, so it tries until the deadline.
+    /// Connects and exchanges proofs, and tries again until the deadline: the host may not listen
+    /// yet, or may have reset the connection to make room for others.
     fn connect(&mut self, deadline: Instant) -> Result<TcpStream, Fault> {
-        self.received.clear();
-        let mut socket = loop {
-            let left = left(deadline)?;
-            match TcpStream::connect_timeout(&self.address, left) {
-                Ok(socket) => break socket,
-                Err(_) => thread::sleep(RETRY_AFTER.min(left)),
+        let mut n_refusals = 0;
+        loop {
+            match self.try_connect(deadline) {
+                Err(Fault::Io | Fault::Ended) => {}
+                Err(Fault::Untrusted) if n_refusals + 1 < MAX_REFUSALS => n_refusals += 1,
+                result => return result,
             }
-        };
+            match left(deadline) {
+                Ok(left) => thread::sleep(RETRY_AFTER.min(left)),
+                Err(_) if n_refusals > 0 => return Err(Fault::Untrusted),
+                Err(late) => return Err(late),
+            }
+        }
+    }
+
+    fn try_connect(&mut self, deadline: Instant) -> Result<TcpStream, Fault> {
+        self.received.clear();
+        left(deadline)?;
+        let mut socket = member::connect(self.address, deadline)?;
         socket.set_nodelay(true)?;
         let mut theirs: Nonce = [0; NONCE_BYTES];
         read_exact(&mut socket, &mut theirs, deadline)?;
@@ -111,9 +126,9 @@ impl Client {
         let answer = [&own[..], &proof(self.token.as_ref(), Role::Other, nonces)].concat();
         send(&mut socket, &answer, deadline)?;
         let mut their_proof = [0; PROOF_BYTES];
-        // The host closes the connection if it does not accept this side's proof.
         match read_exact(&mut socket, &mut their_proof, deadline) {
-            Err(Fault::Io) if Instant::now() < deadline => return Err(Fault::Untrusted),
+            // The host ends the connection in order if it does not accept this side's proof.
+            Err(Fault::Ended) => return Err(Fault::Untrusted),
             read => read?,
         }
         if accepts(self.token.as_ref(), Role::Host, nonces, &their_proof) {
@@ -129,6 +144,8 @@ impl Client {
 enum Fault {
     /// The connection broke, or the time is over.
     Io,
+    /// The other side has ended the connection in order.
+    Ended,
     /// The other side is not the store's host.
     Untrusted,
     Store(StoreError),
@@ -143,7 +160,7 @@ impl From<io::Error> for Fault {
 /// Returns the time until the deadline.
 fn left(deadline: Instant) -> Result<Duration, Fault> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Fault::Io) } else { Ok(left.max(SHORTEST)) }
+    if left.is_zero() { Err(Fault::Io) } else { Ok(left.max(SHORTEST_LIMIT)) }
 }
 
 fn send(socket: &mut TcpStream, bytes: &[u8], deadline: Instant) -> Result<(), Fault> {
@@ -156,7 +173,7 @@ fn read(socket: &mut TcpStream, bytes: &mut [u8], deadline: Instant) -> Result<u
     loop {
         socket.set_read_timeout(Some(left(deadline)?))?;
         match socket.read(bytes) {
-            Ok(0) => return Err(Fault::Io),
+            Ok(0) => return Err(Fault::Ended),
             Ok(n_bytes) => return Ok(n_bytes),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return Err(Fault::Io),

@@ -82,6 +82,11 @@ impl Conversation {
         matches!(self.proof, ProofState::Proven)
     }
 
+    /// Returns whether the other side has not tried to prove itself yet.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.is_proven() && self.received.len() < ANSWER_BYTES
+    }
+
     pub(crate) fn n_waits(&self) -> usize {
         self.waits.len()
     }

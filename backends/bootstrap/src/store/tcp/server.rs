@@ -1,4 +1,10 @@
 //! The host's side of a store over TCP: its sockets.
+//!
+//! The host may be busy for long between two passes. A pass reads the connections first, so that a
+//! process that has sent its proof meanwhile is never taken for a silent one. Then it accepts some
+//! of the waiting connections. If there is no room, they keep waiting, unless a silent connection
+//! has had its time: it is reset to make room. A process whose connection is reset tries again. A
+//! connection with a wrong proof ends in order, without a reset.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,12 +12,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::store::StoreError;
+use socket2::SockRef;
 
 use super::conversation::{Closed, Conversation, MAX_UNREAD_BYTES, StoredValues};
 use crate::token::{self, Token};
 
 /// Most connections that have proven themselves, and most that have not.
 const MAX_CONNECTIONS: [usize; 2] = [1 << 16, 64];
+/// Most connections to accept before the existing ones are served again.
+const ACCEPTS_PER_PASS: usize = 32;
+/// Time for which a connection that has not proven itself keeps its room while others wait.
+const UNPROVEN_TURN: Duration = Duration::from_millis(100);
 /// Time within which a connection must prove itself.
 const PROOF_LIMIT: Duration = Duration::from_secs(5);
 /// Most bytes read from one connection before the others are served.
@@ -33,6 +44,7 @@ pub(super) struct Server {
 struct Connection {
     socket: TcpStream,
     conversation: Conversation,
+    accepted_at: Instant,
 }
 
 impl Server {
@@ -68,38 +80,63 @@ impl Server {
 
     /// Accepts connections and answers requests, without waiting.
     pub(super) fn serve(&mut self) {
-        self.accept();
         let Self { token, values, connections, .. } = self;
         let now = Instant::now();
-        connections.retain_mut(|Connection { socket, conversation }| {
+        connections.retain_mut(|Connection { socket, conversation, .. }| {
             let ended = read(socket, conversation);
             let served = conversation.serve(token.as_ref(), values, now);
-            ended.is_ok_and(|ended| !ended) && served.is_ok()
+            let goes_on = ended.is_ok_and(|ended| !ended) && served.is_ok();
+            if !goes_on && conversation.is_silent() {
+                reset_on_close(socket);
+            }
+            goes_on
         });
+        self.accept();
+        let Self { values, connections, .. } = self;
         // A value may have come after the connection that waits for it was served.
-        connections.retain_mut(|Connection { socket, conversation }| {
+        connections.retain_mut(|Connection { socket, conversation, .. }| {
             conversation.answer_waits(values, now);
             flush(socket, &mut conversation.unsent).is_ok()
         });
     }
 
+    /// Accepts some of the waiting connections.
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
-            let unproven = |connection: &Connection| !connection.conversation.is_proven();
-            let n_unproven = self.connections.iter().filter(|each| unproven(each)).count();
-            if n_unproven >= MAX_CONNECTIONS[1]
-                && let Some(oldest) = self.connections.iter().position(unproven)
-            {
-                self.connections.remove(oldest);
+        let is_unproven = |connection: &Connection| !connection.conversation.is_proven();
+        let mut n_unproven = self.connections.iter().filter(|each| is_unproven(each)).count();
+        for _ in 0..ACCEPTS_PER_PASS {
+            let is_full = self.connections.len() >= MAX_CONNECTIONS[0];
+            let replaced = if is_full || n_unproven >= MAX_CONNECTIONS[1] {
+                // Connections are in the order in which they were accepted.
+                let oldest = self.connections.iter().position(is_unproven);
+                let had_its_turn =
+                    |&at: &usize| self.connections[at].accepted_at.elapsed() >= UNPROVEN_TURN;
+                let Some(oldest) = oldest.filter(had_its_turn) else { return };
+                Some(oldest)
+            } else {
+                None
+            };
+            let Ok((socket, _)) = self.listener.accept() else { return };
+            if let Some(oldest) = replaced {
+                reset_on_close(&self.connections.remove(oldest).socket);
+                n_unproven -= 1;
             }
             let is_ready = socket.set_nonblocking(true).is_ok() && socket.set_nodelay(true).is_ok();
-            let Ok(nonce) = token::nonce() else { continue };
-            if is_ready && self.connections.len() < MAX_CONNECTIONS[0] {
-                let conversation = Conversation::new(nonce, Instant::now() + PROOF_LIMIT);
-                self.connections.push(Connection { socket, conversation });
+            let Ok(nonce) = token::nonce() else { return reset_on_close(&socket) };
+            if is_ready {
+                let accepted_at = Instant::now();
+                let conversation = Conversation::new(nonce, accepted_at + PROOF_LIMIT);
+                self.connections.push(Connection { socket, conversation, accepted_at });
+                n_unproven += 1;
             }
         }
     }
+}
+
+/// Lets the end of a connection look like a reset to the other side, which then tries again.
+fn reset_on_close(socket: &TcpStream) {
+    // If the system refuses, the other side sees an orderly end.
+    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
 /// Reads what has arrived, up to a limit. Returns whether the peer has closed the connection.
@@ -131,4 +168,31 @@ fn flush(socket: &mut TcpStream, unsent: &mut Vec<u8>) -> Result<(), Closed> {
         }
     }
     if unsent.len() > MAX_UNREAD_BYTES { Err(Closed) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_accepts_some_connections_and_keeps_those_it_has() {
+        let mut server = Server::new(TcpListener::bind("127.0.0.1:0").unwrap(), None).unwrap();
+        let connect = |_| TcpStream::connect(server.address).unwrap();
+        let mut crowd: Vec<_> = (0..100).map(connect).collect();
+        let start = Instant::now();
+        for n_accepted in [32, 64, 64] {
+            server.serve();
+            assert!(server.connections.len() == n_accepted || start.elapsed() > UNPROVEN_TURN);
+        }
+        // Their time is over, so the others take their places.
+        thread::sleep(UNPROVEN_TURN);
+        (0..3).for_each(|_| server.serve());
+        assert_eq!(server.connections.len(), MAX_CONNECTIONS[1]);
+        let mut nonces = Vec::new();
+        let ended = crowd[0].read_to_end(&mut nonces).map_err(|error| error.kind());
+        assert!(matches!(ended, Err(ErrorKind::ConnectionReset)), "{ended:?}");
+        let mut nonce = [0; crate::message::NONCE_BYTES];
+        crowd[99].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        crowd[99].read_exact(&mut nonce).unwrap();
+    }
 }
