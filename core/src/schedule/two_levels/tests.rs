@@ -39,8 +39,8 @@ fn far(call: ProgramSpec) -> Vec<Message> {
 
 #[test]
 fn it_is_right_for_any_nodes() {
-    let nodes = (1..=12).flat_map(|n| (1..=12).map(move |k| (n, k))).filter(|(n, k)| n * k <= 72);
-    for (n_nodes, per_node) in nodes.chain([(11, 12), (12, 11), (64, 2), (2, 64), (16, 8)]) {
+    let nodes = (1..=12).flat_map(|n| (1..=12).map(move |k| (n, k)));
+    for (n_nodes, per_node) in nodes.chain([(64, 2), (2, 64), (16, 8)]) {
         for call in calls(n_nodes, per_node) {
             let summary = check(&TwoLevels, call);
             assert!(summary.is_ok(), "{call:?}: {summary:?}");
