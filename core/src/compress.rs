@@ -323,7 +323,8 @@ mod tests {
                 assert!(info.bound <= 2e-3 && info.layout.fill_value == Some(1e20), "{info:?}");
                 let restored: Vec<f32> = decompress(&bytes).unwrap();
                 for (x, y) in values.iter().zip(restored) {
-                    assert!(x.to_bits() == y.to_bits() || (x - y).abs() <= 2e-3, "{x}: {y}");
+                    let is_same = x.to_bits() == y.to_bits();
+                    assert!(is_same || (x - y).abs() <= 2e-3, "{x}: {y}");
                 }
             }
         }
@@ -378,7 +379,7 @@ mod tests {
         let layout = Layout::line(values.len());
         let bound = Bound::Absolute(1e-3);
         let dense = Plan::foldwire(bound).with_codec(CodecId::Dense);
-        // The first segment has the mark of the fill value among its values, and is stored as it is.
+        // The first segment has the mark of the fill value among its values, so it is stored raw.
         let mut marked = values.clone();
         (marked[3], marked[4]) = (1e20, f32::from_bits(0x7fc0_003a));
         let filled = Plan::auto(bound).with_fill(1e20);
