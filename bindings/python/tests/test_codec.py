@@ -31,6 +31,17 @@ class Codec(unittest.TestCase):
             np.testing.assert_array_equal(back.view(np.uint64), odd.view(np.uint64))
         self.assertEqual(foldwire.info(foldwire.compress(odd)).bound, 0.0)
 
+    def test_lossless_refuses_a_codec_that_loses_bits(self):
+        for bound in ("lossless", "exact", " lossless "):
+            for codec in ("truncate:16", "zfp-rate:8", "dense"):
+                with self.assertRaises(foldwire.Error) as raised:
+                    foldwire.compress(self.field, bound, codec)
+                self.assertEqual(raised.exception.field, "codec")
+            back = foldwire.decompress(foldwire.compress(self.field, bound, "lossless"))
+            np.testing.assert_array_equal(back, self.field)
+        self.assertEqual(foldwire.info(foldwire.compress(self.field, None, "truncate:16")).bound,
+                         np.inf)
+
     def test_a_fill_value_keeps_its_bits_and_does_not_widen_the_range(self):
         for dtype, fill in (("f4", 1e20), (">f8", -9999.0), ("f2", -9999.0)):
             field = self.field.astype(dtype)

@@ -92,8 +92,9 @@ def codec_text(codec, bound) -> str:
         message = f'a codec must be text such as "auto" or "dense", not {codec!r}'
         raise Error(message, field="codec")
     words = [] if codec == "auto" else [f"codec:{codec}"]
-    if bound not in (None, "lossless", "exact"):
-        words.append(bound)
+    if bound is not None:
+        # Compression of one array knows no other exactness than that of a lossless codec.
+        words.append("lossless" if bound.strip() in ("lossless", "exact") else bound)
     return ",".join(words) or "exact"
 
 

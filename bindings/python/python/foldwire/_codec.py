@@ -41,19 +41,20 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     shape, memory order and byte order.
 
     ``bound`` is ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
-    range of this array) or ``"psnr:60"`` (dB). None or ``"lossless"`` keeps every bit. Integers and
-    bool are exact with any bound.
+    range of this array) or ``"psnr:60"`` (dB). ``"lossless"`` keeps every bit, and so does None with
+    a codec that has no setting. Integers and bool are exact with any bound.
 
-    ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one, if
-    necessary with a setting as ``"truncate:16"``. ``shape`` says which values are neighbours, if
-    the array is flat.
+    ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one. If a
+    setting determines its error, as in ``"truncate:16"``, it takes no bound. ``shape`` says which
+    values are neighbours, if the array is flat.
 
     ``fill_value`` is the value that stands for missing data among floats, such as 1e20. It keeps
     its bits, and does not count in the range of a relative bound. Without it, a value that seems to
     be one and sets the range causes a warning.
 
     Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, and codecs that
-    are not for the type, and ``"argument"`` for an invalid bound or shape.
+    are not for the type, and ``"argument"`` for an invalid bound or shape, and for a bound that
+    the codec does not keep.
     """
     plan = codec_text(codec, bound)
     array = as_ndarray(array)
