@@ -98,8 +98,16 @@ def codec_text(codec, bound) -> str:
     return ",".join(words) or "exact"
 
 
+def has_word(text: str, *beginnings: str) -> bool:
+    """Returns whether a plan has a word that begins with one of these."""
+    return any(word.strip().startswith(beginnings) for word in text.split(","))
+
+
+def has_bound(text: str) -> bool:
+    """Returns whether a plan has a bound."""
+    return has_word(text, "abs:", "rel:", "psnr:")
+
+
 def bounds_operands_alone(text: str) -> bool:
     """Returns whether a plan has a bound and lacks ``scope:operand``."""
-    words = [word.strip() for word in text.split(",")]
-    return "scope:operand" not in words and any(
-        word.startswith(("abs:", "rel:", "psnr:")) for word in words)
+    return has_bound(text) and not has_word(text, "scope:operand")
