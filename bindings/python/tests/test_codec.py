@@ -57,8 +57,8 @@ class Codec(unittest.TestCase):
                 self.assertLessEqual(off, span * 1.001e-2, dtype)
             with self.assertWarnsRegex(UserWarning, "sets the value range"):
                 foldwire.compress(field, "rel:1e-2")
-        data = foldwire.compress(np.arange(9), "abs:1", fill_value=-1)
-        self.assertIsNone(foldwire.info(data).fill_value)
+        with self.assertRaisesRegex(foldwire.Error, "floats, not int64"):
+            foldwire.compress(np.arange(9), "abs:1", fill_value=-1)
         with self.assertRaisesRegex(foldwire.Error, "fill values"):
             foldwire.compress(self.field, codec="truncate:16", fill_value=1e20)
 

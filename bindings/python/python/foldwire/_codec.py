@@ -7,9 +7,10 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 
 from . import _native
-from ._arguments import codec_text
+from ._arguments import codec_text, whole
 from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
+from ._fill import fill_number
 
 __all__ = ["Info", "compress", "decompress", "info"]
 
@@ -52,8 +53,8 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     its bits, and does not count in the range of a relative bound. Without it, a value that seems to
     be one and sets the range causes a warning.
 
-    Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, and codecs that
-    are not for the type, and ``"argument"`` for an invalid bound or shape, and for a bound that
+    Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, codecs that are
+    not for the type, and fill values of integers, and ``"argument"`` for an invalid bound or shape, and for a bound that
     the codec does not keep.
     """
     plan = codec_text(codec, bound)
@@ -69,11 +70,7 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     elif not (memory.flags.c_contiguous and memory.flags.aligned):
         # Not ascontiguousarray, which changes the shape of a scalar.
         memory = np.array(memory, order="C", copy=True)
-    try:
-        fill_value = None if fill_value is None else float(fill_value)
-    except (TypeError, ValueError):
-        message = f"fill_value is {fill_value!r}; it must be a number"
-        raise Error(message, field="fill_value") from None
+    fill_value = fill_number(fill_value, array.dtype)
     layout = (list(array.shape), is_fortran, is_swapped, array.dtype == bool, fill_value)
     try:
         return _native.compress(memory, code, layout, plan + hint)
@@ -86,12 +83,9 @@ def _hint(array, shape) -> str:
     """Returns the words of a plan with this shape."""
     if shape is None:
         return ""
-    try:
-        sizes = [int(size) for size in np.atleast_1d(shape)]
-    except (TypeError, ValueError):
-        raise Error(f"shape is {shape!r}; it must be whole numbers", field="shape") from None
+    sizes = [whole(size, "shape") for size in (shape if np.iterable(shape) else (shape,))]
     n_values = int(np.prod(sizes, dtype=object))
-    if n_values != array.size or min(sizes, default=0) < 0:
+    if n_values != array.size:
         message = f"shape is {tuple(sizes)}, but there are {array.size} values"
         raise Error(message, field="shape")
     return ",shape:" + "x".join(map(str, sizes)) if n_values else ""

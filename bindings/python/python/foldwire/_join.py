@@ -51,9 +51,11 @@ def init(*, store=None, rank: Optional[int] = None, size: Optional[int] = None,
     if store is not None:
         return _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_rate,
                     calls, bound, plan)
-    for value, name in ((rank, "rank"), (size, "size")):
-        if value is not None:
-            raise Error(f"{name} needs a store; without one, the launcher sets it", field=name)
+    for value, name, default in ((rank, "rank", None), (size, "size", None),
+                                 (job, "job", "foldwire"), (epoch, "epoch", 0)):
+        if value != default:
+            message = f"{name} needs a store; without one, the launcher says who meets"
+            raise Error(message, field=name)
     return _joined(None, 1, 0, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
 
 

@@ -54,6 +54,8 @@ class Sums:
 def _arranged(array, axis):
     """Returns the array with its summed axes first or last, the shape of the sums, and whether they
     are first."""
+    if array.ndim == 0:
+        raise Error(f"axis is {axis}, but this array is a scalar; leave it out", field="axis")
     axes = axis if isinstance(axis, tuple) else (axis,)
     axes = [whole(one, "axis", -array.ndim, array.ndim - 1) for one in axes]
     axes = sorted(one % array.ndim for one in axes)
