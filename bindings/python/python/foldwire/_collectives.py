@@ -375,7 +375,7 @@ class Collectives:
             reports.append(self._native.all_reduce_group(
                 [memory[at] for at in places], [bounds[at] for at in places],
                 None if feedback is None else [memory[n + at] for at in places], code,
-                code_of(residue), terms[texts[0]]["op"], group_plan))
+                code_of(residue), terms[texts[0]]["op"], group_plan, self.timeout))
         self.report = _sum_of(reports)
         for out in written:
             out.deliver()

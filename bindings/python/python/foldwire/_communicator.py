@@ -135,7 +135,7 @@ class Communicator(Collectives, Messages, Sums):
             color = whole(color, "color", 0, U32)
         key = whole(key, "key", -2**31, 2**31 - 1)
         calls = self._native.n_calls if calls is None else whole(calls, "calls", 1)
-        made = self._native.split(color, key, calls)
+        made = self._native.split(color, key, calls, self.timeout)
         return None if made is None else Communicator(made, self.bound, self.plan)
 
     def duplicate(self) -> Communicator:

@@ -30,11 +30,19 @@ class Comm:
         residue: int,
         op: int,
         plan: Plan,
+        timeout: Optional[float],
     ) -> Dict[str, Any]: ...
     def repro_sums(
-        self, values: Any, dtype: int, is_columns: bool, sums: Any
+        self,
+        values: Any,
+        dtype: int,
+        is_columns: bool,
+        sums: Any,
+        timeout: Optional[float],
     ) -> Dict[str, Any]: ...
-    def split(self, color: Optional[int], key: int, n_calls: int) -> Optional[Comm]: ...
+    def split(
+        self, color: Optional[int], key: int, n_calls: int, timeout: Optional[float]
+    ) -> Optional[Comm]: ...
     def shrink(self, patience: float) -> Comm: ...
     def admit(
         self,

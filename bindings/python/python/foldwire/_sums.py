@@ -47,7 +47,7 @@ class Sums:
         else:
             array, shape, is_columns = _arranged(array, axis)
         sums = np.empty(math.prod(shape))
-        self.report = self._native.repro_sums(array, code, is_columns, sums)
+        self.report = self._native.repro_sums(array, code, is_columns, sums, self.timeout)
         return sums.reshape(shape) if axis is not None else float(sums[0])
 
 
