@@ -1,5 +1,6 @@
 //! Functions of `foldwire._native` that create communicators: of threads, and of processes that
-//! meet by a unique id, a launcher or a store, or that join a running group.
+//! meet by a unique id, a launcher or a store, or that join a running group. Also the names of
+//! environment variables that nothing reads.
 //!
 //! A rank waits for the others in a thread of its own, so that the caller's thread can handle
 //! signals meanwhile. After Ctrl-C, that thread goes on until the time limit, and then drops what
@@ -119,6 +120,13 @@ fn with_signals<R: Send + 'static>(
             }
         }
     }
+}
+
+/// Says for each environment variable with the prefix `FOLDWIRE_` that nothing reads it, if so.
+#[pyfunction]
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    foldwire::variables::unknown(names).map(|unknown| unknown.to_string()).collect()
 }
 
 /// Joins the ranks that meet in a store. `store` has the methods that `store.rs` names.

@@ -112,6 +112,7 @@ class Arguments(unittest.TestCase):
         self.refused(lambda: comm.reduce_scatter(array, counts=[2]), "counts")
         self.refused(lambda: comm.scatter(np.zeros(5), array), "array")
         self.refused(lambda: foldwire.threads(10_000), None, "1024")
+        self.refused(lambda: foldwire.threads(1, lanes=9), "lanes", "8 or less")
         for timeout in ("abc", -1, float("nan")):
             self.refused(lambda t=timeout: setattr(comm, "timeout", t), "timeout")
         self.refused(lambda: comm.repro_sum(np.float64(3), axis=0), "axis", "scalar")

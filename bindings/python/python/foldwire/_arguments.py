@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Optional
 
+from . import _native
 from ._errors import Error
 
 U32, I64 = 2**32 - 1, 2**63 - 1
@@ -50,7 +51,7 @@ def seconds(value, what: str) -> Optional[float]:
 
 def settings(timeout, deadline, lanes, calls):
     """Converts the settings of a communicator for the native module."""
-    lanes = None if lanes is None else whole(lanes, "lanes", 1)
+    lanes = None if lanes is None else whole(lanes, "lanes", 1, _native.MAX_LANES)
     return (seconds(timeout, "timeout"), seconds(deadline, "deadline"), lanes,
             whole(calls, "calls", 1))
 

@@ -10,7 +10,7 @@ from . import _native
 from ._arguments import codec_text, whole
 from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
-from ._fill import fill_number
+from ._fill import fill_number, warn_of_fill
 
 __all__ = ["Info", "compress", "decompress", "info"]
 
@@ -73,10 +73,12 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     fill_value = fill_number(fill_value, array.dtype)
     layout = (list(array.shape), is_fortran, is_swapped, array.dtype == bool, fill_value)
     try:
-        return _native.compress(memory, code, layout, plan + hint)
+        data, suspected = _native.compress(memory, code, layout, plan + hint)
     except Error as failure:
         failure.field = failure.field or ("codec" if "codec " in str(failure) else "bound")
         raise
+    warn_of_fill({"suspected_fill": suspected})
+    return data
 
 
 def _hint(array, shape) -> str:

@@ -21,7 +21,7 @@ from ._arrays import (
 )
 from ._device_arrays import refuse_device
 from ._errors import Error
-from ._fill import with_fill
+from ._fill import warn_of_fill, with_fill
 from ._operations import extended
 from ._plans import parse_plan, reduction
 from ._requests import Call, blocking, starting
@@ -379,6 +379,7 @@ class Collectives:
         self.report = _sum_of(reports)
         for out in written:
             out.deliver()
+        warn_of_fill(self.report)
         return arrays
 
     @staticmethod

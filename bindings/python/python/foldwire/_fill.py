@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Dict, Optional
 
+from . import _native
 from ._arrays import code_of, is_float, type_name
 from ._device_arrays import DeviceArray
-from ._errors import Error
+from ._errors import Error, warn
 
 
 def with_fill(text: str, fill_value, like, dtype=None) -> str:
@@ -36,3 +37,13 @@ def fill_number(fill_value, of, dtype=None) -> Optional[float]:
     if value != value:
         raise Error("NaN needs no fill_value: it keeps its place already", field="fill_value")
     return value
+
+
+def warn_of_fill(report: Dict[str, Any]) -> None:
+    """Issues the warning of a report, if it found a value that seems to be a fill value.
+
+    Call it when the caller has the result: if warnings are errors, it raises.
+    """
+    fill = report["suspected_fill"]
+    if fill is not None:
+        warn(_native.suspected_fill(fill))

@@ -9,6 +9,7 @@ import numpy as np
 from ._arguments import U32, has_word, whole
 from ._arrays import Out, apart, as_array, check_out, code_of, outs
 from ._errors import Error
+from ._fill import warn_of_fill
 from ._requests import Request
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Messages:
         self.report = self._native.exchange(messages)
         for out in written:
             out.deliver()
+        warn_of_fill(self.report)
 
     def _to(self, peer, array, tag=0, bound=None, plan=None):
         array = as_array(array)
