@@ -42,8 +42,8 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     shape, memory order and byte order.
 
     ``bound`` is ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
-    range of this array) or ``"psnr:60"`` (dB). ``"lossless"`` keeps every bit, and so does None with
-    a codec that has no setting. Integers and bool are exact with any bound.
+    range of this array) or ``"psnr:60"`` (dB). ``"lossless"`` keeps every bit, and so does None
+    with a codec that has no setting. Integers and bool are exact with any bound.
 
     ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one. If a
     setting determines its error, as in ``"truncate:16"``, it takes no bound. ``shape`` says which
@@ -54,8 +54,8 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     be one and sets the range causes a warning.
 
     Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, codecs that are
-    not for the type, and fill values of integers, and ``"argument"`` for an invalid bound or shape, and for a bound that
-    the codec does not keep.
+    not for the type, and fill values of integers; and of kind ``"argument"`` for an invalid bound
+    or shape, and a bound that the codec does not keep.
     """
     plan = codec_text(codec, bound)
     array = as_ndarray(array)
