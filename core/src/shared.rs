@@ -37,6 +37,7 @@ use alloc::rc::Rc;
 use check::CheckState;
 use core::cell::Cell;
 use core::fmt;
+use core::time::Duration;
 use mailbox::Mailbox;
 
 /// A communicator that runs several calls at once and can be split.
@@ -180,6 +181,18 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Number of lanes: the most segments of a call that are computed or sent at a time.
     pub fn n_lanes(&self) -> usize {
         self.shared.config.lanes
+    }
+
+    /// Sets the time without progress after which operations that start later fail. It overrides
+    /// [`Config::timeout`], except in the flush at the end of a [`split`](Self::split).
+    pub fn set_timeout(&self, timeout: Duration) {
+        for call_slot in self.call_slots.iter() {
+            // After a failure there are no operations to come.
+            let _ = call_slot.with(|comm| {
+                comm.config.timeout = timeout;
+                Ok(())
+            });
+        }
     }
 
     /// Bytes of a frame of the transport.

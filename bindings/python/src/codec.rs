@@ -10,13 +10,12 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::failure::raise;
 use crate::ffi::{self, lent};
-use crate::report::warn_of_fill;
 
 /// Shape; order is Fortran; most significant byte first; truth values; fill value.
 type LayoutTuple = (Vec<u64>, bool, bool, bool, Option<f64>);
 
 /// Compresses an array by a plan. Its values are contiguous in memory and in native byte order; the
-/// layout describes the original array.
+/// layout describes the original array. Also returns a value that seems to be a fill value.
 #[pyfunction]
 pub(crate) fn compress<'py>(
     py: Python<'py>,
@@ -24,7 +23,7 @@ pub(crate) fn compress<'py>(
     dtype: u8,
     layout: LayoutTuple,
     plan: &str,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<(Bound<'py, PyBytes>, Option<f64>)> {
     let dtype = ffi::dtype(py, dtype)?;
     let values = ffi::array(Some(values), dtype, false)?;
     let (shape, is_fortran, is_big_endian, is_bool, fill_value) = layout;
@@ -32,8 +31,7 @@ pub(crate) fn compress<'py>(
     let layout = Layout { shape, order, is_big_endian, is_bool, fill_value };
     let done = py.detach(|| ffi::compress(values, dtype, &layout, &plan.parse()?));
     let (bytes, suspected_fill) = done.map_err(|fault| raise(py, &fault))?;
-    suspected_fill.map_or(Ok(()), |fill| warn_of_fill(py, fill))?;
-    Ok(PyBytes::new(py, &bytes))
+    Ok((PyBytes::new(py, &bytes), suspected_fill))
 }
 
 /// Reads the head of compressed bytes: code of the type, layout, bound (0: exact; infinite: by the

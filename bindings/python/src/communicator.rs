@@ -133,6 +133,12 @@ fn range(array: RawArray, dtype: DType) -> Range<usize> {
     array.address..array.address + array.n_values * dtype.n_bytes()
 }
 
+/// Converts the seconds without progress after which a call fails.
+fn limit(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
+    let timeout = timeout.map(|timeout| seconds(timeout, "timeout")).transpose();
+    timeout.map_err(|fault| raise(py, &fault))
+}
+
 /// Returns rank, number of ranks, and largest number of calls at once.
 fn properties(comm: &ErasedCommunicator) -> (usize, usize, usize) {
     (comm.rank(), comm.size(), comm.n_calls())
@@ -196,8 +202,7 @@ impl CallArgs<'_> {
     }
 
     fn timeout(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
-        let timeout = self.timeout.map(|timeout| seconds(timeout, "timeout")).transpose();
-        timeout.map_err(|fault| raise(py, &fault))
+        limit(py, self.timeout)
     }
 
     /// Returns references to the arrays.
@@ -246,7 +251,7 @@ impl PyCommunicator {
 
     /// All-reduces several arrays of floats in place as one call. Each has its own bound, or else
     /// the plan's. Returns the report of all of them.
-    #[pyo3(signature = (arrays, bounds, feedback, dtype, residue, op, plan))]
+    #[pyo3(signature = (arrays, bounds, feedback, dtype, residue, op, plan, timeout))]
     #[allow(clippy::too_many_arguments, reason = "the Python package passes them by position")]
     fn all_reduce_group<'py>(
         &self,
@@ -258,6 +263,7 @@ impl PyCommunicator {
         residue: u8,
         op: u8,
         plan: &Bound<'py, PyPlan>,
+        timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyDict>> {
         // `dtype` and `residue` are the type codes of `arrays` and `feedback`. `feedback` holds the
         // errors that earlier calls made in each array.
@@ -282,9 +288,11 @@ impl PyCommunicator {
         if ranges.windows(2).any(|two| two[0].end > two[1].start) {
             return Err(fault("arrays of a group overlap".to_owned()));
         }
-        let plan = &plan.get().0;
+        let (plan, timeout) = (&plan.get().0, limit(py, timeout)?);
         let reports = self.with_core(py, |comm| {
-            ffi::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
+            comm.within(timeout, |comm| {
+                ffi::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
+            })
         })?;
         let sum = reports.into_iter().reduce(|mut sum, report| {
             sum += report;
@@ -301,9 +309,10 @@ impl PyCommunicator {
         dtype: u8,
         is_columns: bool,
         sums: &Bound<'py, PyAny>,
+        timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let comm = (&*self.endpoint, self.id);
-        dict(py, &sums::repro_sums(py, comm, values, dtype, is_columns, sums)?)
+        let (comm, timeout) = ((&*self.endpoint, self.id), limit(py, timeout)?);
+        dict(py, &sums::repro_sums(py, comm, values, dtype, is_columns, sums, timeout)?)
     }
 
     /// Creates the communicator of the ranks with the same color. `None`: this rank has no color.
@@ -313,9 +322,12 @@ impl PyCommunicator {
         color: Option<u32>,
         key: i32,
         n_calls: usize,
+        timeout: Option<f64>,
     ) -> PyResult<Option<Self>> {
+        let timeout = limit(py, timeout)?;
         let made = self.endpoint.call(py, |state| {
-            let made = state.comm(self.id)?.split(color, key, n_calls)?;
+            let comm = state.comm(self.id)?;
+            let made = comm.within(timeout, |comm| comm.split(color, key, n_calls))?;
             Ok(made.map(|comm| {
                 let properties = properties(&comm);
                 (state.add_comm(comm), properties)

@@ -66,7 +66,7 @@ impl StopSignal {
 }
 
 /// Interval between checks for signals.
-const SIGNALS: Duration = Duration::from_millis(100);
+pub(crate) const SIGNALS: Duration = Duration::from_millis(100);
 
 /// Key of a communicator or call in a [`LockedState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,13 +1,23 @@
 //! Functions of `foldwire._native` that create communicators: of threads, and of processes that
-//! meet by a unique id, a launcher or a store, or that join a running group.
+//! meet by a unique id, a launcher or a store, or that join a running group. Also the names of
+//! environment variables that nothing reads.
+//!
+//! A rank waits for the others in a thread of its own, so that the caller's thread can handle
+//! signals meanwhile. After Ctrl-C, that thread goes on until the time limit, and then drops what
+//! it got. Stores are called by the caller's thread alone, and check for signals themselves.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 use foldwire::Config;
 use foldwire_bootstrap::StorePlace;
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{self, ErasedCommunicator, RankEndpoint, seconds};
+use foldwire_c::ffi::types::FW_INTERNAL_ERROR;
 use pyo3::prelude::*;
 
 use crate::communicator::{PyCommunicator, PyGrown};
+use crate::endpoint::SIGNALS;
 use crate::failure::raise;
 use crate::store::ObjectStore;
 
@@ -70,16 +80,53 @@ pub(crate) fn join(
     settings: Settings,
     link_rate: Option<f64>,
 ) -> PyResult<PyCommunicator> {
-    let made = py.detach(|| {
-        let (config, n_calls) = config(settings, link_rate)?;
-        let limit = seconds(limit, "limit")?;
-        let rank_endpoint = match id {
-            Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit)?,
-            None => RankEndpoint::from_env(limit)?,
-        };
-        PyCommunicator::create(rank_endpoint, config, n_calls)
+    let fault = |fault: ApiError| raise(py, &fault);
+    let (config, n_calls) = config(settings, link_rate).map_err(fault)?;
+    let limit = seconds(limit, "limit").map_err(fault)?;
+    let rank_endpoint = with_signals(py, move || match id {
+        Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit),
+        None => RankEndpoint::from_env(limit),
+    })?;
+    py.detach(|| PyCommunicator::create(rank_endpoint, config, n_calls)).map_err(fault)
+}
+
+/// Calls `join` in another thread, and waits for its result.
+///
+/// # Errors
+/// Those of `join`, and the exception of a signal handler.
+fn with_signals<R: Send + 'static>(
+    py: Python<'_>,
+    join: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
+) -> PyResult<R> {
+    let (sender, receiver) = mpsc::channel();
+    let started = thread::Builder::new().name("foldwire join".to_owned()).spawn(move || {
+        // Nobody receives after a signal.
+        let _ = sender.send(join());
     });
-    made.map_err(|fault| raise(py, &fault))
+    let none = |why: String| raise(py, &ApiError::new(FW_INTERNAL_ERROR, why));
+    started.map_err(|error| none(format!("no thread could be started ({error})")))?;
+    let mut receiver = receiver;
+    loop {
+        let waited = py.detach(|| {
+            let waited = receiver.recv_timeout(SIGNALS);
+            (waited, receiver)
+        });
+        receiver = waited.1;
+        match waited.0 {
+            Ok(joined) => return joined.map_err(|fault| raise(py, &fault)),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(none("joining panicked; please report it".to_owned()));
+            }
+        }
+    }
+}
+
+/// Says for each environment variable with the prefix `FOLDWIRE_` that nothing reads it, if so.
+#[pyfunction]
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    foldwire::variables::unknown(names).map(|unknown| unknown.to_string()).collect()
 }
 
 /// Joins the ranks that meet in a store. `store` has the methods that `store.rs` names.

@@ -9,7 +9,7 @@
 //! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
 //! | `join` | functions that create communicators |
-//! | `report` | conversion of reports to dicts |
+//! | `report` | conversion of reports to dicts, and the words about a fill value |
 //! | `request` | the class `Request` |
 //! | `store` | stores in which ranks meet |
 //! | `simulated` | with the feature of this name: a simulated device, for tests |
@@ -35,6 +35,7 @@ mod store;
 mod sums;
 
 use foldwire::DType;
+use foldwire::transport::MAX_LANES;
 use pyo3::prelude::*;
 
 /// The native module of the package `foldwire`.
@@ -46,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .collect();
     module.add("DTYPES", codes)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add("MAX_LANES", MAX_LANES)?;
     module.add("HAS_DEVICES", cfg!(feature = "cuda"))?;
     module.add("HDF5_FILTER", (ffi::hdf5::FILTER_ID, (&raw const ffi::hdf5::FILTER).addr()))?;
     module.add_class::<communicator::PyCommunicator>()?;
@@ -56,9 +58,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<simulated::PySimulatedDevice>()?;
     module.add_function(wrap_pyfunction!(join::threads, module)?)?;
     module.add_function(wrap_pyfunction!(join::unique_id, module)?)?;
+    module.add_function(wrap_pyfunction!(join::unknown_variables, module)?)?;
     module.add_function(wrap_pyfunction!(join::join, module)?)?;
     module.add_function(wrap_pyfunction!(join::meet, module)?)?;
     module.add_function(wrap_pyfunction!(join::rejoin, module)?)?;
+    module.add_function(wrap_pyfunction!(report::suspected_fill, module)?)?;
     module.add_function(wrap_pyfunction!(codec::compress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::info, module)?)

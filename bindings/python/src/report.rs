@@ -1,10 +1,8 @@
-//! Conversion of reports to dicts, and the warning of a fill value.
+//! Conversion of reports to dicts, and the words about a fill value.
 
 use foldwire::{Report, SuspectedFill};
-use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::ffi::CString;
 
 /// Converts a report to a dict. Times are in seconds, and `segment` is a number of values.
 pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
@@ -17,9 +15,6 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     dict.set_item("bound", report.bound)?;
     dict.set_item("worst_case", report.worst_case)?;
     dict.set_item("suspected_fill", report.suspected_fill)?;
-    if let Some(fill) = report.suspected_fill {
-        warn_of_fill(py, fill)?;
-    }
     dict.set_item("raw_bytes", report.raw_bytes)?;
     dict.set_item("wire_bytes", report.wire_bytes)?;
     dict.set_item("ratio", report.ratio())?;
@@ -38,8 +33,8 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     Ok(dict)
 }
 
-/// Issues a warning about a value that seems to be a fill value.
-pub(crate) fn warn_of_fill(py: Python<'_>, fill: f64) -> PyResult<()> {
-    let text = CString::new(SuspectedFill(fill).to_string())?;
-    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)
+/// Says that a value seems to be a fill value.
+#[pyfunction]
+pub(crate) fn suspected_fill(fill: f64) -> String {
+    SuspectedFill(fill).to_string()
 }

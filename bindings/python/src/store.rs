@@ -5,7 +5,9 @@
 //! them: `set(key, value)`, `get(key)` and `wait(key, seconds)`; the last two return bytes or None.
 
 use std::net::TcpListener;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::store::{self, StoreError};
@@ -16,19 +18,68 @@ use foldwire_c::ffi::types::{FW_INVALID_ARGUMENT, FW_TRANSPORT_ERROR};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::endpoint::SIGNALS;
 use crate::failure::raise;
 
-/// A store of this package.
+/// A store of this package. Threads may share it: no wait keeps the others out.
 #[pyclass(frozen, name = "Store", module = "foldwire._native")]
-pub(crate) struct PyStore(Mutex<Box<dyn store::Store + Send>>);
+pub(crate) struct PyStore {
+    store: SharedStore,
+    is_hosted_here: bool,
+}
 
-impl PyStore {
-    fn new(store: impl store::Store + Send + 'static) -> Self {
-        Self(Mutex::new(Box::new(store)))
+/// A store that threads share.
+enum SharedStore {
+    /// Each call has a clone, which has the same values.
+    Memory(MemoryStore),
+    File(FileStore),
+    /// The store, and the number of threads that call it or wait for the lock.
+    Tcp(Box<Mutex<TcpStore>>, AtomicUsize),
+}
+
+/// Longest time for which a waiting thread keeps the lock of a store.
+const SLICE: Duration = Duration::from_millis(50);
+/// Time in which another thread takes the lock.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl SharedStore {
+    /// Calls the store.
+    fn call<R>(
+        &self,
+        call: impl FnOnce(&mut dyn store::Store) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        match self {
+            Self::Memory(store) => call(&mut store.clone()),
+            Self::File(store) => call(&mut store.clone()),
+            Self::Tcp(store, n_callers) => {
+                n_callers.fetch_add(1, Ordering::Relaxed);
+                let made = call(&mut *store.lock().unwrap_or_else(PoisonError::into_inner));
+                n_callers.fetch_sub(1, Ordering::Relaxed);
+                made
+            }
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<dyn store::Store + Send>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for a key until other threads should have their turn, at most for `limit`.
+    fn wait(&self, key: &str, limit: Duration) -> Result<Option<Vec<u8>>, StoreError> {
+        let Self::Tcp(_, n_callers) = self else {
+            return self.call(|store| store.wait(key, limit.min(SIGNALS)));
+        };
+        let is_alone = n_callers.load(Ordering::Relaxed) == 0;
+        let slice = if is_alone { SLICE } else { Duration::ZERO };
+        let value = self.call(|store| store.wait(key, limit.min(slice)))?;
+        if value.is_none() {
+            // The lock is not fair: whoever returns to it at once gets it again.
+            thread::sleep(PAUSE.min(limit));
+        }
+        Ok(value)
+    }
+}
+
+impl PyStore {
+    fn new(store: SharedStore) -> Self {
+        let is_hosted_here = store.call(|store| Ok(store.is_hosted_here()));
+        Self { store, is_hosted_here: is_hosted_here.unwrap_or(false) }
     }
 
     /// Calls the store without the GIL.
@@ -37,7 +88,7 @@ impl PyStore {
         py: Python<'_>,
         call: impl FnOnce(&mut dyn store::Store) -> Result<R, StoreError> + Send,
     ) -> PyResult<R> {
-        py.detach(|| call(&mut **self.lock())).map_err(|error| raise(py, &store_fault(error)))
+        py.detach(|| self.store.call(call)).map_err(|error| raise(py, &store_fault(error)))
     }
 }
 
@@ -73,14 +124,14 @@ impl PyStore {
     /// A store in memory, for ranks that are threads.
     #[staticmethod]
     fn memory() -> Self {
-        Self::new(MemoryStore::default())
+        Self::new(SharedStore::Memory(MemoryStore::default()))
     }
 
     /// A store in a folder.
     #[staticmethod]
     fn file(py: Python<'_>, folder: std::path::PathBuf) -> PyResult<Self> {
-        let made = FileStore::new(&folder).map(Self::new);
-        made.map_err(|error| {
+        let made = FileStore::new(&folder);
+        made.map(|store| Self::new(SharedStore::File(store))).map_err(|error| {
             let message = format!("cannot use the folder {} ({error})", folder.display());
             raise(py, &ApiError::new(FW_INVALID_ARGUMENT, message))
         })
@@ -95,14 +146,16 @@ impl PyStore {
         secret: Option<&str>,
         limit: f64,
     ) -> PyResult<Self> {
+        let shared =
+            |store| Self::new(SharedStore::Tcp(Box::new(Mutex::new(store)), AtomicUsize::new(0)));
         let made = py.detach(|| {
             let limit = seconds(limit, "limit")?;
             let (address, token) = (address(at, limit)?, token(secret)?);
             if !hosts {
-                return Ok(Self::new(TcpStore::connect(address, token, limit)));
+                return Ok(shared(TcpStore::connect(address, token, limit)));
             }
             let hosted = TcpListener::bind(address).and_then(|it| TcpStore::host(it, token));
-            hosted.map(Self::new).map_err(|error| {
+            hosted.map(shared).map_err(|error| {
                 ApiError::new(FW_TRANSPORT_ERROR, format!("cannot listen at {at} ({error})"))
             })
         });
@@ -128,18 +181,31 @@ impl PyStore {
         limit: f64,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let limit = seconds(limit, "limit").map_err(|fault| raise(py, &fault))?;
-        let value = self.call(py, |store| store.wait(key, limit))?;
-        Ok(value.map(|value| PyBytes::new(py, &value)))
+        let start = Instant::now();
+        loop {
+            let left = limit.saturating_sub(start.elapsed());
+            let value = py.detach(|| self.store.wait(key, left));
+            let value = value.map_err(|error| raise(py, &store_fault(error)))?;
+            if value.is_some() || left.is_zero() {
+                return Ok(value.map(|value| PyBytes::new(py, &value)));
+            }
+            py.check_signals()?;
+        }
     }
 
     /// Returns whether this process hosts the store.
     fn is_hosted_here(&self) -> bool {
-        self.lock().is_hosted_here()
+        self.is_hosted_here
     }
 
     /// Serves other processes, without waiting.
     fn progress(&self, py: Python<'_>) {
-        py.detach(|| self.lock().progress());
+        py.detach(|| {
+            let _ = self.store.call(|store| {
+                store.progress();
+                Ok(())
+            });
+        });
     }
 }
 
@@ -169,7 +235,18 @@ impl ObjectStore {
         self.raised.unwrap_or_else(|| raise(py, fault))
     }
 
+    /// Calls the object, unless a signal handler raises.
     fn call<R>(
+        &mut self,
+        call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
+    ) -> Result<R, StoreError> {
+        self.attached(|object| {
+            object.py().check_signals()?;
+            call(object)
+        })
+    }
+
+    fn attached<R>(
         &mut self,
         call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
     ) -> Result<R, StoreError> {
@@ -203,7 +280,8 @@ impl store::Store for ObjectStore {
 
     fn progress(&mut self) {
         if self.has_progress {
-            let _ = self.call(|object| object.call_method0("progress").map(|_| ()));
+            // Its errors are lost, so it leaves signals to the next call that fails.
+            let _ = self.attached(|object| object.call_method0("progress").map(|_| ()));
         }
     }
 

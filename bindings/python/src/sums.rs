@@ -1,5 +1,7 @@
 //! Reproducible sums of numpy arrays.
 
+use std::time::Duration;
+
 use foldwire::Report;
 use pyo3::prelude::*;
 
@@ -14,9 +16,13 @@ pub(crate) fn repro_sums(
     dtype: u8,
     is_columns: bool,
     sums: &Bound<'_, PyAny>,
+    timeout: Option<Duration>,
 ) -> PyResult<Report> {
     let dtype = ffi::dtype(py, dtype)?;
     let values = ffi::array(Some(values), dtype, false)?;
     let sums = ffi::array(Some(sums), foldwire::DType::F64, true)?;
-    endpoint.call(py, |state| ffi::repro_sums(state.comm(id)?, values, dtype, is_columns, sums))
+    endpoint.call(py, |state| {
+        let comm = state.comm(id)?;
+        comm.within(timeout, |comm| ffi::repro_sums(comm, values, dtype, is_columns, sums))
+    })
 }

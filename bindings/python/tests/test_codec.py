@@ -31,6 +31,17 @@ class Codec(unittest.TestCase):
             np.testing.assert_array_equal(back.view(np.uint64), odd.view(np.uint64))
         self.assertEqual(foldwire.info(foldwire.compress(odd)).bound, 0.0)
 
+    def test_lossless_refuses_a_codec_that_loses_bits(self):
+        for bound in ("lossless", "exact", " lossless "):
+            for codec in ("truncate:16", "zfp-rate:8", "dense"):
+                with self.assertRaises(foldwire.Error) as raised:
+                    foldwire.compress(self.field, bound, codec)
+                self.assertEqual(raised.exception.field, "codec")
+            back = foldwire.decompress(foldwire.compress(self.field, bound, "lossless"))
+            np.testing.assert_array_equal(back, self.field)
+        self.assertEqual(foldwire.info(foldwire.compress(self.field, None, "truncate:16")).bound,
+                         np.inf)
+
     def test_a_fill_value_keeps_its_bits_and_does_not_widen_the_range(self):
         for dtype, fill in (("f4", 1e20), (">f8", -9999.0), ("f2", -9999.0)):
             field = self.field.astype(dtype)
@@ -46,8 +57,8 @@ class Codec(unittest.TestCase):
                 self.assertLessEqual(off, span * 1.001e-2, dtype)
             with self.assertWarnsRegex(UserWarning, "sets the value range"):
                 foldwire.compress(field, "rel:1e-2")
-        data = foldwire.compress(np.arange(9), "abs:1", fill_value=-1)
-        self.assertIsNone(foldwire.info(data).fill_value)
+        with self.assertRaisesRegex(foldwire.Error, "floats, not int64"):
+            foldwire.compress(np.arange(9), "abs:1", fill_value=-1)
         with self.assertRaisesRegex(foldwire.Error, "fill values"):
             foldwire.compress(self.field, codec="truncate:16", fill_value=1e20)
 

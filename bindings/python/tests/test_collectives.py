@@ -224,12 +224,43 @@ class Collectives(unittest.TestCase):
 
         foldwire.run(3, program)
 
+    def test_none_in_the_bounds_of_a_group_is_exact(self):
+        # No bit is lost, however the values add up.
+        def program(comm):
+            arrays = [of(comm.rank, shape) / 7 for shape in ((500,), (40, 40), (300,), (7,))]
+            exact = [comm.all_reduce(array) for array in arrays]
+            for bounds in (["rel:1e-2", None, "rel:1e-3", "exact"],
+                           [None, "rel:1e-2", "lossless", "abs:0.5"], [None] * 4):
+                feedback = [comm.feedback_for(array) for array in arrays]
+                for fed in (None, feedback):
+                    got = comm.all_reduce_group([a.copy() for a in arrays], bounds=bounds,
+                                                feedback=fed)
+                    for one, sum, bound, residue in zip(got, exact, bounds, feedback):
+                        is_exact = bound in (None, "exact", "lossless")
+                        self.assertEqual(np.array_equal(one, sum), is_exact, bounds)
+                        self.assertEqual(residue.any(), fed is not None and not is_exact)
+                self.assertEqual(comm.report["raw_bytes"] > 0, comm.size > 1)
+            # A bound of the communicator holds for None, as in other calls.
+            comm.bound = "abs:0.5"
+            got = comm.all_reduce_group([a.copy() for a in arrays],
+                                        bounds=[None, "exact", "rel:1e-3", "exact"])
+            self.assertEqual([np.array_equal(*pair) for pair in zip(got, exact)],
+                             [False, True, False, True])
+            self.assertGreater(abs(got[0] - exact[0]).max(), abs(got[2] - exact[2]).max())
+            products = [np.full(500, 1.01), np.full(9, 1.01)]
+            comm.all_reduce_group(products, "prod", bounds=[None, None], plan="scope:operand")
+            with self.assertRaisesRegex(foldwire.Error, "product"):
+                comm.all_reduce_group(products, "prod", bounds=["exact", "abs:1"])
+
+        foldwire.run(2, program)
+
     def test_arrays_of_a_group_that_overlap_are_refused(self):
         comm = foldwire.threads(1)[0]
         array = np.zeros(10)
         for arrays in ([array, array], [array[:6], array[5:]]):
-            with self.assertRaisesRegex(foldwire.Error, "overlap"):
-                comm.all_reduce_group(arrays, bounds="abs:1")
+            for bounds in ("abs:1", ["abs:1", None]):
+                with self.assertRaisesRegex(foldwire.Error, "overlap"):
+                    comm.all_reduce_group(arrays, bounds=bounds)
         comm.all_reduce_group([array[:5], array[5:], array[:0]], bounds="abs:1")
         self.assertEqual(comm.report["bound"], 1.0)
 

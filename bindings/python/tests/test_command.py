@@ -92,6 +92,8 @@ class Command(unittest.TestCase):
             (["compress", "field.npy", "--lossless"], "--force"),
             (["compress", "missing.npy", "--lossless"], "missing.npy"),
             (["compress", "field.npy", "--bound", "rel:2", "-f"], "range"),
+            (["compress", "field.npy", "--lossless", "--codec", "truncate:16", "-f"], "lossy"),
+            (["compress", "field.npy", "--codec", "dense", "-f"], "bound"),
             (["compress", "field.npy.fwz", "--lossless"], "neither .npy"),
             (["compress", "field.npy", "--lossless", "--dims", "3"], "--dims"),
             (["decompress", "field.npy", "-o", "x"], "error: "),
@@ -102,7 +104,14 @@ class Command(unittest.TestCase):
             self.assertIn(part, said)
         np.testing.assert_array_equal(self.load("field.npy"), self.field)
         self.foldwire("compress", "field.npy", code=2)
+        self.foldwire("compress", "field.npy", "--codec", "auto", code=2)
         self.foldwire(code=2)
+
+    def test_the_setting_of_a_codec_takes_the_place_of_a_bound(self):
+        self.foldwire("compress", "field.npy", "--codec", "truncate:16")
+        self.assertIn("inf", self.foldwire("info", "field.npy.fwz").stdout.decode())
+        self.foldwire("decompress", "field.npy.fwz", "-o", "copy.npy")
+        self.assertLess(abs(self.load("copy.npy") - self.field).max(), 0.01)
 
     def test_info_tells_what_is_there_but_no_secret(self):
         secret = "0123456789abcdef"

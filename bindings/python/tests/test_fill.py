@@ -1,6 +1,7 @@
 """Tests of fill values in collectives: they keep their place, and count in no bound."""
 
 import unittest
+import warnings
 
 import numpy as np
 
@@ -93,6 +94,35 @@ class FillValues(unittest.TestCase):
 
         with self.assertWarns(Warning):
             foldwire.run(N, program)
+
+    def test_a_warning_that_is_an_error_comes_after_the_result(self):
+        x = np.linspace(0, 1, 1000).reshape(10, 100)
+        x[0, 5] = 1e20
+
+        def calls(comm):
+            for out in (np.zeros((10, 100)), np.zeros((10, 100), order="F")):
+                yield out, lambda: comm.all_reduce(x, out=out, bound="rel:1e-3")
+                yield out, lambda: comm.start_all_reduce(x, out=out, bound="rel:1e-3").wait()
+                yield out, lambda: comm.all_reduce_group([out], bounds="rel:1e-3")
+
+        def program(comm):
+            for out, call in calls(comm):
+                out[...] = x
+                with self.assertRaisesRegex(UserWarning, "sets the value range"):
+                    call()
+                self.assertGreater(out[0, 5], 1e20)
+                self.assertEqual(comm.report["suspected_fill"], 1e20)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            foldwire.run(2, program)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            comm = foldwire.threads(1)[0]
+            comm.all_reduce(x, bound="rel:1e-3")
+            foldwire.compress(x, "rel:1e-3")
+        # Warnings name the line of the program.
+        self.assertEqual({one.filename for one in said}, {__file__})
 
     def test_movement(self):
         def program(comm):

@@ -63,6 +63,7 @@ class Filter(unittest.TestCase):
 
     def test_errors(self):
         for arguments, field in ((("f4", (9,), "fast"), None), (("f4", (9,), "rel:2"), "bound"),
+                                 (("f4", (9,), "lossless", "truncate:16"), "codec"),
                                  ((">f4", (9,)), "dtype"), (("M8[s]", (9,)), "dtype")):
             with self.assertRaises(foldwire.Error) as caught:
                 foldwire.hdf5.Foldwire(*arguments)

@@ -69,6 +69,16 @@ class Numcodecs(unittest.TestCase):
         with self.assertRaises(foldwire.Error):
             self.codec("1e-3")
 
+    def test_a_codec_that_loses_bits_takes_no_integers_for_floats(self):
+        for codec in ("truncate:16", "zfp-rate:8"):
+            self.refused(lambda c=codec: self.codec("lossless", codec=c), "lossy")
+            made = self.codec(None, "f4", codec)
+            self.refused(lambda c=made: c.encode(np.arange(1000, 1100, dtype="i4")), "<i4")
+        whole = np.arange(1000, 1100, dtype="i4")
+        back = self.codec(None, "f4", "lossless").decode(
+            self.codec(None, "f4", "lossless").encode(whole))
+        np.testing.assert_array_equal(back.view("i4"), whole)
+
     def refused(self, call, *words):
         """Asserts that a call raises an error whose message contains these words."""
         with self.assertRaises(foldwire.Error) as raised:

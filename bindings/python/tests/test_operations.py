@@ -178,6 +178,19 @@ class Operations(unittest.TestCase):
             with self.assertRaises(foldwire.Error) as raised:
                 comm.all_reduce(array, op, fill_value=1e20)
             self.assertEqual(raised.exception.field, "fill_value")
+        for array, op in ((np.ones(3, int), "band"), (np.ones(3), np.add),
+                          (np.ones(3, complex), "prod")):
+            for keywords, field in (({"bound": "garbage"}, "plan"), ({"plan": "nonsense"}, "plan"),
+                                    ({"bound": "abs:1"}, "bound"), ({"plan": "abs:1"}, "plan"),
+                                    ({"plan": "codec:truncate:16"}, "plan"),
+                                    ({"plan": 3}, "plan"), ({"bound": 0.1}, "bound")):
+                for call in (comm.all_reduce, comm.start_scan):
+                    with self.assertRaises(foldwire.Error) as raised:
+                        call(array, op, **keywords)
+                    self.assertTrue(raised.exception.is_usage)
+                    self.assertEqual(raised.exception.field, field)
+            comm.all_reduce(array, op, bound="exact")
+            comm.all_reduce(array, op, plan="schedule:ring")
         for start in (comm.start_all_reduce, comm.start_scan):
             with self.assertRaises(foldwire.Error) as raised:
                 start(np.ones(3), "band")

@@ -64,6 +64,20 @@ SUM = """
 
 
 class Processes(unittest.TestCase):
+    def test_a_misspelled_variable_is_warned_of_once(self):
+        program = """
+            import warnings, foldwire
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                for _ in range(3):
+                    foldwire.init().close()
+            print([str(one.message) for one in said], {one.filename for one in said})
+        """
+        words = "nothing reads the variable FOLDWIRE_TOKN; do you mean FOLDWIRE_TOKEN?"
+        for variables, expected in (({"FOLDWIRE_TOKN": "x"}, f"['{words}'] {{'<string>'}}\n"),
+                                    ({"FOLDWIRE_TOKEN": "x" * 32}, "[] set()\n")):
+            self.assertEqual(said(start(program, 1, lambda rank, v=variables: v)), [expected])
+
     def test_ranks_find_each_other_by_the_environment(self):
         for variables in (
             by_hand(3),

@@ -240,6 +240,43 @@ class Failures(unittest.TestCase):
         self.assertEqual(foldwire.run(2, program, timeout=0.1)[0], ("timeout", 1))
         self.assertLess(time.monotonic() - began, 3)
 
+    def test_the_timeout_of_a_communicator_is_that_of_all_its_collectives(self):
+        for call in (
+            lambda comm: comm.all_reduce_group([np.ones(3)], bounds=["abs:1"]),
+            lambda comm: comm.repro_sum(np.ones(3)),
+            lambda comm: comm.split(0),
+            lambda comm: comm.duplicate(),
+            lambda comm: comm.all_reduce(np.ones(3), np.add),
+        ):
+            came = threading.Event()
+
+            def program(comm):
+                if comm.rank == 1:
+                    came.wait(30)
+                    return None
+                comm.timeout = 0.1
+                try:
+                    with self.assertRaises(foldwire.Error) as raised:
+                        call(comm)
+                finally:
+                    came.set()
+                return raised.exception.kind
+
+            began = time.monotonic()
+            self.assertEqual(foldwire.run(2, program, timeout=20)[0], "timeout")
+            self.assertLess(time.monotonic() - began, 10)
+
+    def test_a_timeout_of_one_call_is_not_that_of_the_next(self):
+        def program(comm):
+            comm.timeout = 0.05
+            comm.repro_sum(np.ones(3))
+            comm.timeout = None
+            if comm.rank == 1:
+                time.sleep(0.5)
+            return comm.repro_sum(np.ones(3))
+
+        self.assertEqual(foldwire.run(2, program, timeout=20), [6.0, 6.0])
+
     def test_a_closed_communicator_says_so(self):
         comm, other = foldwire.threads(2)
         request = comm.start_barrier()

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -81,6 +82,33 @@ class Stores(unittest.TestCase):
         self.assertEqual(threads(3, lambda: memory), [3, 3, 3])
         self.assertEqual(threads(2, DictStore, job="mine", epoch=7), [2, 2])
         self.assertIn("mine/7/0", DictStore.values)
+
+    def test_a_wait_keeps_no_other_thread_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for store in (foldwire.MemoryStore(), foldwire.FileStore(folder),
+                          foldwire.TcpStore(f"127.0.0.1:{free_port()}", hosts=True, token="")):
+                start = time.monotonic()
+                self.assertEqual(threads(3, lambda s=store: s, limit=60), [3, 3, 3])
+                self.assertLess(time.monotonic() - start, 10, type(store).__name__)
+
+    def test_ctrl_c_ends_a_wait(self):
+        for waiting in (
+            "foldwire.MemoryStore().wait('key', 600)",
+            "foldwire.init(limit=600)",
+            "foldwire.init(store=foldwire.MemoryStore(), rank=0, size=2, limit=600)",
+            "foldwire.rejoin(foldwire.MemoryStore(), limit=600)",
+        ):
+            script = f"""
+                import foldwire, os, signal, threading
+                threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                try:
+                    {waiting}
+                except KeyboardInterrupt:
+                    print("stopped")
+            """
+            launched = lambda rank: {"FOLDWIRE_RANK": "0", "FOLDWIRE_SIZE": "2",  # noqa: E731
+                                     "FOLDWIRE_ROOT": f"127.0.0.1:{free_port()}"}
+            self.assertEqual(said(start(script, 1, launched), 60), ["stopped\n"], waiting)
 
     def test_an_error_of_the_store_is_raised_as_it_is(self):
         class Broken(DictStore):

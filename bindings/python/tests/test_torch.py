@@ -58,6 +58,24 @@ TRAIN = """
         all = [torch.empty_like(lossy) for _ in range(2)]
         dist.all_gather(all, lossy)
         assert torch.equal(*all)
+    # A bound may be a word of the plan.
+    zero_to_one, off = torch.linspace(0, 1, 1000), []
+    for settings in ({"bound": "rel:0.1"}, {"plan": "rel:0.1"}, {"plan": "schedule:ring,rel:0.1"}):
+        state, total = ft.HookState(comm, feedback=True, **settings), torch.zeros(1000)
+        assert state.feedback
+        for _ in range(50):
+            gradient = [zero_to_one.clone()]
+            state.average(0, gradient)
+            total += gradient[0]
+        off.append((total / 50 - zero_to_one).abs().max())
+        assert off[-1] < 0.01, off
+    assert ft.HookState(comm, plan="rel:0.1", unbiased=True).unbiased
+    assert not ft.HookState(comm, plan="schedule:ring", feedback=True, unbiased=True).feedback
+    try:
+        ft.HookState(comm, plan="nonsense")
+        assert False, "no error"
+    except ft.Error as error:
+        assert error.field == "plan", error
     print("trained")
     dist.destroy_process_group()
 """

@@ -338,6 +338,77 @@ RESUMED = """
     dist.destroy_process_group()
 """
 
+# The calls that are refused are made by the root alone, which sends nothing.
+CHECKED = """
+    from datetime import timedelta
+    import torch, torch.distributed as dist, foldwire.torch as ft
+
+    dist.init_process_group("foldwire", timeout=timedelta(seconds=30))
+    rank, world, ones = dist.get_rank(), dist.group.WORLD, torch.ones
+
+    def refused(call, field="count"):
+        try:
+            call().wait()
+        except dist.DistBackendError as error:
+            assert error.field == field, error
+        else:
+            assert False, "no error"
+
+    if rank == 0:
+        for outs in ([ones(3)], [ones(3)] * 4, [ones(3), ones(2)], [ones(5)] * 2):
+            refused(lambda: world.gather([outs], [ones(3)]))
+            refused(lambda: world.scatter([ones(3)], [outs]))
+        refused(lambda: world.gather([[ones(5), ones(5)]], [ones(1)]))
+        refused(lambda: world.gather_single(ones(5), ones(3)))
+        refused(lambda: world.gather_single(None, ones(3)), "output")
+    # Tensors with gaps get the result.
+    for shape in ((3, 2), (2, 3)):
+        out = torch.zeros(shape).t()
+        world.gather_single(out if rank == 0 else None, ones(3) * (rank + 7)).wait()
+        assert rank or out.reshape(-1).tolist() == [7] * 3 + [8] * 3, out
+    for dtype in (torch.bfloat16, torch.complex64, torch.bool):
+        out = torch.zeros(6, dtype=dtype)
+        world.gather_single(out if rank == 0 else None, (ones(3) * rank).to(dtype)).wait()
+        assert rank or out.to(torch.complex64).tolist() == [0] * 3 + [1] * 3, out
+    # Conjugate views are sent as what they stand for, and get what came.
+    pair = torch.tensor([1 + 2j, 3 - 4j])
+    for call, wanted in (
+        (lambda t, out: world.broadcast(t, 0).wait() and out[0].copy_(t), [pair.conj(), None]),
+        (lambda t, out: world.allgather(out, t).wait(), [pair.conj(), 2 * pair.conj()]),
+        (lambda t, out: world.gather([out] if rank == 0 else [], [t]).wait(), None),
+        (lambda t, out: world.alltoall(out, [t, t]).wait(), [pair.conj(), 2 * pair.conj()]),
+    ):
+        own = (pair * (rank + 1)).conj()
+        assert own.is_conj()
+        out = [torch.zeros(2, dtype=torch.complex64).conj() for _ in range(2)]
+        call(own, out)
+        if wanted is None:
+            wanted = [pair.conj(), 2 * pair.conj()] if rank == 0 else [None, None]
+        for got, expected in zip(out, wanted):
+            assert expected is None or torch.equal(got, expected), (out, wanted)
+    # Each of these calls ends its group.
+    for lengths in ([1, 4], [4, 1]):
+        group = dist.new_group(backend="foldwire", timeout=timedelta(seconds=10))
+        outs = [[torch.zeros(lengths[each == rank])] for each in range(2)]
+        own = ones(lengths[1])
+        try:
+            group.allgather_coalesced(outs, [own]).wait()
+            assert False, "no error"
+        except dist.DistBackendError as error:
+            assert error.kind in ("mismatch", "aborted"), error
+    ft.configure(bound="rel:1e-3", min_bytes=[1024, 1 << 20][rank])
+    try:
+        dist.new_group(backend="foldwire", timeout=timedelta(seconds=10))
+        assert False, "no error"
+    except dist.DistBackendError as error:
+        assert (error.kind, error.rank) == ("mismatch", 1 - rank), error
+    # Without a bound, it does not matter.
+    ft.configure(min_bytes=[1024, 1 << 20][rank])
+    dist.all_reduce(ones(10_000), group=dist.new_group(backend="foldwire"))
+    print("checked", flush=True)
+    dist.destroy_process_group()
+"""
+
 # Rank 1 is killed, rank 3 joins later.
 RECONFIGURED = """
     import os
@@ -422,6 +493,9 @@ class Backend(unittest.TestCase):
 
     def test_exact_training_is_that_of_gloo_however_it_is_sharded(self):
         self.check(SHARDED, "sharded")
+
+    def test_numbers_and_lengths_of_tensors_are_checked(self):
+        self.check(CHECKED, "checked")
 
     def test_error_feedback_is_saved_and_waits_for_parameters_that_are_used(self):
         self.check(RESUMED, "resumed")

@@ -44,6 +44,10 @@ class Zarr(unittest.TestCase):
                     is_exact = bound is None or array.dtype.kind != "f"
                     np.testing.assert_allclose(back, array, rtol=0, atol=0 if is_exact else 0.501)
 
+    def test_lossless_refuses_a_codec_that_loses_bits(self):
+        with self.assertRaisesRegex(foldwire.Error, "lossy"):
+            self.codec("lossless", "truncate:16")
+
     def test_numbers_empty_arrays_and_views_are_stored(self):
         for array in (np.array(1.5), np.zeros((0, 3)), np.asfortranarray(self.field),
                       self.field[::2, ::-3]):

@@ -315,6 +315,16 @@ impl ErasedCommunicator {
         self.0.is_poisoned()
     }
 
+    /// Calls `then`. What it starts fails after `timeout` without progress, or, if that is `None`,
+    /// after the communicator's own.
+    pub fn within<R>(&self, timeout: Option<Duration>, then: impl FnOnce(&Self) -> R) -> R {
+        let Some(timeout) = timeout else { return then(self) };
+        self.0.set_timeout(timeout);
+        let made = then(self);
+        self.0.set_timeout(self.0.config().timeout);
+        made
+    }
+
     /// Advances all calls of the endpoint. Returns whether a call made progress.
     pub fn progress(&self) -> bool {
         self.0.progress()

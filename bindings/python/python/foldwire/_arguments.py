@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Optional
 
+from . import _native
 from ._errors import Error
 
 U32, I64 = 2**32 - 1, 2**63 - 1
@@ -50,7 +51,7 @@ def seconds(value, what: str) -> Optional[float]:
 
 def settings(timeout, deadline, lanes, calls):
     """Converts the settings of a communicator for the native module."""
-    lanes = None if lanes is None else whole(lanes, "lanes", 1)
+    lanes = None if lanes is None else whole(lanes, "lanes", 1, _native.MAX_LANES)
     return (seconds(timeout, "timeout"), seconds(deadline, "deadline"), lanes,
             whole(calls, "calls", 1))
 
@@ -92,13 +93,22 @@ def codec_text(codec, bound) -> str:
         message = f'a codec must be text such as "auto" or "dense", not {codec!r}'
         raise Error(message, field="codec")
     words = [] if codec == "auto" else [f"codec:{codec}"]
-    if bound not in (None, "lossless", "exact"):
-        words.append(bound)
+    if bound is not None:
+        # Compression of one array knows no other exactness than that of a lossless codec.
+        words.append("lossless" if bound.strip() in ("lossless", "exact") else bound)
     return ",".join(words) or "exact"
+
+
+def has_word(text: str, *beginnings: str) -> bool:
+    """Returns whether a plan has a word that begins with one of these."""
+    return any(word.strip().startswith(beginnings) for word in text.split(","))
+
+
+def has_bound(text: str) -> bool:
+    """Returns whether a plan has a bound."""
+    return has_word(text, "abs:", "rel:", "psnr:")
 
 
 def bounds_operands_alone(text: str) -> bool:
     """Returns whether a plan has a bound and lacks ``scope:operand``."""
-    words = [word.strip() for word in text.split(",")]
-    return "scope:operand" not in words and any(
-        word.startswith(("abs:", "rel:", "psnr:")) for word in words)
+    return has_bound(text) and not has_word(text, "scope:operand")

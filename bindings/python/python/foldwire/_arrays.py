@@ -229,10 +229,10 @@ class Out:
         return self._is_due
 
 
-def outs(arrays) -> list:
+def outs(arrays, n_calls: int = 1) -> list:
     """Returns an :class:`Out` for each of several arrays, which must not overlap."""
-    if any(not array.flags.c_contiguous for array in arrays):
-        # The native module checks arrays that the call writes directly.
+    if n_calls > 1 or any(not array.flags.c_contiguous for array in arrays):
+        # The native module checks arrays that one call writes directly.
         spans = sorted((array.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
         if any(start + n > after for (start, n), (after, _) in zip(spans, spans[1:])):
             raise Error("arrays that the call writes overlap", field="array")

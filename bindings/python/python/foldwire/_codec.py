@@ -7,9 +7,10 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 
 from . import _native
-from ._arguments import codec_text
+from ._arguments import codec_text, whole
 from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
+from ._fill import fill_number, warn_of_fill
 
 __all__ = ["Info", "compress", "decompress", "info"]
 
@@ -41,19 +42,20 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     shape, memory order and byte order.
 
     ``bound`` is ``"abs:0.1"`` (in the unit of the data), ``"rel:1e-4"`` (a fraction of the value
-    range of this array) or ``"psnr:60"`` (dB). None or ``"lossless"`` keeps every bit. Integers and
-    bool are exact with any bound.
+    range of this array) or ``"psnr:60"`` (dB). ``"lossless"`` keeps every bit, and so does None
+    with a codec that has no setting. Integers and bool are exact with any bound.
 
-    ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one, if
-    necessary with a setting as ``"truncate:16"``. ``shape`` says which values are neighbours, if
-    the array is flat.
+    ``codec`` is ``"auto"``, the codec that makes the array shortest, or the name of one. If a
+    setting determines its error, as in ``"truncate:16"``, it takes no bound. ``shape`` says which
+    values are neighbours, if the array is flat.
 
     ``fill_value`` is the value that stands for missing data among floats, such as 1e20. It keeps
     its bits, and does not count in the range of a relative bound. Without it, a value that seems to
     be one and sets the range causes a warning.
 
-    Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, and codecs that
-    are not for the type, and ``"argument"`` for an invalid bound or shape.
+    Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, codecs that are
+    not for the type, and fill values of integers; and of kind ``"argument"`` for an invalid bound
+    or shape, and a bound that the codec does not keep.
     """
     plan = codec_text(codec, bound)
     array = as_ndarray(array)
@@ -68,29 +70,24 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     elif not (memory.flags.c_contiguous and memory.flags.aligned):
         # Not ascontiguousarray, which changes the shape of a scalar.
         memory = np.array(memory, order="C", copy=True)
-    try:
-        fill_value = None if fill_value is None else float(fill_value)
-    except (TypeError, ValueError):
-        message = f"fill_value is {fill_value!r}; it must be a number"
-        raise Error(message, field="fill_value") from None
+    fill_value = fill_number(fill_value, array.dtype)
     layout = (list(array.shape), is_fortran, is_swapped, array.dtype == bool, fill_value)
     try:
-        return _native.compress(memory, code, layout, plan + hint)
+        data, suspected = _native.compress(memory, code, layout, plan + hint)
     except Error as failure:
         failure.field = failure.field or ("codec" if "codec " in str(failure) else "bound")
         raise
+    warn_of_fill({"suspected_fill": suspected})
+    return data
 
 
 def _hint(array, shape) -> str:
     """Returns the words of a plan with this shape."""
     if shape is None:
         return ""
-    try:
-        sizes = [int(size) for size in np.atleast_1d(shape)]
-    except (TypeError, ValueError):
-        raise Error(f"shape is {shape!r}; it must be whole numbers", field="shape") from None
+    sizes = [whole(size, "shape") for size in (shape if np.iterable(shape) else (shape,))]
     n_values = int(np.prod(sizes, dtype=object))
-    if n_values != array.size or min(sizes, default=0) < 0:
+    if n_values != array.size:
         message = f"shape is {tuple(sizes)}, but there are {array.size} values"
         raise Error(message, field="shape")
     return ",shape:" + "x".join(map(str, sizes)) if n_values else ""

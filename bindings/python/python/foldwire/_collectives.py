@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 
 import numpy as np
 
-from ._arguments import U32, bound_text, whole
+from ._arguments import U32, has_bound, whole
 from ._arrays import (
     TYPES,
     as_operand,
@@ -21,7 +21,7 @@ from ._arrays import (
 )
 from ._device_arrays import refuse_device
 from ._errors import Error
-from ._fill import with_fill
+from ._fill import warn_of_fill, with_fill
 from ._operations import extended
 from ._plans import parse_plan, reduction
 from ._requests import Call, blocking, starting
@@ -323,7 +323,9 @@ class Collectives:
         This is faster than separate calls, because short arrays share messages.
 
         :param arrays: arrays of one type of floats, which must not overlap
-        :param bounds: one error bound for all arrays, or a list with one for each
+        :param bounds: one error bound for all arrays, or a list with one for each. In a list, None
+            is as for a call of its own: exact, or the communicator's bound. Arrays with a bound are
+            one call, and the others another one
         :param feedback: enables error feedback: a list with one array for each, from
             :meth:`feedback_for`. The call adds the rounding errors of earlier calls to the input,
             and stores the new ones, so that errors do not accumulate over calls.
@@ -335,17 +337,26 @@ class Collectives:
         first = check_out(arrays[0], None, None, "an array of the group").dtype
         arrays = [check_out(array, None, first, "an array of the group") for array in arrays]
         if bounds is None or isinstance(bounds, str) or not np.iterable(bounds):
-            text, bounds = self._text(bounds, plan), [None] * len(arrays)
-        else:
-            bounds = [bound_text(bound) for bound in bounds]
-            text = self._text(next(iter(bounds), None), plan)
+            bounds = [bounds] * len(arrays)
+        bounds = [self.bound if bound is None else bound for bound in bounds]
         if len(bounds) != len(arrays):
             raise Error(f"there are {len(bounds)} bounds for {len(arrays)} arrays", field="bounds")
+        texts = [self._text(bound, plan) for bound in bounds]
         code = code_of(first, dtype)
         if not is_float(code):
             message = f"a group cannot have {type_name(first, dtype)} arrays, only floats"
             raise Error(message, kind="unsupported", field="dtype")
-        text = with_fill(text, fill_value, arrays[0], dtype)
+        texts = [with_fill(text, fill_value, arrays[0], dtype) for text in texts]
+        terms = {text: reduction(str(op), first, dtype, text) for text in texts}
+        # Arrays with bounds share messages, whatever the bounds, and so do those with none.
+        groups = {}
+        for at, text in sorted(enumerate(texts), key=lambda entry: not has_bound(entry[1])):
+            plan_and_places = (terms[text]["plan"], [])
+            groups.setdefault(has_bound(text) or text, plan_and_places)[1].append(at)
+        # The bounds that are not in the plan of the group.
+        differ = len(set(filter(has_bound, texts))) > 1
+        bounds = [bound if differ and has_bound(text) else None
+                  for bound, text in zip(bounds, texts)]
         residue = _residue(code)
         kept = []
         if feedback is not None:
@@ -356,15 +367,19 @@ class Collectives:
                 message = "feedback must have one array of the same shape for each array"
                 raise Error(message, field="feedback")
             kept = [check_out(array, None, residue, "feedback") for array in kept]
-        written = outs(arrays + kept)
+        written = outs(arrays + kept, len(groups))
         memory = [out.memory for out in written]
         n = len(arrays)
-        terms = reduction(str(op), first, dtype, text)
-        self.report = self._native.all_reduce_group(
-            memory[:n], bounds, None if feedback is None else memory[n:], code, code_of(residue),
-            terms["op"], terms["plan"])
+        reports = []
+        for group_plan, places in groups.values():
+            reports.append(self._native.all_reduce_group(
+                [memory[at] for at in places], [bounds[at] for at in places],
+                None if feedback is None else [memory[n + at] for at in places], code,
+                code_of(residue), terms[texts[0]]["op"], group_plan, self.timeout))
+        self.report = _sum_of(reports)
         for out in written:
             out.deliver()
+        warn_of_fill(self.report)
         return arrays
 
     @staticmethod
@@ -376,6 +391,18 @@ class Collectives:
         refuse_device(array)
         array = np.asanyarray(array)
         return np.zeros(array.shape, _residue(code_of(array.dtype, dtype)))
+
+
+def _sum_of(reports):
+    """Returns the report of several calls: the first one's, with sizes and times of all."""
+    sum = reports[0]
+    for report in reports[1:]:
+        for key in report:
+            if key.endswith(("bytes", "seconds")) or key == "n_messages":
+                sum[key] += report[key]
+    if len(reports) > 1 and sum["wire_bytes"]:
+        sum["ratio"] = sum["raw_bytes"] / sum["wire_bytes"]
+    return sum
 
 
 def _residue(code):

@@ -65,13 +65,14 @@ def _parser():
                "  foldwire compress field.npy --lossless --force",
         formatter_class=argparse.RawDescriptionHelpFormatter)
     compress.add_argument("file", help="file to read; - is standard input, in NumPy's format")
-    error = compress.add_mutually_exclusive_group(required=True)
+    error = compress.add_mutually_exclusive_group()
     error.add_argument("--bound", metavar="BOUND",
                        help="largest error of a value: rel:X times the value range, abs:X, or "
                             "psnr:X in dB; integers are always exact")
     error.add_argument("--lossless", action="store_true", help="keep every bit")
-    compress.add_argument("--codec", default="auto", metavar="CODEC",
-                          help="codec (the one that makes the array shortest)")
+    compress.add_argument("--codec", metavar="NAME[:N]",
+                          help="codec, with a setting as truncate:16 (then without --bound), or "
+                               "lossless (the one that makes the array shortest)")
     compress.add_argument("--fill", type=float, metavar="VALUE",
                           help="value that stands for missing data, such as 1e20")
     compress.add_argument("--dims", metavar="DIMS",
@@ -150,8 +151,8 @@ def _compress(arguments):
             raise _Refused(f"{source} is not an array in NumPy's format: {failure}") from None
     else:
         raise _Refused(f"{source} is neither .npy nor one of {', '.join(_SUFFIXES)}")
-    bound = None if arguments.lossless else arguments.bound
-    made = _codec.compress(values, bound, arguments.codec, fill_value=arguments.fill)
+    bound = "lossless" if arguments.lossless else arguments.bound
+    made = _codec.compress(values, bound, arguments.codec or "auto", fill_value=arguments.fill)
     output = arguments.output or ("-" if source == "-" else f"{source}.fwz")
     _write(output, made, arguments.force)
     if output != "-":
@@ -206,6 +207,9 @@ def main(words=None) -> int:
     arguments = parser.parse_args(words)
     if arguments.command == "launch":
         return launch(arguments)
+    if arguments.command == "compress" and not (
+            arguments.bound or arguments.lossless or arguments.codec not in (None, "auto")):
+        parser.error("compress needs --bound BOUND, --lossless or --codec NAME")
     try:
         arguments.run(arguments)
     except (_Refused, Error) as failure:

@@ -72,9 +72,7 @@ class Communicator(Collectives, Messages, Sums):
         """Default error bound of calls; None: exact."""
         self.plan = plan
         """Default plan of calls."""
-        self.timeout: Optional[float] = None
-        """Seconds without progress after which a collective fails; None: the timeout with which the
-        communicator was created."""
+        self._timeout: Optional[float] = None
         self.report: Optional[Dict[str, Any]] = None
         """Statistics of this rank's last successful call: codec, schedule, sizes in bytes, ratio,
         absolute bound, worst-case error, times in seconds."""
@@ -84,6 +82,16 @@ class Communicator(Collectives, Messages, Sums):
         """Bytes that the survivors gave to the newcomers when the group grew."""
         self.old_ranks: Optional[List[Optional[int]]] = None
         """For each rank, its rank in the group before it grew, or None for a newcomer."""
+
+    @property
+    def timeout(self) -> Optional[float]:
+        """Seconds without progress after which a collective fails; None: the timeout with which the
+        communicator was created."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, value: Optional[float]) -> None:
+        self._timeout = seconds(value, "timeout")
 
     def __repr__(self):
         return f"<foldwire.Communicator: rank {self.rank} of {self.size}>"
@@ -127,7 +135,7 @@ class Communicator(Collectives, Messages, Sums):
             color = whole(color, "color", 0, U32)
         key = whole(key, "key", -2**31, 2**31 - 1)
         calls = self._native.n_calls if calls is None else whole(calls, "calls", 1)
-        made = self._native.split(color, key, calls)
+        made = self._native.split(color, key, calls, self.timeout)
         return None if made is None else Communicator(made, self.bound, self.plan)
 
     def duplicate(self) -> Communicator:
@@ -136,13 +144,14 @@ class Communicator(Collectives, Messages, Sums):
         assert made is not None, "a rank with a color gets a communicator"
         return made
 
-    def shrink(self, patience: float = 5.0) -> Communicator:
+    def shrink(self, patience: Optional[float] = 5.0) -> Communicator:
         """Returns a communicator of the ranks that call this, after a failure or without one.
 
-        A rank that does not answer for ``patience`` seconds is excluded. This communicator becomes
-        unusable.
+        A rank that does not answer for ``patience`` seconds is excluded; with None, only ranks that
+        are known to be lost. This communicator becomes unusable.
         """
-        made = self._native.shrink(seconds(patience, "patience"))
+        patience = seconds(patience, "patience")
+        made = self._native.shrink(FOREVER if patience is None else patience)
         _LOG.warning("rank %d of %d goes on as rank %d of %d", self.rank, self.size, made.rank,
                      made.size)
         return Communicator(made, self.bound, self.plan)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Optional
 
 __all__ = ["Error"]
@@ -91,3 +93,15 @@ class Error(RuntimeError):
 
 def _restored(message, fields):
     return Error(message, **fields)
+
+
+def warn(message: str) -> None:
+    """Issues a warning about the line that called the package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def _is_ours(frame) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == __name__.partition(".")[0]

@@ -1,10 +1,13 @@
-"""Fill values in collectives, which stand for missing data: a word of the plan."""
+"""Fill values, which stand for missing data: a word of the plan of a collective."""
 
 from __future__ import annotations
 
+from typing import Any, Dict, Optional
+
+from . import _native
 from ._arrays import code_of, is_float, type_name
 from ._device_arrays import DeviceArray
-from ._errors import Error
+from ._errors import Error, warn
 
 
 def with_fill(text: str, fill_value, like, dtype=None) -> str:
@@ -13,8 +16,18 @@ def with_fill(text: str, fill_value, like, dtype=None) -> str:
         return text
     if isinstance(like, DeviceArray):
         raise Error("fill values need arrays on the CPU", kind="unsupported", field="fill_value")
-    if not is_float(code_of(like.dtype, dtype)):
-        message = f"fill values are for floats, not {type_name(like.dtype, dtype)}"
+    return f"{text},fill:{fill_number(fill_value, like.dtype, dtype)!r}"
+
+
+def fill_number(fill_value, of, dtype=None) -> Optional[float]:
+    """Checks the fill value of an array of type ``of``, and returns it, or None if there is none.
+
+    ``dtype`` as for :func:`code_of`.
+    """
+    if fill_value is None:
+        return None
+    if not is_float(code_of(of, dtype)):
+        message = f"fill values are for floats, not {type_name(of, dtype)}"
         raise Error(message, kind="unsupported", field="fill_value")
     try:
         value = float(fill_value)
@@ -23,4 +36,14 @@ def with_fill(text: str, fill_value, like, dtype=None) -> str:
         raise Error(message, field="fill_value") from None
     if value != value:
         raise Error("NaN needs no fill_value: it keeps its place already", field="fill_value")
-    return f"{text},fill:{value!r}"
+    return value
+
+
+def warn_of_fill(report: Dict[str, Any]) -> None:
+    """Issues the warning of a report, if it found a value that seems to be a fill value.
+
+    Call it when the caller has the result: if warnings are errors, it raises.
+    """
+    fill = report["suspected_fill"]
+    if fill is not None:
+        warn(_native.suspected_fill(fill))

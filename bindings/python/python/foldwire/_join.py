@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
@@ -11,7 +12,7 @@ from typing import Any, Optional
 from . import _native
 from ._arguments import number, seconds, settings, whole
 from ._communicator import Communicator
-from ._errors import Error
+from ._errors import Error, warn
 from ._plans import read_plan
 from ._store import as_store
 
@@ -45,15 +46,19 @@ def init(*, store=None, rank: Optional[int] = None, size: Optional[int] = None,
 
     The other arguments are those of :func:`foldwire.threads`.
 
+    Warns, once in a process, of variables with the prefix ``FOLDWIRE_`` that nothing reads.
+
     Raises :class:`Error` of kind ``"timeout"`` if a rank is missing after ``limit``, and
     ``"mismatch"`` if ranks have different settings.
     """
     if store is not None:
         return _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_rate,
                     calls, bound, plan)
-    for value, name in ((rank, "rank"), (size, "size")):
-        if value is not None:
-            raise Error(f"{name} needs a store; without one, the launcher sets it", field=name)
+    for value, name, default in ((rank, "rank", None), (size, "size", None),
+                                 (job, "job", "foldwire"), (epoch, "epoch", 0)):
+        if value != default:
+            message = f"{name} needs a store; without one, the launcher says who meets"
+            raise Error(message, field=name)
     return _joined(None, 1, 0, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
 
 
@@ -102,8 +107,17 @@ def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, 
         _native.join(id_, size, rank, seconds(limit, "limit"), common, link_rate), bound, plan))
 
 
+@functools.lru_cache(maxsize=None)
+def _warn_of_variables() -> None:
+    """Warns once of environment variables that nothing reads, because they are misspelled."""
+    said = _native.unknown_variables()
+    if said:
+        warn("; ".join(said))
+
+
 def _logged(connect) -> Communicator:
     """Returns the communicator that ``connect`` makes, and logs how that went."""
+    _warn_of_variables()
     start = time.monotonic()
     try:
         comm = connect()

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._arguments import U32, whole
+from ._arguments import U32, has_word, whole
 from ._arrays import Out, apart, as_array, check_out, code_of, outs
 from ._errors import Error
+from ._fill import warn_of_fill
 from ._requests import Request
 
 if TYPE_CHECKING:
@@ -45,9 +46,13 @@ class Messages:
         self.report = self._native.exchange(messages)
         for out in written:
             out.deliver()
+        warn_of_fill(self.report)
 
     def _to(self, peer, array, tag=0, bound=None, plan=None):
         array = as_array(array)
+        if isinstance(plan, str) and has_word(plan, "schedule:", "scope:"):
+            message = f"a message has no schedule and no scope, as in plan={plan!r}; leave them out"
+            raise Error(message, kind="unsupported", field="plan")
         plan = self._plan(bound, plan)
         return (array, code_of(array.dtype), self._peer(peer), whole(tag, "tag", 0, U32), plan)
 

@@ -2,6 +2,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 DTYPES: List[Tuple[str, int, int, bool]]
 VERSION: str
+MAX_LANES: int
 HAS_DEVICES: bool
 HDF5_FILTER: Tuple[int, int]
 Settings = Tuple[Optional[float], Optional[float], Optional[int], int]
@@ -30,11 +31,19 @@ class Comm:
         residue: int,
         op: int,
         plan: Plan,
+        timeout: Optional[float],
     ) -> Dict[str, Any]: ...
     def repro_sums(
-        self, values: Any, dtype: int, is_columns: bool, sums: Any
+        self,
+        values: Any,
+        dtype: int,
+        is_columns: bool,
+        sums: Any,
+        timeout: Optional[float],
     ) -> Dict[str, Any]: ...
-    def split(self, color: Optional[int], key: int, n_calls: int) -> Optional[Comm]: ...
+    def split(
+        self, color: Optional[int], key: int, n_calls: int, timeout: Optional[float]
+    ) -> Optional[Comm]: ...
     def shrink(self, patience: float) -> Comm: ...
     def admit(
         self,
@@ -83,7 +92,9 @@ class Request:
 def threads(n_ranks: int, rate: Optional[float], settings: Settings) -> List[Comm]: ...
 def compress(
     values: Any, dtype: int, layout: Tuple[List[int], bool, bool, bool, Optional[float]], plan: str
-) -> bytes: ...
+) -> Tuple[bytes, Optional[float]]: ...
+def suspected_fill(fill: float) -> str: ...
+def unknown_variables() -> List[str]: ...
 def decompress(compressed: Any) -> bytearray: ...
 def info(
     compressed: Any,

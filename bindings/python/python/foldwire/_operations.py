@@ -21,6 +21,7 @@ from typing import Callable, List, NamedTuple, Optional, TypeVar, Union
 
 import numpy as np
 
+from ._arguments import has_bound, has_word, plan_text
 from ._arrays import as_array, check_out
 from ._errors import Error
 
@@ -77,7 +78,8 @@ def extended(call: F) -> F:
         is_own = False
         if name in _REDUCTIONS:
             op = args[1] if len(args) > 1 else kwargs.get("op", "sum")
-            is_own = callable(op) or op in _FUNCTIONS or kind == "c" and op == "prod"
+            is_name = isinstance(op, str)
+            is_own = callable(op) or is_name and (op in _FUNCTIONS or kind == "c" and op == "prod")
         if kind != "c" and not is_own:
             return call(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
@@ -89,9 +91,21 @@ def extended(call: F) -> F:
             raise Error(message, kind="unsupported", field="fill_value")
         if not is_own:
             return _as_pairs(self, call, name, given)
+        _refuse_loss(self, given["bound"], given["plan"], op)
         return (_started if is_started else _reduced)(self, name, given)
 
     return method
+
+
+def _refuse_loss(self, bound, plan, op):
+    """Checks bound and plan of a call with an operation of one's own, which is always exact. The
+    communicator's own bound and plan are for its other calls."""
+    self._plan(bound, plan)
+    text = plan_text(bound, plan)
+    if has_bound(text) or has_word(text, "codec:", "auto"):
+        called = repr(op) if isinstance(op, str) else "an operation of one's own"
+        message = f"{called} is always exact here; leave bound and codec out"
+        raise Error(message, kind="unsupported", field="bound" if bound is not None else "plan")
 
 
 def _floats(array):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Optional, TypeVar
 from ._arrays import Out, apart
 from ._device_arrays import DeviceArray, memory_of
 from ._errors import Error
+from ._fill import warn_of_fill
 from ._plans import NO_OP
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Request(Generic[R]):
             report = self._native.wait()
             self._out.deliver()
             self.report = self._communicator.report = report
+            warn_of_fill(report)
         return self._view(self._out.array)
 
     def __await__(self) -> Generator[Any, None, R]:
@@ -118,7 +120,9 @@ def blocking(
         made = prepare(self, *args, **kwargs)
         made.timeout = self.timeout
         self.report = self._native.call(made)
-        return made.out.deliver()
+        result = made.out.deliver()
+        warn_of_fill(self.report)
+        return result
 
     # Python's errors about arguments show the public name.
     call.__name__ = prepare.__name__.lstrip("_")

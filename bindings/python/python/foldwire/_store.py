@@ -16,7 +16,8 @@ _PAUSE = 0.01
 
 
 class _Store:
-    """A store of bytes by key. No store has a thread of its own."""
+    """A store of bytes by key. No store has a thread of its own. Threads may share one: a wait
+    keeps no other thread out, and Ctrl-C ends it."""
 
     def __init__(self, native):
         self._native = native

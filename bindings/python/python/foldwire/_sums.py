@@ -47,13 +47,15 @@ class Sums:
         else:
             array, shape, is_columns = _arranged(array, axis)
         sums = np.empty(math.prod(shape))
-        self.report = self._native.repro_sums(array, code, is_columns, sums)
+        self.report = self._native.repro_sums(array, code, is_columns, sums, self.timeout)
         return sums.reshape(shape) if axis is not None else float(sums[0])
 
 
 def _arranged(array, axis):
     """Returns the array with its summed axes first or last, the shape of the sums, and whether they
     are first."""
+    if array.ndim == 0:
+        raise Error(f"axis is {axis}, but this array is a scalar; leave it out", field="axis")
     axes = axis if isinstance(axis, tuple) else (axis,)
     axes = [whole(one, "axis", -array.ndim, array.ndim - 1) for one in axes]
     axes = sorted(one % array.ndim for one in axes)

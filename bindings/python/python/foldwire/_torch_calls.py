@@ -140,7 +140,7 @@ class Calls:
 
         def call(comm):
             own = Lent(tensor)
-            each = [count * tensor.element_size() // own.array.itemsize for count in counts]
+            each = _counts(outputs, own.array)
             rows = comm.all_gather(own.array, _unless_even(each), dtype=own.dtype)
             _deal(rows, each, outputs)
 
@@ -184,8 +184,9 @@ class Calls:
         def call(comm):
             for at, tensor in enumerate(inputs):
                 own, outputs = Lent(tensor), [outputs[at] for outputs in output_lists]
-                rows = comm.all_gather(own.array, dtype=own.dtype)
-                _deal(rows, [own.array.size] * comm.size, outputs)
+                each = _counts(outputs, own.array)
+                rows = comm.all_gather(own.array, _unless_even(each), dtype=own.dtype)
+                _deal(rows, each, outputs)
 
         return self._start(call, output_lists, opts, inputs[0])
 
@@ -195,6 +196,8 @@ class Calls:
         if not is_usable(tensor):
             return self._pass_on("gather", output_tensors, input_tensors, opts)
         _check_types(tensor, *outputs)
+        if self.rank() == opts.rootRank:
+            _check_alike(outputs, tensor, self.size())
 
         def call(comm):
             own = Lent(tensor)
@@ -205,8 +208,26 @@ class Calls:
         return self._start(call, output_tensors, opts, tensor)
 
     def gather_single(self, output, tensor, opts=None):
-        outputs = [list(output.reshape(self.size(), -1))] if output is not None else []
-        return self.gather(outputs, [tensor], opts)
+        opts = opts or c10d.GatherOptions()
+        if not is_usable(tensor):
+            # A reshaped tensor with gaps would be a copy.
+            outputs = [list(output.view(self.size(), -1))] if output is not None else []
+            return self._pass_on("gather", outputs, [tensor], opts)
+        is_root = self.rank() == opts.rootRank
+        if is_root:
+            if output is None:
+                raise BackendError("the root has no tensor for the result", field="output")
+            _check_types(tensor, output)
+            _check_even(output, tensor, self.size())
+
+        def call(comm):
+            own, to = Lent(tensor), Lent(output) if is_root else None
+            out = to.array.reshape(comm.size, -1) if is_root else None
+            comm.gather(own.array, opts.rootRank, out=out)
+            if is_root:
+                to.give_back()
+
+        return self._start(call, [output] if is_root else [], opts, tensor)
 
     def scatter(self, output_tensors, input_tensors, opts=None):
         opts = opts or c10d.ScatterOptions()
@@ -214,6 +235,8 @@ class Calls:
         if not is_usable(output):
             return self._pass_on("scatter", output_tensors, input_tensors, opts)
         _check_types(output, *inputs)
+        if self.rank() == opts.rootRank:
+            _check_alike(inputs, output, self.size())
 
         def call(comm):
             to = Lent(output)
@@ -300,9 +323,18 @@ def _deal(values, counts, outputs):
     values, at = values.reshape(-1), 0
     for count, output in zip(counts, outputs):
         to = Lent(output)
+        # numpy would repeat a single value.
+        if len(to.array) != count:
+            raise BackendError(f"{count} values came for a tensor of {len(to.array)}",
+                               field="count")
         to.array[:] = values[at:at + count]
         to.give_back()
         at += count
+
+
+def _counts(tensors, array):
+    """Returns the lengths of tensors in items of an array, which has values of the same type."""
+    return [tensor.nbytes // array.itemsize for tensor in tensors]
 
 
 def _unless_even(counts):
@@ -324,6 +356,16 @@ def _check_share(counts, tensor, size, rank):
     if tensor.numel() != counts[rank]:
         raise BackendError(f"{tensor.numel()} values are not {counts[rank]}, the length of this "
                            "rank's tensor in the list", field="count")
+
+
+def _check_alike(tensors, tensor, size):
+    """Checks that there is a tensor for each rank, as long as this rank's."""
+    if len(tensors) != size:
+        raise BackendError(f"there are {len(tensors)} tensors for {size} ranks", field="count")
+    for each in tensors:
+        if each.numel() != tensor.numel():
+            raise BackendError(f"a tensor of the list has {each.numel()} values, and this rank's "
+                               f"has {tensor.numel()}", field="count")
 
 
 def _check_even(tensor, part, size):

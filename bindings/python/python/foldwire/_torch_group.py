@@ -157,9 +157,13 @@ class Backend(Calls, _BASE):
         times = {"limit": limit, "timeout": limit}
         # Exact calls have no codec to overlap with messages, and are faster on one lane.
         self._exact = self.comm = join(_shared_id(store, rank), rank, size, lanes=1, **times)
-        words = f"{self._bound} {self._plan} {self._gather_bound}"
-        _check_settings(self._exact, words)
-        if words != "None None None":
+        words = [self._bound, self._plan, self._gather_bound]
+        is_bounded = any(word is not None for word in words)
+        if is_bounded:
+            # Ranks must agree on which calls have the bound.
+            words.append(self._min_bytes)
+        _check_settings(self._exact, " ".join(map(str, words)))
+        if is_bounded:
             store = dist.PrefixStore("bounded", store)
             self.comm = join(_shared_id(store, rank), rank, size, bound=self._bound,
                              plan=self._plan, **times)

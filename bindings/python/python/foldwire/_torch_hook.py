@@ -6,8 +6,10 @@ from typing import Optional
 import torch
 import torch.distributed as dist
 
+from ._arguments import has_bound, has_word, plan_text
 from ._communicator import Communicator
 from ._errors import Error
+from ._plans import parse_plan
 from ._torch_line import line_of
 from ._torch_tensors import Lent, on_stream, why_through_cpu
 
@@ -20,7 +22,7 @@ class HookState:
     :param comm: communicator of the ranks, from :func:`connect`
     :param bound: error bound of each gradient; None: exact. A relative bound refers to the value
         range of each gradient, so that it keeps small layers
-    :param plan: other words of the plan, for example ``"schedule:ring"``
+    :param plan: other words of the plan, for example ``"schedule:ring"``; the bound may be here
     :param feedback: adds the rounding error of each step to the gradient of the next step. Coarse
         bounds (``"rel:0.1"``) then train like exact gradients
     :param unbiased: rounds stochastically, so that the expected error is 0
@@ -37,8 +39,11 @@ class HookState:
         self.comm = comm
         self.bound = bound
         self.plan = plan
-        self.feedback = feedback and bound is not None
-        self.unbiased = unbiased and bound is not None
+        text = plan_text(bound, plan)
+        parse_plan(text)
+        is_lossy = has_bound(text) or has_word(text, "codec:")
+        self.feedback = feedback and is_lossy
+        self.unbiased = unbiased and is_lossy
         self.seed = seed
         self.raw_bytes = 0
         """Uncompressed size in bytes of the gradients that this rank sent."""

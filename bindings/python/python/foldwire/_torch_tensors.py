@@ -122,19 +122,20 @@ class Lent:
     def __init__(self, tensor: torch.Tensor, why: Optional[str] = None):
         self.dtype = _TYPES.get(tensor.dtype, "uint8")
         self._copy = None
-        # A view may only stand for the negative of what is in its memory.
-        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+        # A view may only stand for the negative or the conjugate of what is in its memory.
+        is_as_stored = not (tensor.is_neg() or tensor.is_conj())
+        if tensor.is_cpu and tensor.is_contiguous() and is_as_stored:
             self.array = np.asarray(_Memory(tensor))
             return
         self._tensor = tensor = tensor.detach()
         if not tensor.is_cpu:
             why = why or why_through_cpu(tensor)
             if why is None:
-                self._copy = tensor.contiguous()
+                self._copy = tensor.resolve_neg().contiguous()
                 self.array = self._copy.reshape(-1)
                 return
             _say_once(why)
-        self._copy = tensor.resolve_neg().to("cpu").contiguous()
+        self._copy = tensor.resolve_conj().resolve_neg().to("cpu").contiguous()
         self.array = np.asarray(_Memory(self._copy))
 
     def give_back(self) -> None:

@@ -15,7 +15,7 @@ from numcodecs.abc import Codec
 from numcodecs.compat import ensure_contiguous_ndarray, ensure_ndarray, ndarray_copy
 from numcodecs.registry import register_codec
 
-from . import compress, decompress
+from . import compress, decompress, info
 from ._arrays import TYPES, dtype_of, refuse_masks
 from ._errors import Error
 
@@ -61,7 +61,9 @@ class Foldwire(Codec):
         self.codec = codec
         self.fill_value = fill_value
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
-        self._compress(np.zeros(1, _numpys(self.dtype or "f8")))
+        made = self._compress(np.zeros(1, _numpys(self.dtype or "f8")))
+        # Zeros have no range, so that every bound of a fraction of it is 0 here.
+        self._is_exact = bound in (None, "lossless", "exact") and info(made).bound == 0
 
     def encode(self, buf):
         refuse_masks(buf, "chunk")
@@ -89,8 +91,7 @@ class Foldwire(Codec):
         values = ensure_contiguous_ndarray(values)
         # Integers may be the bits of floats, as from BitRound, or numbers. If every bit is kept,
         # both work.
-        is_exact = self.bound in (None, "lossless", "exact")
-        is_of_bits = _is_of_bytes(values.dtype) or is_exact and values.dtype.kind in "iu"
+        is_of_bits = _is_of_bytes(values.dtype) or self._is_exact and values.dtype.kind in "iu"
         if not is_of_bits or values.nbytes % dtype.itemsize != 0:
             message = (f"the codec has dtype {self.dtype}, but a chunk of {values.size} values "
                        f"has type {_dtype(values.dtype)}")

@@ -95,6 +95,8 @@ def configure(bound: Optional[str] = None, plan: Optional[str] = None, min_bytes
     They apply to all-reduces and reduce-scatters of floats of ``min_bytes`` or more. All-gathers of
     such sizes have ``gather_bound``: without it, parameters that FSDP gathers are exact. All other
     calls are exact. Without a bound here, the environment variable ``FOLDWIRE_BOUND`` is used.
+
+    All ranks of a group set the same, or it cannot be created.
     """
     settings.update(bound=bound, plan=plan, min_bytes=min_bytes, gather_bound=gather_bound)
 
