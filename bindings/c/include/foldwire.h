@@ -808,6 +808,9 @@ fwResult fwAllToAll(const void *send,
 // receives recv_counts[r] values from it. The blocks of send and of recv are contiguous, in order
 // of ranks. send_counts[r] of one rank must equal that rank's entry in recv_counts of rank r. Not
 // available in place.
+//
+// Errors: FW_INVALID_ARGUMENT if this rank's own entries in send_counts and recv_counts differ;
+// FW_MISMATCH or FW_ABORTED if those of two ranks differ.
 fwResult fwAllToAllV(const void *send,
                      const size_t *send_counts,
                      void *recv,

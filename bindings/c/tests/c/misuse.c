@@ -134,6 +134,11 @@ static void misuse(void) {
     FAILS(FW_INVALID_ARGUMENT, fwGather(data, out, SIZE_MAX / 4, type, 0, NULL, comm, NULL));
     const size_t too_many[1] = {SIZE_MAX};
     FAILS(FW_INVALID_ARGUMENT, fwAllGatherV(data, out, too_many, type, NULL, comm, NULL));
+    /* A rank's own block has one length. */
+    const size_t one[1] = {1}, two[1] = {2};
+    FAILS(FW_INVALID_ARGUMENT, fwAllToAllV(data, one, out, two, type, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllToAllV(data, two, out, one, type, NULL, comm, NULL));
+    OK(fwAllToAllV(data, two, out, two, type, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwBroadcast(data, data, 8, type, 1, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwBroadcast(data, data, 8, type, -1, NULL, comm, NULL));
     FAILS(FW_UNSUPPORTED, fwAllReduce(data, out, 2, FW_INT64, FW_AVG, NULL, comm, NULL));
