@@ -896,7 +896,8 @@ fwResult fwSendRecv(const void *send,
 //
 // The sum is NaN if a value is NaN or if there are infinities of both signs, and infinite if it is
 // beyond the largest double. It is -0 if there are values and all are -0; else a sum of zero is 0.
-// Arrays are in the memory of the host. Not allowed in a group.
+// Arrays are in the memory of the host and do not overlap (FW_INVALID_ARGUMENT). Not allowed in a
+// group.
 //
 // Errors: FW_UNSUPPORTED for integers, whose sums are exact in fwAllReduce.
 fwResult fwReproSum(const void *values,
@@ -927,8 +928,8 @@ fwResult fwReproSums(const void *values,
 // With request != NULL the call returns at once, and the arrays must stay until it has finished.
 //
 // NaN is larger than all other values, and 0 than -0. The call is exact: two all-reduces. Arrays
-// are in the memory of the host and do not overlap. Not allowed in a group. Complex numbers have
-// no order (FW_INVALID_ARGUMENT).
+// are in the memory of the host and do not overlap (FW_INVALID_ARGUMENT). Not allowed in a group.
+// Complex numbers have no order (FW_INVALID_ARGUMENT).
 fwResult fwMaxLoc(void *values,
                   int64_t *indices,
                   size_t count,
