@@ -527,6 +527,9 @@ fwResult fwCommInitRank(fwComm_t *comm,
 // set by foldwire launch, MPI launchers, Slurm or torchrun, or by the user as FOLDWIRE_RANK,
 // FOLDWIRE_SIZE and FOLDWIRE_ROOT. Without such variables the process is the only rank. A process
 // makes one such call at a time. Not allowed in a group. config may be NULL.
+//
+// The first call of a process, or its first fwGetUniqueId, prints a line to stderr for each
+// variable FOLDWIRE_… that nothing reads.
 fwResult fwCommInitEnv(fwComm_t *comm, const struct fwConfig *config);
 
 // Sets count to the number of ranks.
