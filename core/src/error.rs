@@ -68,6 +68,17 @@ pub enum Error {
         /// Number of values in the buffer.
         have: usize,
     },
+    /// The counts of an `all_to_all_v` give this rank's own block two lengths.
+    #[error(
+        "this rank sends itself {sent} values, but is to receive {received} from itself; make the \
+        two counts equal"
+    )]
+    OwnCount {
+        /// Number of values that this rank sends to itself.
+        sent: usize,
+        /// Number of values that this rank receives from itself.
+        received: usize,
+    },
     /// The schedule does not support this collective. Or it does not support lengths that only two
     /// ranks know, as in `all_to_all_v`, because its ranks pass on other ranks' data.
     #[error(
@@ -350,6 +361,7 @@ impl Error {
                 | Self::Peer { .. }
                 | Self::ToItself { .. }
                 | Self::Length { .. }
+                | Self::OwnCount { .. }
                 | Self::Unsupported { .. }
                 | Self::NoBound { .. }
                 | Self::ArraysOnly { .. }

@@ -21,7 +21,9 @@ all three:
   cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich \\
     -p foldwire-preload-mpi-abi
 
-All ranks receive all FOLDWIRE_… variables. bindings/mpi-preload/README.md describes them.";
+All ranks receive all FOLDWIRE_… variables. bindings/mpi-preload/README.md describes them. Other
+libraries to preload belong in LD_PRELOAD before this command. Foldwire's is loaded first:
+  LD_PRELOAD=tool.so foldwire preload -- mpirun -n 4 ./program";
 
 /// Options of `foldwire preload`.
 #[derive(Debug, Clone, Args)]

@@ -3,7 +3,8 @@
 //! The library must match the program's MPI library. The program's file lists the libraries that it
 //! needs. For a script, the version of the launcher determines the MPI library. Launchers receive
 //! the variables through their own options, because ranks on other nodes would not inherit them.
-//! The command then replaces this process.
+//! Everyone on a node can read command lines, so no option contains the secret token. The command
+//! then replaces this process.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -58,6 +59,18 @@ impl MpiAbi {
         }
     }
 
+    /// Options of this interface's launcher that give all ranks a variable of the launcher's own
+    /// environment.
+    fn inherited_options(self, name: &str, value: &OsStr) -> Vec<OsString> {
+        match self {
+            Self::OpenMpi => vec!["-x".into(), name.into()],
+            // Hydra has no option that adds a variable without its value. It gives ranks on all
+            // nodes its whole environment, unless the user's options say otherwise.
+            Self::Mpich | Self::Standard if name == TOKEN => Vec::new(),
+            Self::Mpich | Self::Standard => self.variable_options(name, value),
+        }
+    }
+
     /// Options of this interface's launcher that set a variable on all ranks.
     /// [`of_launcher`](Self::of_launcher) never returns `Standard`.
     fn variable_options(self, name: &str, value: &OsStr) -> Vec<OsString> {
@@ -73,10 +86,24 @@ impl MpiAbi {
     }
 }
 
+/// Variable with the secret of the ranks.
+const TOKEN: &str = "FOLDWIRE_TOKEN";
+/// Variable with the libraries that the dynamic linker loads first.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// Variables for the ranks.
+struct RankVariables {
+    /// Variables that this command sets.
+    set: Vec<(String, OsString)>,
+    /// Variables of this command's environment.
+    inherited: Vec<(String, OsString)>,
+}
+
 /// Runs the subcommand.
 ///
 /// # Errors
-/// If no library can be determined or found, or the command cannot be run.
+/// If no library can be determined or found, the words of the command set `LD_PRELOAD`, or the
+/// command cannot be run.
 pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
     let launcher = launcher_of(&args.command[0]);
     let needed = args.command.iter().find_map(|word| abi_of_program(&which(word)?));
@@ -92,21 +119,13 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
         None => library_beside_command(abi)?,
     };
     let library = library.canonicalize().with_context(|| library.display().to_string())?;
-    let variables = variables(args, library.into_os_string());
-    let mut words = args.command.clone();
-    let mut command = Command::new(&words[0]);
-    if let Some(launcher) = launcher {
-        let options =
-            variables.iter().flat_map(|(name, value)| launcher.variable_options(name, value));
-        let _ = words.splice(1..1, options);
-    } else {
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
-    }
-    command.args(&words[1..]);
+    refuse_other_preloads(&args.command)?;
+    let variables = variables(args, library.into_os_string(), env::vars_os());
+    let words = words(&args.command, launcher, &variables);
     if args.print {
         let mut line = String::new();
         if launcher.is_none() {
-            for (name, value) in &variables {
+            for (name, value) in &variables.set {
                 let _ = write!(line, "{name}={} ", value.display());
             }
         }
@@ -114,20 +133,77 @@ pub(crate) fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
         streams::write(&format!("{line}{}\n", words.join(" ")))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    if launcher.is_none() {
+        command.envs(variables.set);
+    }
     // `exec` returns only if it failed.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", args.command[0].display()))
 }
 
-/// The variables to set on all ranks.
-fn variables(args: &PreloadArgs, library: OsString) -> Vec<(String, OsString)> {
-    let inherited = env::vars_os().filter_map(|(name, value)| {
-        let name = name.into_string().ok()?;
-        (name.starts_with("FOLDWIRE_") && !(name == "FOLDWIRE_BOUND" && args.bound.is_some()))
-            .then_some((name, value))
-    });
+/// The variables for the ranks. `environment` is this command's own.
+fn variables(
+    args: &PreloadArgs,
+    library: OsString,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> RankVariables {
+    let mut libraries = library;
+    let mut inherited = Vec::new();
+    for (name, value) in environment {
+        let Ok(name) = name.into_string() else { continue };
+        if name == LD_PRELOAD && !value.is_empty() {
+            // The user's libraries come after Foldwire's, whose functions the program calls.
+            libraries.push(":");
+            libraries.push(value);
+        } else if name.starts_with("FOLDWIRE_")
+            && !(name == "FOLDWIRE_BOUND" && args.bound.is_some())
+        {
+            inherited.push((name, value));
+        }
+    }
     let bound = args.bound.iter().map(|bound| ("FOLDWIRE_BOUND".to_owned(), bound.into()));
-    std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(bound).chain(inherited).collect()
+    let set = std::iter::once((LD_PRELOAD.to_owned(), libraries)).chain(bound).collect();
+    RankVariables { set, inherited }
+}
+
+/// The words of the command to run: those of the user, and options of the launcher if there is one.
+fn words(
+    command: &[OsString],
+    launcher: Option<MpiAbi>,
+    variables: &RankVariables,
+) -> Vec<OsString> {
+    let mut words = command.to_vec();
+    if let Some(launcher) = launcher {
+        let RankVariables { set, inherited } = variables;
+        let set = set.iter().flat_map(|(name, value)| launcher.variable_options(name, value));
+        let inherited =
+            inherited.iter().flat_map(|(name, value)| launcher.inherited_options(name, value));
+        let options: Vec<_> = set.chain(inherited).collect();
+        let _ = words.splice(1..1, options);
+    }
+    words
+}
+
+/// Checks that no word before the program sets `LD_PRELOAD`, which would replace Foldwire's
+/// library.
+///
+/// # Errors
+/// If a word sets it: `-x LD_PRELOAD=…`, `-genv LD_PRELOAD …`, `env LD_PRELOAD=…`.
+fn refuse_other_preloads(command: &[OsString]) -> anyhow::Result<()> {
+    let n_words = command.iter().position(|word| is_program(word)).unwrap_or(command.len());
+    let sets_it = |word: &&OsString| {
+        let word = word.to_string_lossy();
+        let mut names = word.split([',', ';', ' ']);
+        names.any(|name| name.split('=').next().is_some_and(|name| name == LD_PRELOAD))
+    };
+    let Some(word) = command[..n_words].iter().find(sets_it) else { return Ok(()) };
+    bail!(usage!(
+        "`{}` in the command would replace Foldwire's library; leave it out, and write \
+         LD_PRELOAD=LIBRARY before `foldwire preload`, which loads both",
+        word.display()
+    ))
 }
 
 /// The file that a word of a command names, if it exists.
@@ -138,6 +214,11 @@ fn which(word: &OsStr) -> Option<PathBuf> {
     }
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders).map(|folder| folder.join(path)).find(|file| file.is_file())
+}
+
+/// Returns whether a word names an MPI program.
+fn is_program(word: &OsStr) -> bool {
+    which(word).is_some_and(|file| abi_of_program(&file).is_some())
 }
 
 /// The interface of a program that needs an MPI library.
@@ -205,6 +286,66 @@ mod tests {
         assert_eq!(MpiAbi::of_launcher("mpirun (Open MPI) 4.1.4"), Some(MpiAbi::OpenMpi));
         assert_eq!(MpiAbi::of_launcher("HYDRA build details:"), Some(MpiAbi::Mpich));
         assert_eq!(MpiAbi::of_launcher("slurm 23"), None);
+    }
+
+    fn args(bound: Option<&str>, command: &[&str]) -> PreloadArgs {
+        PreloadArgs {
+            bound: bound.map(Into::into),
+            library: None,
+            print: true,
+            command: command.iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Words of a command for two ranks in this environment.
+    fn words_in(
+        launcher: MpiAbi,
+        bound: Option<&str>,
+        environment: &[(&str, &str)],
+    ) -> Vec<OsString> {
+        let args = args(bound, &["mpirun", "-n", "2", "./a"]);
+        let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
+        words(&args.command, Some(launcher), &variables(&args, "ours.so".into(), environment))
+    }
+
+    #[test]
+    fn libraries_of_the_environment_follow_foldwires() {
+        let inherited = [("LD_PRELOAD", "tool.so:other.so"), ("HOME", "/root")];
+        let expected = "mpirun -x LD_PRELOAD=ours.so:tool.so:other.so -n 2 ./a";
+        assert_eq!(words_in(MpiAbi::OpenMpi, None, &inherited).join(OsStr::new(" ")), expected);
+        let expected = "mpirun -genv LD_PRELOAD ours.so:tool.so:other.so -n 2 ./a";
+        assert_eq!(words_in(MpiAbi::Mpich, None, &inherited).join(OsStr::new(" ")), expected);
+        let empty = words_in(MpiAbi::OpenMpi, None, &[("LD_PRELOAD", "")]);
+        assert_eq!(empty[..3], ["mpirun", "-x", "LD_PRELOAD=ours.so"]);
+    }
+
+    #[test]
+    fn a_command_that_sets_ld_preload_is_refused() {
+        for command in [
+            &["mpirun", "-x", "LD_PRELOAD=tool.so", "./a"][..],
+            &["mpirun", "-x", "LD_PRELOAD", "./a"],
+            &["mpirun", "--mca", "mca_base_env_list", "A=1;LD_PRELOAD=tool.so", "./a"],
+            &["mpiexec", "-genv", "LD_PRELOAD", "tool.so", "./a"],
+            &["mpiexec", "-genvlist", "PATH,LD_PRELOAD", "./a"],
+            &["mpirun", "env", "LD_PRELOAD=tool.so", "./a"],
+        ] {
+            let error = refuse_other_preloads(&args(None, command).command).unwrap_err();
+            assert!(error.to_string().contains("before `foldwire preload`"), "{error}");
+            assert!(error.is::<foldwire_fields::usage::UsageError>());
+        }
+        let other = ["mpirun", "-x", "MY_LD_PRELOAD=tool.so", "./a", "--LD_PRELOADS"];
+        assert!(refuse_other_preloads(&args(None, &other).command).is_ok());
+    }
+
+    #[test]
+    fn no_word_contains_the_token() {
+        let environment = [("FOLDWIRE_TOKEN", "secret"), ("FOLDWIRE_BOUND", "lossless")];
+        let open_mpi = words_in(MpiAbi::OpenMpi, None, &environment);
+        let expected = "mpirun -x LD_PRELOAD=ours.so -x FOLDWIRE_TOKEN -x FOLDWIRE_BOUND -n 2 ./a";
+        assert_eq!(open_mpi.join(OsStr::new(" ")), expected);
+        let mpich = words_in(MpiAbi::Mpich, Some("rel:1e-3"), &environment);
+        let expected = "mpirun -genv LD_PRELOAD ours.so -genv FOLDWIRE_BOUND rel:1e-3 -n 2 ./a";
+        assert_eq!(mpich.join(OsStr::new(" ")), expected);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 !
 !     gfortran -c $(pkg-config --variable=includedir foldwire)/foldwire.f90
 !     gfortran average.f90 foldwire.o $(pkg-config --libs foldwire) -o average
-!     for rank in 0 1 2; do FOLDWIRE_RANK=$rank FOLDWIRE_SIZE=3 ./average & done; wait
+!     for rank in 0 1 2; do
+!         FOLDWIRE_JOB=$$ FOLDWIRE_RANK=$rank FOLDWIRE_SIZE=3 ./average &
+!     done; wait
 program average
     use foldwire
     implicit none

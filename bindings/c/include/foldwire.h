@@ -527,6 +527,9 @@ fwResult fwCommInitRank(fwComm_t *comm,
 // set by foldwire launch, MPI launchers, Slurm or torchrun, or by the user as FOLDWIRE_RANK,
 // FOLDWIRE_SIZE and FOLDWIRE_ROOT. Without such variables the process is the only rank. A process
 // makes one such call at a time. Not allowed in a group. config may be NULL.
+//
+// The first call of a process, or its first fwGetUniqueId, prints a line to stderr for each
+// variable FOLDWIRE_… that nothing reads.
 fwResult fwCommInitEnv(fwComm_t *comm, const struct fwConfig *config);
 
 // Sets count to the number of ranks.
@@ -808,6 +811,9 @@ fwResult fwAllToAll(const void *send,
 // receives recv_counts[r] values from it. The blocks of send and of recv are contiguous, in order
 // of ranks. send_counts[r] of one rank must equal that rank's entry in recv_counts of rank r. Not
 // available in place.
+//
+// Errors: FW_INVALID_ARGUMENT if this rank's own entries in send_counts and recv_counts differ;
+// FW_MISMATCH or FW_ABORTED if those of two ranks differ.
 fwResult fwAllToAllV(const void *send,
                      const size_t *send_counts,
                      void *recv,
@@ -893,7 +899,8 @@ fwResult fwSendRecv(const void *send,
 //
 // The sum is NaN if a value is NaN or if there are infinities of both signs, and infinite if it is
 // beyond the largest double. It is -0 if there are values and all are -0; else a sum of zero is 0.
-// Arrays are in the memory of the host. Not allowed in a group.
+// Arrays are in the memory of the host and do not overlap (FW_INVALID_ARGUMENT). Not allowed in a
+// group.
 //
 // Errors: FW_UNSUPPORTED for integers, whose sums are exact in fwAllReduce.
 fwResult fwReproSum(const void *values,
@@ -924,8 +931,8 @@ fwResult fwReproSums(const void *values,
 // With request != NULL the call returns at once, and the arrays must stay until it has finished.
 //
 // NaN is larger than all other values, and 0 than -0. The call is exact: two all-reduces. Arrays
-// are in the memory of the host and do not overlap. Not allowed in a group. Complex numbers have
-// no order (FW_INVALID_ARGUMENT).
+// are in the memory of the host and do not overlap (FW_INVALID_ARGUMENT). Not allowed in a group.
+// Complex numbers have no order (FW_INVALID_ARGUMENT).
 fwResult fwMaxLoc(void *values,
                   int64_t *indices,
                   size_t count,

@@ -71,6 +71,7 @@ pub(crate) const fn code_of(error: &Error) -> fwResult {
         | Error::Root { .. }
         | Error::Peer { .. }
         | Error::Length { .. }
+        | Error::OwnCount { .. }
         | Error::NoBound { .. }
         | Error::ArraysOnly { .. }
         | Error::Setting { .. }

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `unique_id` | the format of unique ids, and the listening sockets of ids of this process |
 //! | `join` | ranks find each other, by unique id or launcher, and choose the transport |
+//! | `environment` | a warning about misspelled variables of the environment |
 //! | `grow` | groups that take in newcomers |
 //! | `join_error` | errors of joining, as errors of the API |
 //! | `stop_check` | a check that can stop the calls of a thread |
 
+mod environment;
 mod grow;
 mod join;
 mod join_error;
@@ -24,6 +26,7 @@ use foldwire::transport::{
 use foldwire_threads::World;
 
 use crate::errors::ApiError;
+pub(crate) use environment::warn_of_unknown;
 pub(crate) use grow::{GrownCommunicator, admit, rejoin};
 pub(crate) use join::{check, join, join_env, join_store, local_ranks};
 pub(crate) use join_error::from_store;

@@ -181,7 +181,7 @@ impl CallContext<'_> {
         let plan = mode.plan(settings.spacing, fill);
         let (role, in_place) = (checked.role, checked.is_in_place);
         let HeldBuffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
-        let counts = self.counts::<T>()?;
+        let mut counts = self.counts::<T>()?;
         let (size, is_root) = (role.size, role.is_root());
         let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
         // If this rank's count is wrong, it still sends the number of values that its peers expect.
@@ -204,6 +204,17 @@ impl CallContext<'_> {
         if is_even_scatter && is_root && !in_place && n_recv != n_send / size {
             is_as_expected = false;
             (recv, to) = (ArrayValues::zeros(n_send / size), ArrayRegions::default());
+        }
+        // If the rank of an all-to-all expects another number of values from itself than it sends
+        // itself, it receives nothing either.
+        if call.collective == Collective::AllToAll
+            && let Some(sent) = &counts.shares
+            && sent[role.rank] != counts.received[role.rank]
+        {
+            is_as_expected = false;
+            counts.received[role.rank] = sent[role.rank];
+            let n_received = counts.received.iter().sum();
+            (recv, to) = (ArrayValues::zeros(n_received), ArrayRegions::default());
         }
         let root = Rank::new(role.root.unwrap_or(0));
         let op = operation::<T>(checked.op);

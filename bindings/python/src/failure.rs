@@ -123,6 +123,7 @@ fn exception(py: Python<'_>, fault: &ApiError, kind: &str) -> PyResult<PyErr> {
                 fields.set_item("theirs", theirs.to_string())?;
             }
             Error::Length { buffer, .. } => fields.set_item("field", format!("{buffer} array"))?,
+            Error::OwnCount { .. } => fields.set_item("field", "recv_counts")?,
             Error::Bound(_) | Error::NoBound { .. } => fields.set_item("field", "bound")?,
             Error::Root { .. } => fields.set_item("field", "root")?,
             Error::Aborted { culprit, reason, .. } => {

@@ -109,6 +109,7 @@ class Arguments(unittest.TestCase):
         self.refused(lambda: comm.all_gather(array, counts=[1, 2]), "counts")
         self.refused(lambda: comm.all_gather(array, counts=[2]), "counts", "3")
         self.refused(lambda: comm.all_to_all_v(array, [2], [3]), "send_counts")
+        self.refused(lambda: comm.all_to_all_v(array, [3], [2]), "recv_counts", "itself")
         self.refused(lambda: comm.reduce_scatter(array, counts=[2]), "counts")
         self.refused(lambda: comm.scatter(np.zeros(5), array), "array")
         self.refused(lambda: foldwire.threads(10_000), None, "1024")

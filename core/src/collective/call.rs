@@ -280,7 +280,8 @@ impl<'s, T: Element, S: Input<T>, R: Buffer<T>> Call<'s, T, S, R> {
 
     /// Same as [`all_to_all`](Self::all_to_all), with given lengths. `send` holds `send_counts[r]`
     /// values for rank r, and `recv` has space for `recv_counts[r]` values from rank r, both in
-    /// rank order. Each pair of ranks must agree on the number of values between them.
+    /// rank order. Each pair of ranks must agree on the number of values between them. So must the
+    /// two counts of this rank for itself ([`Error::OwnCount`](crate::Error::OwnCount)).
     pub fn all_to_all_v(
         send: S,
         send_counts: &'s [usize],

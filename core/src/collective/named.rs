@@ -290,7 +290,8 @@ macro_rules! named_methods {
         /// Runs [`Call::all_to_all_v`](crate::Call::all_to_all_v).
         ///
         /// # Errors
-        /// As [`run`](Self::run).
+        /// [`Error::OwnCount`] if this rank's counts for itself differ. Otherwise as
+        /// [`run`](Self::run).
         pub fn all_to_all_v<T: Element>(
             &$($mutable)? self, send: &[T], send_counts: &[usize], recv: &mut [T],
             recv_counts: &[usize], plan: &Plan,

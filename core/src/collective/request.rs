@@ -134,7 +134,8 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Checks the root and the lengths. Buffers that this rank does not use may have any length.
+    /// Checks the root, the counts and the lengths. Buffers that this rank does not use may have
+    /// any length.
     pub(super) fn check(&self, size: usize, rank: Rank) -> Result<(), Error> {
         if self.root.index() >= size {
             return Err(Error::Root { root: self.root, size });
@@ -149,6 +150,12 @@ impl<'s> Request<'s> {
         };
         if let Some(&have) = counts.iter().find(|&&have| have != size) {
             return Err(Error::Length { buffer: Buffer::Counts, need: size, have });
+        }
+        if let Shares::Exchanged { send, recv } = self.shares {
+            let (sent, received) = (send[rank.index()], recv[rank.index()]);
+            if sent != received {
+                return Err(Error::OwnCount { sent, received });
+            }
         }
         let call = self.call(size);
         let [n_sent, n_received] = self.lengths;

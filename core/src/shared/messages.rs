@@ -222,7 +222,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Starts to receive the values that a rank [sends](Self::start_send) with this tag. Their
-    /// number must equal the length of `data`. The report holds the sender's bound.
+    /// number must equal the length of `data`. The report holds the sender's bound. For a
+    /// message of zeros under a relative bound, the sender reports the bound 0, and the receiver
+    /// the bound of the lattice that encodes them, 1.
     ///
     /// # Errors
     /// As [`start_send`](Self::start_send).

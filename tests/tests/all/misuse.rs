@@ -22,7 +22,20 @@ fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
     failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
 }
 
-const MISUSES: [MisuseCase; 20] = [
+/// Runs an all-to-all in which this rank sends and receives these numbers of values to and from
+/// itself, and one value to and from each other rank.
+fn own_block(comm: &mut Comm, sent: usize, received: usize) -> Error {
+    let [to, from] = [sent, received].map(|own| {
+        let mut counts = vec![1; comm.size()];
+        counts[comm.rank().index()] = own;
+        counts
+    });
+    let send = vec![1.5f32; to.iter().sum()];
+    let mut recv = vec![0.0; from.iter().sum()];
+    failed(comm.all_to_all_v(&send, &to, &mut recv, &from, &Plan::raw()))
+}
+
+const MISUSES: [MisuseCase; 22] = [
     (
         "send buffer of a rank without a share",
         |comm| {
@@ -92,6 +105,16 @@ const MISUSES: [MisuseCase; 20] = [
         "send buffer",
         |comm| failed(comm.all_gather(&[1.5f32; 1001], &mut [0.0; 1000], &plan())),
         |e| matches!(e, Error::Length { buffer: Buffer::Send, have: 1001, .. }),
+    ),
+    (
+        "a short own block",
+        |comm| own_block(comm, 2, 1),
+        |e| matches!(e, Error::OwnCount { sent: 2, received: 1 }),
+    ),
+    (
+        "a long own block",
+        |comm| own_block(comm, 1, 2),
+        |e| matches!(e, Error::OwnCount { sent: 1, received: 2 }),
     ),
     (
         "bound 0",

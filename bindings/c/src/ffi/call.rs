@@ -145,7 +145,15 @@ pub(crate) struct CheckedCollective {
 }
 
 /// Looks up the type with this code.
+///
+/// # Errors
+/// If there is no such type, or it is complex.
 pub(crate) fn dtype(code: fwDataType) -> Result<DType, ApiError> {
+    if matches!(code, FW_COMPLEX64 | FW_COMPLEX128) {
+        let message = "complex values are for collectives and messages only; pass their parts as \
+                       twice as many floats";
+        return Err(ApiError::argument(message));
+    }
     let dtype = u8::try_from(code).ok().and_then(DType::from_code);
     dtype.ok_or_else(|| ApiError::argument(format!("unknown type code {code}")))
 }

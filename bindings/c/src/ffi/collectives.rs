@@ -350,6 +350,9 @@ pub unsafe extern "C" fn fwAllToAll(
 /// receives recv_counts[r] values from it. The blocks of send and of recv are contiguous, in order
 /// of ranks. send_counts[r] of one rank must equal that rank's entry in recv_counts of rank r. Not
 /// available in place.
+///
+/// Errors: FW_INVALID_ARGUMENT if this rank's own entries in send_counts and recv_counts differ;
+/// FW_MISMATCH or FW_ABORTED if those of two ranks differ.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllToAllV(
     send: *const c_void,

@@ -195,6 +195,7 @@ pub unsafe extern "C" fn fwGetUniqueId(id: *mut fwUniqueId) -> fwResult {
     catch_call_errors(|| {
         // SAFETY: guaranteed by the caller.
         let id = unsafe { out_value(id, "unique id") }?;
+        transport::warn_of_unknown();
         id.internal = transport::new_unique_id()?;
         Ok(())
     })
@@ -234,12 +235,16 @@ pub unsafe extern "C" fn fwCommInitRank(
 /// set by foldwire launch, MPI launchers, Slurm or torchrun, or by the user as FOLDWIRE_RANK,
 /// FOLDWIRE_SIZE and FOLDWIRE_ROOT. Without such variables the process is the only rank. A process
 /// makes one such call at a time. Not allowed in a group. config may be NULL.
+///
+/// The first call of a process, or its first fwGetUniqueId, prints a line to stderr for each
+/// variable FOLDWIRE_… that nothing reads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommInitEnv(comm: *mut fwComm_t, config: *const fwConfig) -> fwResult {
     catch_errors(|| {
         // SAFETY: guaranteed by the caller.
         let mut place = unsafe { CommOut::new(comm, "communicator") }?;
         group::refuse("fwCommInitEnv")?;
+        transport::warn_of_unknown();
         // SAFETY: guaranteed by the caller.
         let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
         let transport = transport::join_env(group::limit_of(&config))?;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use foldwire::{DType, Element};
 
 use super::call::{CoreCommunicator, dtype, with_type};
-use super::memory::{LentArray, RequestOut};
+use super::memory::{LentArray, RequestOut, bytes, check_disjoint};
 use super::started::{DynCall, running};
 use super::types::{fwComm_t, fwDataType, fwRequest_t, fwResult};
 use crate::errors::{ApiError, catch_errors};
@@ -18,8 +18,8 @@ use crate::{group, handle_table};
 /// With request != NULL the call returns at once, and the arrays must stay until it has finished.
 ///
 /// NaN is larger than all other values, and 0 than -0. The call is exact: two all-reduces. Arrays
-/// are in the memory of the host and do not overlap. Not allowed in a group. Complex numbers have
-/// no order (FW_INVALID_ARGUMENT).
+/// are in the memory of the host and do not overlap (FW_INVALID_ARGUMENT). Not allowed in a group.
+/// Complex numbers have no order (FW_INVALID_ARGUMENT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwMaxLoc(
     values: *mut c_void,
@@ -90,6 +90,8 @@ unsafe fn start(
     dtype: DType,
     is_max: bool,
 ) -> Result<Box<dyn DynCall>, ApiError> {
+    let ranges = (bytes(values, count, dtype.n_bytes())?, bytes(indices.cast(), count, 8)?);
+    check_disjoint((&ranges.0, &ranges.1), "values and of indices")?;
     // SAFETY: guaranteed by the caller.
     let indices = unsafe { LentArray::<i64>::lend(indices.cast(), count) }?;
     with_type!(dtype, T => {

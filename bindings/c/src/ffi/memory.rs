@@ -112,6 +112,20 @@ pub(crate) fn bytes(
     Ok(at..end.ok_or_else(overflow)?)
 }
 
+/// Checks that two arrays of a call, given by their address ranges, do not overlap.
+///
+/// # Errors
+/// If they do.
+pub(crate) fn check_disjoint(
+    (first, second): (&Range<usize>, &Range<usize>),
+    what: &str,
+) -> Result<(), ApiError> {
+    if first.start < second.end && second.start < first.end {
+        return Err(ApiError::argument(format!("the arrays of {what} overlap")));
+    }
+    Ok(())
+}
+
 /// Borrows `n` bytes of the caller while the exported function runs.
 ///
 /// # Safety

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use foldwire::{DType, Float, Plan, Report, Summands};
 
 use super::call::{CoreCommunicator, dtype};
-use super::memory::{LentArray, out_values};
+use super::memory::{LentArray, bytes, check_disjoint, out_values};
 use super::rust::{ErasedCommunicator, RawArray};
 use super::types::{FW_UNSUPPORTED, fwComm_t, fwDataType, fwResult};
 use crate::errors::{ApiError, catch_errors};
@@ -25,7 +25,8 @@ pub const FW_STRIDED: fwLayout = 1;
 ///
 /// The sum is NaN if a value is NaN or if there are infinities of both signs, and infinite if it is
 /// beyond the largest double. It is -0 if there are values and all are -0; else a sum of zero is 0.
-/// Arrays are in the memory of the host. Not allowed in a group.
+/// Arrays are in the memory of the host and do not overlap (FW_INVALID_ARGUMENT). Not allowed in a
+/// group.
 ///
 /// Errors: FW_UNSUPPORTED for integers, whose sums are exact in fwAllReduce.
 #[unsafe(no_mangle)]
@@ -59,8 +60,6 @@ pub unsafe extern "C" fn fwReproSums(
 ) -> fwResult {
     catch_errors(|| {
         group::refuse("a reproducible sum")?;
-        // SAFETY: guaranteed by the caller.
-        let sums = unsafe { out_values(sums, n_sums) }?;
         let is_columns = match layout {
             FW_ADJACENT => false,
             FW_STRIDED => true,
@@ -74,6 +73,9 @@ pub unsafe extern "C" fn fwReproSums(
         let n_values = n_sums.checked_mul(count).ok_or_else(overflow)?;
         let (endpoint, ..) = handle_table::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
+        check_arrays((values, n_values), dtype, (sums.cast_const(), n_sums))?;
+        // SAFETY: guaranteed by the caller.
+        let sums = unsafe { out_values(sums, n_sums) }?;
         let mut guard = endpoint.enter()?;
         let entry = guard.entry(comm.addr())?;
         entry.memory.refuse("reproducible sums")?;
@@ -81,6 +83,16 @@ pub unsafe extern "C" fn fwReproSums(
         let report = unsafe { run(&entry.comm, (values, n_values), dtype, is_columns, sums) };
         guard.record(comm.addr(), report)
     })
+}
+
+/// Checks that the values and the sums do not overlap.
+fn check_arrays(
+    (values, n_values): (*const c_void, usize),
+    dtype: DType,
+    (sums, n_sums): (*const f64, usize),
+) -> Result<(), ApiError> {
+    let values = bytes(values, n_values, dtype.n_bytes())?;
+    check_disjoint((&values, &bytes(sums.cast(), n_sums, size_of::<f64>())?), "values and of sums")
 }
 
 /// Computes sums of an array of any float type.
@@ -146,6 +158,7 @@ impl ErasedCommunicator {
         sums: RawArray,
     ) -> Result<Report, ApiError> {
         let (values, start) = ((values.start(), values.n_values), sums.start());
+        check_arrays(values, dtype, (start.cast(), sums.n_values))?;
         // SAFETY: guaranteed by the caller.
         unsafe {
             let mut sums = LentArray::<f64>::lend(start, sums.n_values)?;

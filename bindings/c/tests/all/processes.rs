@@ -96,6 +96,22 @@ fn the_example_runs_as_processes() {
 }
 
 #[test]
+fn each_process_warns_once_about_a_variable_that_nothing_reads() {
+    if !has("cc", "warnings about variables") {
+        return;
+    }
+    let program = compiled("cc", "-std=c11", "tests/c/variables.c", false);
+    let mut command = Command::new(program);
+    command.env("FOLDWIRE_IFACES", "lo");
+    for output in run_all(std::iter::once(command)) {
+        let warning = "foldwire: warning: nothing reads the variable FOLDWIRE_IFACES; do you mean \
+                       FOLDWIRE_IFACE?\n";
+        assert_eq!(String::from_utf8_lossy(&output.stderr), warning);
+        assert!(n_checks(&output) > 0 && output.status.success());
+    }
+}
+
+#[test]
 fn ranks_that_are_processes_meet_by_what_launchers_say() {
     let Some((program, folder)) = program("env") else { return };
     let torchrun = |rank: usize| {

@@ -122,6 +122,28 @@ static void misuse(void) {
     FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(NULL, 2, NULL));
     FAILS(FW_INVALID_ARGUMENT,
           fwAllReduce(data, out, 8, type, FW_SUM, NULL, comm, (fwRequest_t *)((char *)out + 1)));
+    /* Arrays that overlap. */
+    int64_t mixed[8] = {3, 1, 2, 4, 5, 6, 7, 8};
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(mixed, mixed + 1, 3, FW_INT64, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwMinLoc(mixed + 1, mixed, 3, FW_INT64, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwMinLoc(mixed, mixed, 1, FW_INT8, comm, &request));
+    FAILS(FW_INVALID_ARGUMENT, fwReproSum(data, 8, type, data + 7, comm));
+    FAILS(FW_INVALID_ARGUMENT, fwReproSums(data + 1, 2, 3, type, FW_ADJACENT, data, comm));
+    CHECK(strstr(fwGetLastError(), "overlap") != NULL);
+    CHECK(mixed[0] == 3 && mixed[1] == 1 && mixed[2] == 2 && mixed[3] == 4 && data[0] == 1);
+    OK(fwMaxLoc(mixed, mixed + 4, 4, FW_INT64, comm, NULL));
+    OK(fwReproSum(data, 7, type, data + 7, comm));
+    CHECK(data[7] == 1);
+    data[7] = 0;
+    /* Complex values in functions that have no order or no parts for them. */
+    const char *complex_only = "complex values are for collectives and messages only";
+    size_t n_bytes;
+    FAILS(FW_INVALID_ARGUMENT, fwMaxLoc(data, mixed, 1, FW_COMPLEX64, comm, NULL));
+    CHECK(strstr(fwGetLastError(), complex_only) != NULL);
+    FAILS(FW_INVALID_ARGUMENT, fwReproSum(data, 1, FW_COMPLEX128, out, comm));
+    CHECK(strstr(fwGetLastError(), complex_only) != NULL);
+    FAILS(FW_INVALID_ARGUMENT, fwCompress(data, 1, FW_COMPLEX64, NULL, out, sizeof out, &n_bytes));
+    CHECK(strstr(fwGetLastError(), complex_only) != NULL);
     /* Numbers. */
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, 0, FW_SUM, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, 13, FW_SUM, NULL, comm, NULL));
@@ -134,6 +156,11 @@ static void misuse(void) {
     FAILS(FW_INVALID_ARGUMENT, fwGather(data, out, SIZE_MAX / 4, type, 0, NULL, comm, NULL));
     const size_t too_many[1] = {SIZE_MAX};
     FAILS(FW_INVALID_ARGUMENT, fwAllGatherV(data, out, too_many, type, NULL, comm, NULL));
+    /* A rank's own block has one length. */
+    const size_t one[1] = {1}, two[1] = {2};
+    FAILS(FW_INVALID_ARGUMENT, fwAllToAllV(data, one, out, two, type, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllToAllV(data, two, out, one, type, NULL, comm, NULL));
+    OK(fwAllToAllV(data, two, out, two, type, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwBroadcast(data, data, 8, type, 1, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwBroadcast(data, data, 8, type, -1, NULL, comm, NULL));
     FAILS(FW_UNSUPPORTED, fwAllReduce(data, out, 2, FW_INT64, FW_AVG, NULL, comm, NULL));

@@ -326,6 +326,14 @@ static void wrong(int which) {
     } else if (which == 7) {
         if (rank == 0) n -= N / 2;
         code = MPI_Scatter(a, N, MPI_DOUBLE, b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    } else if (which == 8 || which == 9) {
+        /* The own block of rank 1 is last, that of rank 0 first. */
+        if (rank == which - 8) recv[rank] -= N / 2;
+        code = CALL(Alltoallv, a, send, places, MPI_DOUBLE, b, recv, places, MPI_DOUBLE,
+                    MPI_COMM_WORLD);
+        if (rank != which - 8 && (code || b[0] != 1 || b[2 * N - 1] != 1)) {
+            printf("wrong values\n");
+        }
     } else {
         if (rank == 1) n -= N / 2;
         code = MPI_Allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

@@ -279,7 +279,8 @@ class Collectives:
         """Sends ``send_counts[r]`` rows of the array to rank r. Receives ``recv_counts[r]`` rows.
 
         Rows of the array and of the result are in order of ranks. The result has the shape
-        ``(sum(recv_counts), *array.shape[1:])``.
+        ``(sum(recv_counts), *array.shape[1:])``. A rank that sends itself another number of rows
+        than it receives from itself gets an error.
         """
         array = as_operand(array)
         if array.ndim == 0:
