@@ -1,5 +1,5 @@
-/* Joins from the environment twice, and makes a unique id. Run by tests/all/processes.rs, which sets
- * a variable that nothing reads. */
+/* Joins from the environment twice, and makes a unique id. tests/all/processes.rs sets a variable
+ * that nothing reads. */
 #include "check.h"
 
 int main(void) {
