@@ -24,6 +24,9 @@ input, unless that is a terminal. The other ranks have none.
 When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM,
 and after the same time again SIGKILL.
 
+All output of ended ranks is forwarded, however slowly it is read. If a process that a rank left
+behind holds the output open, forwarding ends after another second, or another 1 MiB.
+
 The exit code is that of the rank that failed first, or 128 + N if signal N ended it. It is 124
 after --timeout, and 130 after Ctrl-C or another signal to foldwire. Such a signal ends all ranks,
 and a second one kills them. If foldwire itself is killed, a shell that it started kills all

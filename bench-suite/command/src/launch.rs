@@ -11,6 +11,7 @@ mod processes;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use foldwire_fields::usage::usage;
 use foldwire_workbench::streams::{self, OutputError};
 use nix::sys::signal::Signal;
 
+use forward::ForwardCounts;
 use processes::{RankProcesses, ReservedRoot};
 
 /// Exit code after Ctrl-C, as for a program without a handler. SIGTERM and SIGHUP cannot be
@@ -31,6 +33,8 @@ const TIMED_OUT: u8 = 124;
 /// Time to wait for output after the last rank has ended. A process that a rank has left behind may
 /// hold its output open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// After that time, all output is complete once nothing has been read or written for this time.
+const IDLE_OUTPUT: Duration = Duration::from_millis(50);
 
 /// Events that the launcher waits for.
 enum LaunchEvent {
@@ -82,8 +86,9 @@ pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     listen_to_signals(sender.clone())?;
     let root = ReservedRoot::new().context("no port of this machine is free")?;
     let token = Token::random()?;
-    let ranks = RankProcesses::start(args, &root, &token, &sender)?;
-    let reason = supervise(args, ranks, &events);
+    let counts = Arc::default();
+    let ranks = RankProcesses::start(args, &root, &token, &counts, &sender)?;
+    let reason = supervise(args, ranks, &counts, &events);
     Ok(conclude(reason, args.ranks)?)
 }
 
@@ -100,6 +105,7 @@ fn listen_to_signals(sender: Sender<LaunchEvent>) -> anyhow::Result<()> {
 fn supervise(
     args: &LaunchArgs,
     mut ranks: RankProcesses,
+    counts: &ForwardCounts,
     events: &Receiver<LaunchEvent>,
 ) -> Option<EndReason> {
     let in_grace = || Instant::now() + args.grace;
@@ -147,15 +153,36 @@ fn supervise(
             }
         };
     }
-    let until = Some(Instant::now() + LAST_OUTPUT);
+    counts.set_ranks_ended();
+    wait_for_output(n_outputs, reason, counts, events)
+}
+
+/// Waits until the output of ended ranks is forwarded, however slowly it is read, unless a signal
+/// asks for the end. Returns the reason why the ranks or their output were ended.
+fn wait_for_output(
+    mut n_outputs: usize,
+    mut reason: Option<EndReason>,
+    counts: &ForwardCounts,
+    events: &Receiver<LaunchEvent>,
+) -> Option<EndReason> {
+    let (mut until, mut n_pieces_before) = (Instant::now() + LAST_OUTPUT, None);
     while n_outputs > 0 {
-        match wait(events, until) {
+        match wait(events, Some(until)) {
             Some(LaunchEvent::OutputEnded) => n_outputs -= 1,
             Some(LaunchEvent::Unwritable(error)) => {
                 reason = reason.or(Some(EndReason::Unwritable(error)));
             }
-            Some(_) => {}
-            None => break,
+            Some(LaunchEvent::Interrupted) => return reason.or(Some(EndReason::Interrupted)),
+            Some(LaunchEvent::RankEnded(_)) => {}
+            None => {
+                let n_pieces = counts.n_pieces_if_idle();
+                let is_idle = n_pieces.is_some() && n_pieces == n_pieces_before;
+                if is_idle || matches!(reason, Some(EndReason::Interrupted)) {
+                    break;
+                }
+                n_pieces_before = n_pieces;
+                until = Instant::now() + IDLE_OUTPUT;
+            }
         }
     }
     reason

@@ -249,6 +249,50 @@ fn a_process_left_behind_does_not_hold_up_the_end() {
     kill(left, Signal::SIGKILL).expect("it is still there");
 }
 
+/// The pipe to the reader holds less than a rank writes here, so the rest waits in the launcher
+/// after the rank's end.
+#[test]
+fn a_slow_reader_gets_all_output() {
+    let mut child = command("-n 1", "seq 1 22000").spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    let mut all = String::new();
+    stdout.read_to_string(&mut all).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(all.lines().map(str::to_owned).eq((1..=22_000).map(|n: u32| n.to_string())));
+}
+
+/// The process left behind writes all the time, and the reader is slow, so a forwarding thread is
+/// nearly always writing.
+#[test]
+fn a_process_left_behind_that_writes_does_not_hold_up_the_end_of_a_slow_reader() {
+    let start = Instant::now();
+    let mut child = command("-n 1", "echo first; yes & exit 0").spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut all, mut piece) = (Vec::new(), [0; 32 * 1024]);
+    loop {
+        let n_bytes = stdout.read(&mut piece).unwrap();
+        if n_bytes == 0 {
+            break;
+        }
+        all.extend_from_slice(&piece[..n_bytes]);
+        thread::sleep(Duration::from_millis(5));
+        assert!(start.elapsed() < LONG / 2, "it goes on");
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(all.starts_with(b"first\ny\n"));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_reader() {
+    let mut child = command("-n 1", "seq 1 22000").spawn().unwrap();
+    let _unread = child.stdout.take().unwrap();
+    thread::sleep(Duration::from_secs(2));
+    assert!(child.try_wait().unwrap().is_none(), "output waits for its reader");
+    send(&child, Signal::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
 #[test]
 fn what_cannot_be_started_is_an_error_of_use() {
     for (args, hint) in [

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -18,7 +19,7 @@ use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 
 use super::LaunchEvent;
-use super::forward::forward;
+use super::forward::{ForwardCounts, forward};
 use super::process_guard::ProcessGuard;
 
 /// The variable of `foldwire_libfabric::RECOMMENDED_ENVIRONMENT`. It is copied here, because the
@@ -61,6 +62,7 @@ impl RankProcesses {
         args: &LaunchArgs,
         root: &ReservedRoot,
         token: &Token,
+        counts: &Arc<ForwardCounts>,
         events: &Sender<LaunchEvent>,
     ) -> anyhow::Result<Self> {
         let guard = ProcessGuard::start().context("cannot start sh, which ends ranks")?;
@@ -74,10 +76,10 @@ impl RankProcesses {
             let prefix = prefix(args, rank);
             // Both exist, because the command requests pipes.
             if let Some(stdout) = child.stdout.take() {
-                forward(stdout, io::stdout(), prefix.clone(), events.clone());
+                forward(stdout, io::stdout(), prefix.clone(), counts.clone(), events.clone());
             }
             if let Some(stderr) = child.stderr.take() {
-                forward(stderr, io::stderr(), prefix, events.clone());
+                forward(stderr, io::stderr(), prefix, counts.clone(), events.clone());
             }
             report_end(rank, pid(&child), events.clone());
             ranks.running.push(Some(child));
