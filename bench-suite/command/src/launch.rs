@@ -3,9 +3,11 @@
 //! A single thread starts, reaps and signals ranks. So it never uses a process number that the
 //! system has already reused. It sleeps until an event: the end of a rank or of its output, a
 //! signal to this process, or the next deadline. Three more threads per rank wait for its end and
-//! forward its output.
+//! forward its output. After SIGTERM it reaps no rank before it has killed what the rank has
+//! started.
 
 mod forward;
+mod process_groups;
 mod process_guard;
 mod processes;
 
@@ -36,6 +38,9 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// After that time, all output is complete once nothing has been read or written for this time.
 const IDLE_OUTPUT: Duration = Duration::from_millis(50);
 
+/// Time between looks at processes that ended ranks have started.
+const GROUP_POLL: Duration = Duration::from_millis(20);
+
 /// Events that the launcher waits for.
 enum LaunchEvent {
     /// A rank has ended.
@@ -64,7 +69,7 @@ enum LaunchPhase {
     Running { until: Option<Instant> },
     /// A rank has failed. The others have time to notice and end by themselves.
     Grace { until: Instant },
-    /// All ranks have received SIGTERM.
+    /// All ranks have received SIGTERM, and so has what they have started.
     Terminating { until: Instant },
     /// All ranks have received SIGKILL.
     Killed,
@@ -113,8 +118,21 @@ fn supervise(
     let mut phase = LaunchPhase::Running { until: deadline };
     let mut reason = None;
     let mut n_outputs = 2 * args.ranks;
-    while ranks.n_running() > 0 {
-        let next = match wait(events, phase.until()) {
+    loop {
+        let until = match phase {
+            _ if ranks.n_running() > 0 => phase.until(),
+            LaunchPhase::Terminating { until } if ranks.have_running_groups() => {
+                Some(until.min(Instant::now() + GROUP_POLL))
+            }
+            _ => break,
+        };
+        let next = match wait(events, until) {
+            Some(LaunchEvent::RankEnded(_))
+                if matches!(phase, LaunchPhase::Terminating { .. } | LaunchPhase::Killed) =>
+            {
+                ranks.keep_ended();
+                continue;
+            }
             Some(LaunchEvent::RankEnded(rank)) => {
                 if let Some(status) = ranks.reap(rank).filter(|status| !status.success())
                     && reason.is_none()
@@ -138,6 +156,7 @@ fn supervise(
                 continue;
             }
             Some(LaunchEvent::Unwritable(error)) => Some(EndReason::Unwritable(error)),
+            None if phase.until().is_some_and(|until| Instant::now() < until) => continue,
             None => args.timeout.map(EndReason::Timeout),
         };
         reason = reason.or(next);
@@ -153,6 +172,7 @@ fn supervise(
             }
         };
     }
+    drop(ranks);
     counts.set_ranks_ended();
     wait_for_output(n_outputs, reason, counts, events)
 }

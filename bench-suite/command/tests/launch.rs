@@ -219,6 +219,41 @@ fn signals_to_the_launcher_end_all_ranks_and_what_they_started() {
     }
 }
 
+/// A rank that SIGTERM ends at once. Its child ignores it, and then prints its number.
+const STUBBORN_CHILD: &str = r#"(trap "" TERM; exec sh -c 'echo $$; exec sleep 60') & wait"#;
+
+#[test]
+fn what_a_rank_started_is_killed_although_the_rank_has_ended() {
+    for options in ["-n 1 --timeout 1 --grace 0.3", "-n 1 --timeout 1 --grace 0"] {
+        let output = launch(options, STUBBORN_CHILD);
+        assert_eq!(output.status.code(), Some(124));
+        let child = pid(text(&output.stdout).trim());
+        assert!(ends(child), "{child} goes on");
+    }
+}
+
+#[test]
+fn what_a_rank_started_has_time_to_end_although_the_rank_has_ended() {
+    let start = Instant::now();
+    let script =
+        r#"(trap "sleep 1.5; echo saved; exit" TERM; while :; do sleep 0.05; done) & wait"#;
+    let output = launch("-n 2 --timeout 1 --grace 20", script);
+    assert_eq!(output.status.code(), Some(124));
+    assert_eq!(by_rank(&output.stdout).into_values().flatten().collect::<Vec<_>>(), ["saved"; 2]);
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_second_ctrl_c_kills_what_a_rank_has_left() {
+    let (mut child, line, _stdout) = start("-n 1 --grace 60", STUBBORN_CHILD);
+    send(&child, Signal::SIGINT);
+    thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "the first one asks");
+    send(&child, Signal::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(ends(pid(&line)));
+}
+
 #[test]
 fn a_second_ctrl_c_does_not_wait() {
     let script = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
