@@ -23,7 +23,9 @@ Examples:
       From a pipe to a pipe. A relative bound needs the range of all values first, so a file.
   foldwire decompress run.fwz
 
-The file is read in pieces, so it may be longer than memory. docs/format.md describes the output.";
+The file is read in pieces, so it may be longer than memory. docs/format.md describes the output.
+The output appears under its name when it is complete, with the permissions of the file that was
+read. Until then it is foldwire-….part in the same folder; a run that is killed leaves that file.";
 
 const DECOMPRESS_EXAMPLES: &str = "\
 Examples:
@@ -34,7 +36,9 @@ Examples:
   foldwire decompress run.fwz --output - | head -c 4000 | od -f
       Raw values on stdout; with --npy a .npy file.
 
-Damaged files are refused. The exit code is then 1, and there is no output file.";
+Damaged files are refused. The exit code is then 1, and there is no output file.
+The output appears under its name when it is complete, with the permissions of the file that was
+read. Until then it is foldwire-….part in the same folder; a run that is killed leaves that file.";
 
 /// Options of `foldwire compress`.
 #[derive(Debug, Clone, Args)]
@@ -74,7 +78,7 @@ pub struct CompressArgs {
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Replace the output if it exists
+    /// Replace the output if it exists; of a link, its target
     #[arg(long)]
     pub force: bool,
 }
@@ -96,7 +100,7 @@ pub struct DecompressArgs {
     #[arg(long)]
     pub npy: bool,
 
-    /// Replace the output if it exists
+    /// Replace the output if it exists; of a link, its target
     #[arg(long)]
     pub force: bool,
 }

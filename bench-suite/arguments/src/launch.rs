@@ -22,7 +22,11 @@ machine), FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 ha
 input, unless that is a terminal. The other ranks have none.
 
 When a rank fails, the others have --grace seconds to end by themselves. Then they receive SIGTERM,
-and after the same time again SIGKILL.
+and after the same time again SIGKILL. Both also reach what these ranks have started, even if the
+rank itself has ended by then. What a rank left behind before goes on.
+
+All output of ended ranks is forwarded, however slowly it is read. If a process that a rank left
+behind holds the output open, forwarding ends after another second, or another 1 MiB.
 
 The exit code is that of the rank that failed first, or 128 + N if signal N ended it. It is 124
 after --timeout, and 130 after Ctrl-C or another signal to foldwire. Such a signal ends all ranks,

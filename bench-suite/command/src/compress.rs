@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
     let encoder = Encoder::new(dtype, &file.layout, &plan, value_range, &mut compressed);
     let mut encoder = encoder.map_err(|error| fault(&args.file, &error.to_string()))?;
     let path = args.output.clone().unwrap_or_else(|| output_of(&args.file));
-    let mut output = Output::create(&path, args.force)?;
+    let mut output = Output::create(&path, &args.file, args.force)?;
     let bar = progress::bytes("compress", file.n_bytes);
     let (mut piece, mut n_bytes, mut n_written) = (Piece::new(dtype), 0, 0);
     loop {

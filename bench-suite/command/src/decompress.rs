@@ -35,7 +35,7 @@ pub(crate) fn run(args: &DecompressArgs) -> anyhow::Result<()> {
     let info = reader.info()?;
     let (dtype, is_stream) = (info.dtype, info.layout.n_values().is_none());
     let swaps = is_npy && info.layout.is_big_endian;
-    let mut output = Output::create(&path, args.force)?;
+    let mut output = Output::create(&path, &args.file, args.force)?;
     if is_npy {
         output.write(&head(info)?)?;
         if is_stream {

@@ -1,7 +1,6 @@
 //! Files of `foldwire compress` and `foldwire decompress`: arrays that are read in pieces, and
 //! output that appears only when it is complete.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use foldwire_fields::field::{FileFormat, dims_in_name, open, raw_values, split_t
 use foldwire_fields::npy::{MAGIC, NpyText};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams::OutputError;
+use tempfile::NamedTempFile;
 
 /// Extension of compressed files.
 pub(crate) const EXTENSION: &str = "fwz";
@@ -254,18 +254,23 @@ pub(crate) enum Output {
     Stdout(io::StdoutLock<'static>),
     /// A device or a named pipe.
     Special(File),
+    /// A new file in the output's folder. Its name is unique, so it is neither the input nor the
+    /// output of another run. It is removed if it does not become the output.
     File {
-        writer: BufWriter<File>,
-        part: PathBuf,
+        writer: BufWriter<NamedTempFile>,
         path: PathBuf,
-        is_complete: bool,
+        force: bool,
     },
 }
 
 impl Output {
+    /// Creates the output. A file gets the permissions of `input` to read and write, within the
+    /// umask. If `path` is a link and `force` is true, the output replaces the link's target.
+    ///
     /// # Errors
-    /// A [`UsageError`] if the file exists and `force` is false, or if it cannot be created.
-    pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
+    /// A [`UsageError`] if the file exists and `force` is false, if it is a link to nothing, or if
+    /// it cannot be created.
+    pub(crate) fn create(path: &Path, input: &Path, force: bool) -> anyhow::Result<Self> {
         let fault = |message: String| usage!("{}: {message}", path.display());
         if path == Path::new("-") {
             if io::stdout().is_terminal() {
@@ -275,21 +280,25 @@ impl Output {
             return Ok(Self::Stdout(io::stdout().lock()));
         }
         let no_file = |error: io::Error| fault(format!("cannot be written: {error}"));
-        match fs::metadata(path) {
+        let path = match fs::metadata(path) {
             Ok(about) if about.is_dir() => return Err(fault("is a folder".into()).into()),
             Ok(about) if !about.is_file() => {
                 return Ok(Self::Special(File::options().write(true).open(path).map_err(no_file)?));
             }
-            Ok(_) if !force => {
-                return Err(fault("exists; name another file, or replace it with --force".into()))?;
+            Ok(_) if !force => return Err(exists(path).into()),
+            Ok(_) => fs::canonicalize(path).map_err(no_file)?,
+            Err(_) if path.is_symlink() => {
+                let message = "is a link to a file that does not exist; name another file";
+                return Err(fault(message.into()).into());
             }
-            _ => {}
-        }
-        let mut part = OsString::from(path);
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let writer = BufWriter::new(File::create(&part).map_err(no_file)?);
-        Ok(Self::File { writer, part, path: path.into(), is_complete: false })
+            Err(_) => path.into(),
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut unique = tempfile::Builder::new();
+        unique.prefix("foldwire-").suffix(".part");
+        set_permissions(&mut unique, input);
+        let part = unique.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(no_file)?;
+        Ok(Self::File { writer: BufWriter::new(part), path, force })
     }
 
     /// # Errors
@@ -320,26 +329,42 @@ impl Output {
     /// Writes what is left, and gives the file its name.
     ///
     /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn complete(mut self) -> Result<(), OutputError> {
-        match &mut self {
-            Self::Stdout(stdout) => stdout.flush()?,
-            Self::Special(file) => file.flush()?,
-            Self::File { writer, part, path, is_complete } => {
-                writer.flush()?;
-                fs::rename(&*part, &*path)?;
-                *is_complete = true;
+    /// If it cannot be written; a [`UsageError`] if a file of this name has appeared meanwhile and
+    /// the output may not replace it.
+    pub(crate) fn complete(self) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout(mut stdout) => stdout.flush().map_err(OutputError::from)?,
+            Self::Special(mut file) => file.flush().map_err(OutputError::from)?,
+            Self::File { writer, path, force } => {
+                let part = writer.into_inner().map_err(io::IntoInnerError::into_error);
+                let part = part.map_err(OutputError::from)?;
+                let published =
+                    if force { part.persist(&path) } else { part.persist_noclobber(&path) };
+                match published.map_err(|failure| failure.error) {
+                    Err(error) if !force && error.kind() == io::ErrorKind::AlreadyExists => {
+                        return Err(exists(&path).into());
+                    }
+                    published => published.map_err(OutputError::from)?,
+                };
             }
         }
         Ok(())
     }
 }
 
-/// Removes a file that is not complete.
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Self::File { part, is_complete: false, .. } = self {
-            let _ = fs::remove_file(part);
-        }
-    }
+fn exists(path: &Path) -> UsageError {
+    usage!("{}: exists; name another file, or replace it with --force", path.display())
 }
+
+/// Gives a new file the permissions of `input` to read and write. Those of a pipe do not count.
+#[cfg(unix)]
+fn set_permissions(unique: &mut tempfile::Builder<'_, '_>, input: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let about = fs::metadata(split_type(input).1).ok().filter(fs::Metadata::is_file);
+    let mode = about.map_or(0o666, |about| about.permissions().mode() & 0o666);
+    unique.permissions(fs::Permissions::from_mode(mode));
+}
+
+#[cfg(not(unix))]
+fn set_permissions(_: &mut tempfile::Builder<'_, '_>, _: &Path) {}

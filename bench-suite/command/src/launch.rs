@@ -3,14 +3,17 @@
 //! A single thread starts, reaps and signals ranks. So it never uses a process number that the
 //! system has already reused. It sleeps until an event: the end of a rank or of its output, a
 //! signal to this process, or the next deadline. Three more threads per rank wait for its end and
-//! forward its output.
+//! forward its output. After SIGTERM it reaps no rank before it has killed what the rank has
+//! started.
 
 mod forward;
+mod process_groups;
 mod process_guard;
 mod processes;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,7 @@ use foldwire_fields::usage::usage;
 use foldwire_workbench::streams::{self, OutputError};
 use nix::sys::signal::Signal;
 
+use forward::ForwardCounts;
 use processes::{RankProcesses, ReservedRoot};
 
 /// Exit code after Ctrl-C, as for a program without a handler. SIGTERM and SIGHUP cannot be
@@ -31,6 +35,11 @@ const TIMED_OUT: u8 = 124;
 /// Time to wait for output after the last rank has ended. A process that a rank has left behind may
 /// hold its output open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// After that time, all output is complete once nothing has been read or written for this time.
+const IDLE_OUTPUT: Duration = Duration::from_millis(50);
+
+/// Time between looks at processes that ended ranks have started.
+const GROUP_POLL: Duration = Duration::from_millis(20);
 
 /// Events that the launcher waits for.
 enum LaunchEvent {
@@ -60,7 +69,7 @@ enum LaunchPhase {
     Running { until: Option<Instant> },
     /// A rank has failed. The others have time to notice and end by themselves.
     Grace { until: Instant },
-    /// All ranks have received SIGTERM.
+    /// All ranks have received SIGTERM, and so has what they have started.
     Terminating { until: Instant },
     /// All ranks have received SIGKILL.
     Killed,
@@ -82,8 +91,9 @@ pub(crate) fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     listen_to_signals(sender.clone())?;
     let root = ReservedRoot::new().context("no port of this machine is free")?;
     let token = Token::random()?;
-    let ranks = RankProcesses::start(args, &root, &token, &sender)?;
-    let reason = supervise(args, ranks, &events);
+    let counts = Arc::default();
+    let ranks = RankProcesses::start(args, &root, &token, &counts, &sender)?;
+    let reason = supervise(args, ranks, &counts, &events);
     Ok(conclude(reason, args.ranks)?)
 }
 
@@ -100,6 +110,7 @@ fn listen_to_signals(sender: Sender<LaunchEvent>) -> anyhow::Result<()> {
 fn supervise(
     args: &LaunchArgs,
     mut ranks: RankProcesses,
+    counts: &ForwardCounts,
     events: &Receiver<LaunchEvent>,
 ) -> Option<EndReason> {
     let in_grace = || Instant::now() + args.grace;
@@ -107,8 +118,21 @@ fn supervise(
     let mut phase = LaunchPhase::Running { until: deadline };
     let mut reason = None;
     let mut n_outputs = 2 * args.ranks;
-    while ranks.n_running() > 0 {
-        let next = match wait(events, phase.until()) {
+    loop {
+        let until = match phase {
+            _ if ranks.n_running() > 0 => phase.until(),
+            LaunchPhase::Terminating { until } if ranks.have_running_groups() => {
+                Some(until.min(Instant::now() + GROUP_POLL))
+            }
+            _ => break,
+        };
+        let next = match wait(events, until) {
+            Some(LaunchEvent::RankEnded(_))
+                if matches!(phase, LaunchPhase::Terminating { .. } | LaunchPhase::Killed) =>
+            {
+                ranks.keep_ended();
+                continue;
+            }
             Some(LaunchEvent::RankEnded(rank)) => {
                 if let Some(status) = ranks.reap(rank).filter(|status| !status.success())
                     && reason.is_none()
@@ -132,6 +156,7 @@ fn supervise(
                 continue;
             }
             Some(LaunchEvent::Unwritable(error)) => Some(EndReason::Unwritable(error)),
+            None if phase.until().is_some_and(|until| Instant::now() < until) => continue,
             None => args.timeout.map(EndReason::Timeout),
         };
         reason = reason.or(next);
@@ -147,15 +172,37 @@ fn supervise(
             }
         };
     }
-    let until = Some(Instant::now() + LAST_OUTPUT);
+    drop(ranks);
+    counts.set_ranks_ended();
+    wait_for_output(n_outputs, reason, counts, events)
+}
+
+/// Waits until the output of ended ranks is forwarded, however slowly it is read, unless a signal
+/// asks for the end. Returns the reason why the ranks or their output were ended.
+fn wait_for_output(
+    mut n_outputs: usize,
+    mut reason: Option<EndReason>,
+    counts: &ForwardCounts,
+    events: &Receiver<LaunchEvent>,
+) -> Option<EndReason> {
+    let (mut until, mut n_pieces_before) = (Instant::now() + LAST_OUTPUT, None);
     while n_outputs > 0 {
-        match wait(events, until) {
+        match wait(events, Some(until)) {
             Some(LaunchEvent::OutputEnded) => n_outputs -= 1,
             Some(LaunchEvent::Unwritable(error)) => {
                 reason = reason.or(Some(EndReason::Unwritable(error)));
             }
-            Some(_) => {}
-            None => break,
+            Some(LaunchEvent::Interrupted) => return reason.or(Some(EndReason::Interrupted)),
+            Some(LaunchEvent::RankEnded(_)) => {}
+            None => {
+                let n_pieces = counts.n_pieces_if_idle();
+                let is_idle = n_pieces.is_some() && n_pieces == n_pieces_before;
+                if is_idle || matches!(reason, Some(EndReason::Interrupted)) {
+                    break;
+                }
+                n_pieces_before = n_pieces;
+                until = Instant::now() + IDLE_OUTPUT;
+            }
         }
     }
     reason

@@ -8,7 +8,7 @@ mod in_folder;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use common::assert_refused;
 use in_folder::foldwire;
@@ -21,16 +21,20 @@ fn succeeds(folder: &Path, args: &str) {
     assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs the command with these bytes as standard input.
-fn piped(folder: &Path, args: &str, input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_foldwire"))
+fn start(folder: &Path, args: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_foldwire"))
         .args(args.split_whitespace())
         .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// Runs the command with these bytes as standard input.
+fn piped(folder: &Path, args: &str, input: &[u8]) -> Output {
+    let mut child = start(folder, args);
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     // A thread, because the command writes while it reads.
@@ -189,6 +193,97 @@ fn named_pipes_are_read_and_written() {
     writer.join().unwrap();
     let restored = piped(folder, "decompress -", &reader.join().unwrap()).stdout;
     assert!(is_within(1e-3, &values, &floats(&restored)));
+}
+
+#[test]
+fn no_other_file_is_touched_whatever_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, values) = (folder.path(), bytes(&wave(5000)));
+    fs::write(folder.join("a.f32"), &values).unwrap();
+    fs::write(folder.join("b.fwz.part"), b"mine").unwrap();
+    succeeds(folder, "compress a.f32 --lossless --output b.fwz");
+    assert_eq!(fs::read(folder.join("b.fwz.part")).unwrap(), b"mine");
+    // The name that decompression once wrote to is the input.
+    fs::rename(folder.join("b.fwz"), folder.join("c.f32.part")).unwrap();
+    let compressed = fs::read(folder.join("c.f32.part")).unwrap();
+    succeeds(folder, "decompress c.f32.part --output c.f32");
+    assert_eq!(fs::read(folder.join("c.f32")).unwrap(), values);
+    assert_eq!(fs::read(folder.join("c.f32.part")).unwrap(), compressed);
+    // The input may also be the output.
+    succeeds(folder, "decompress c.f32.part --output c.f32.part --force");
+    assert_eq!(fs::read(folder.join("c.f32.part")).unwrap(), values);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
+}
+
+#[test]
+fn of_two_runs_with_one_output_the_first_has_it_and_the_second_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let args = "compress f32:- --lossless --output a.fwz";
+    let arrays = [wave(SEGMENT + 5000), vec![1.0; SEGMENT + 5000]].map(|values| bytes(&values));
+    // Each run has created its file once it has read more than a pipe holds.
+    let started = arrays.each_ref().map(|values| {
+        let mut child = start(folder, args);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(values).unwrap();
+        (child, stdin)
+    });
+    let [first, second] = started.map(|(child, stdin)| {
+        drop(stdin);
+        child.wait_with_output().unwrap()
+    });
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let errors = String::from_utf8_lossy(&second.stderr);
+    assert!(second.status.code() == Some(2) && errors.contains("--force"), "{errors}");
+    succeeds(folder, "decompress a.fwz --output a.f32");
+    assert!(fs::read(folder.join("a.f32")).unwrap() == arrays[0]);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn outputs_have_the_permissions_of_their_inputs() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mode = |name: &str| fs::metadata(folder.join(name)).unwrap().permissions().mode() & 0o777;
+    fs::write(folder.join("a.f32"), bytes(&wave(100))).unwrap();
+    let usual = mode("a.f32");
+    for (set, expected) in [(0o600, 0o600), (0o400, 0o400), (0o755, usual & 0o644)] {
+        fs::set_permissions(folder.join("a.f32"), fs::Permissions::from_mode(set)).unwrap();
+        succeeds(folder, "compress a.f32 --lossless --force");
+        assert_eq!(mode("a.f32.fwz"), expected, "{set:o}");
+        succeeds(folder, "decompress a.f32.fwz --output b.f32 --force");
+        assert_eq!(mode("b.f32"), expected, "{set:o}");
+    }
+    let output = piped(folder, "compress f32:- --lossless --output c.fwz", &bytes(&wave(9)));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(mode("c.fwz"), usual);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_stay_and_only_force_writes_to_their_targets() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.f32"), bytes(&wave(100))).unwrap();
+    fs::create_dir(folder.join("far")).unwrap();
+    fs::write(folder.join("far/target"), b"old").unwrap();
+    symlink("far/target", folder.join("link")).unwrap();
+    symlink("none", folder.join("broken")).unwrap();
+    let args = "compress a.f32 --lossless --output";
+    for (name, hint) in [("link", "--force"), ("broken", "link"), ("broken --force", "link")] {
+        let args = format!("{args} {name}");
+        assert_refused(|args| foldwire(folder, args), &[(&*args, hint)]);
+    }
+    assert_eq!(fs::read(folder.join("far/target")).unwrap(), b"old");
+    succeeds(folder, &format!("{args} link --force"));
+    assert_eq!(fs::read_link(folder.join("link")).unwrap(), Path::new("far/target"));
+    succeeds(folder, "decompress far/target --output back.f32");
+    assert_eq!(fs::read(folder.join("back.f32")).unwrap(), bytes(&wave(100)));
 }
 
 #[test]

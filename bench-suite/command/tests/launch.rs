@@ -219,6 +219,41 @@ fn signals_to_the_launcher_end_all_ranks_and_what_they_started() {
     }
 }
 
+/// A rank that SIGTERM ends at once. Its child ignores it, and then prints its number.
+const STUBBORN_CHILD: &str = r#"(trap "" TERM; exec sh -c 'echo $$; exec sleep 60') & wait"#;
+
+#[test]
+fn what_a_rank_started_is_killed_although_the_rank_has_ended() {
+    for options in ["-n 1 --timeout 1 --grace 0.3", "-n 1 --timeout 1 --grace 0"] {
+        let output = launch(options, STUBBORN_CHILD);
+        assert_eq!(output.status.code(), Some(124));
+        let child = pid(text(&output.stdout).trim());
+        assert!(ends(child), "{child} goes on");
+    }
+}
+
+#[test]
+fn what_a_rank_started_has_time_to_end_although_the_rank_has_ended() {
+    let start = Instant::now();
+    let script =
+        r#"(trap "sleep 1.5; echo saved; exit" TERM; while :; do sleep 0.05; done) & wait"#;
+    let output = launch("-n 2 --timeout 1 --grace 20", script);
+    assert_eq!(output.status.code(), Some(124));
+    assert_eq!(by_rank(&output.stdout).into_values().flatten().collect::<Vec<_>>(), ["saved"; 2]);
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_second_ctrl_c_kills_what_a_rank_has_left() {
+    let (mut child, line, _stdout) = start("-n 1 --grace 60", STUBBORN_CHILD);
+    send(&child, Signal::SIGINT);
+    thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "the first one asks");
+    send(&child, Signal::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(ends(pid(&line)));
+}
+
 #[test]
 fn a_second_ctrl_c_does_not_wait() {
     let script = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
@@ -247,6 +282,50 @@ fn a_process_left_behind_does_not_hold_up_the_end() {
     assert!(output.status.success());
     let left = pid(text(&output.stdout).trim());
     kill(left, Signal::SIGKILL).expect("it is still there");
+}
+
+/// The pipe to the reader holds less than a rank writes here, so the rest waits in the launcher
+/// after the rank's end.
+#[test]
+fn a_slow_reader_gets_all_output() {
+    let mut child = command("-n 1", "seq 1 22000").spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    let mut all = String::new();
+    stdout.read_to_string(&mut all).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(all.lines().map(str::to_owned).eq((1..=22_000).map(|n: u32| n.to_string())));
+}
+
+/// The process left behind writes all the time, and the reader is slow, so a forwarding thread is
+/// nearly always writing.
+#[test]
+fn a_process_left_behind_that_writes_does_not_hold_up_the_end_of_a_slow_reader() {
+    let start = Instant::now();
+    let mut child = command("-n 1", "echo first; yes & exit 0").spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut all, mut piece) = (Vec::new(), [0; 32 * 1024]);
+    loop {
+        let n_bytes = stdout.read(&mut piece).unwrap();
+        if n_bytes == 0 {
+            break;
+        }
+        all.extend_from_slice(&piece[..n_bytes]);
+        thread::sleep(Duration::from_millis(5));
+        assert!(start.elapsed() < LONG / 2, "it goes on");
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(all.starts_with(b"first\ny\n"));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_reader() {
+    let mut child = command("-n 1", "seq 1 22000").spawn().unwrap();
+    let _unread = child.stdout.take().unwrap();
+    thread::sleep(Duration::from_secs(2));
+    assert!(child.try_wait().unwrap().is_none(), "output waits for its reader");
+    send(&child, Signal::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

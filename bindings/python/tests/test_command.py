@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,37 @@ class Command(unittest.TestCase):
         copy = self.load("copy.npy")
         self.assertEqual((copy.shape, copy.dtype), (self.field.shape, self.field.dtype))
         self.assertLess(abs(copy - self.field).max(), 1.001e-3)
+
+    def test_only_a_complete_output_replaces_a_file(self):
+        self.foldwire("compress", "field.npy", "--lossless")
+        with open(os.path.join(self.folder, "field.npy.fwz"), "rb") as file:
+            before = file.read()
+        os.symlink("/dev/full", os.path.join(self.folder, "full"))
+        self.foldwire("compress", "field.npy", "--lossless", "-f", "-o", "full", code=1)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            self.foldwire("compress", "field.npy", "--bound", "rel:1e-3", "-f", code=1)
+            self.foldwire("compress", "field.npy", "--lossless", "-o", "new.fwz", code=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with open(os.path.join(self.folder, "field.npy.fwz"), "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["field.npy", "field.npy.fwz", "full"])
+
+    def test_outputs_have_the_permissions_of_their_inputs_and_links_stay(self):
+        def at(name):
+            return os.path.join(self.folder, name)
+
+        os.chmod(at("field.npy"), 0o600)
+        self.foldwire("compress", "field.npy", "--lossless")
+        os.symlink("field.npy.fwz", at("link"))
+        self.foldwire("compress", "field.npy", "--lossless", "-f", "-o", "link")
+        self.assertTrue(os.path.islink(at("link")))
+        self.foldwire("decompress", "link", "-o", "copy.npy")
+        for name in ("field.npy.fwz", "copy.npy"):
+            self.assertEqual(os.stat(at(name)).st_mode & 0o777, 0o600)
+        np.testing.assert_array_equal(self.load("copy.npy"), self.field)
 
     def test_raw_values_and_pipes(self):
         with open(os.path.join(self.folder, "field.f32"), "wb") as file:

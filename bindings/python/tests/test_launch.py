@@ -81,6 +81,52 @@ class Launch(unittest.TestCase):
         code, _, errors = self.launch("-n", "2", "--timeout", "1", "--grace", "0.2", program)
         self.assertEqual((code, errors), (124, "error: the ranks did not end within 1 s\n"))
 
+    def test_what_a_rank_started_is_killed_although_the_rank_has_ended(self):
+        script = """(trap "" TERM; exec sh -c 'echo $$; exec sleep 60') & wait"""
+        code, said, _ = self.launch("-n", "1", "--timeout", "1", "--grace", "0.2", "--", "sh",
+                                    "-c", script)
+        self.assertEqual(code, 124)
+        until = time.monotonic() + 20
+        while is_running(int(said)):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.02)
+
+    def test_what_a_rank_started_has_time_to_end(self):
+        script = '(trap "sleep 1.5; echo saved; exit" TERM; while :; do sleep 0.05; done) & wait'
+        began = time.monotonic()
+        code, said, _ = self.launch("-n", "1", "--timeout", "1", "--grace", "30", "--", "sh", "-c",
+                                    script)
+        self.assertEqual((code, said), (124, "saved\n"))
+        self.assertLess(time.monotonic() - began, 20)
+
+    def test_a_slow_reader_gets_all_output_and_a_signal_ends_the_wait(self):
+        words = ["-n", "1", "--", "seq", "1", "22000"]
+        process = self.start(*words)
+        time.sleep(3)
+        said, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(said.splitlines(), [str(n) for n in range(1, 22001)])
+        process = self.start(*words)
+        time.sleep(3)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=30), 130)
+        process.communicate()
+
+    def test_a_process_left_behind_that_writes_does_not_hold_up_the_end(self):
+        process = self.start("-n", "1", "--", "sh", "-c", "echo first; yes & exit 0")
+        said, until = "", time.monotonic() + 40
+        while True:
+            piece = process.stdout.read(32 * 1024)
+            said += piece
+            if not piece:
+                break
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.005)
+        self.assertTrue(said.startswith("first\ny\n"))
+        process.communicate()
+        self.assertEqual(process.returncode, 0)
+
     def test_ctrl_c_ends_all(self):
         program = self.program("import time; print('here'); time.sleep(60)")
         process = self.start("-n", "2", program)

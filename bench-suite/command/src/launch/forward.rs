@@ -1,6 +1,8 @@
 //! Forwards output in whole lines of any bytes, each with its rank in front.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -11,32 +13,65 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Longest incomplete line that is held back. Longer ones are forwarded in pieces.
 const MAX_HELD_BYTES: usize = 64 * 1024;
 
+/// Bytes to forward after the last rank's end. A pipe of Linux holds no more, unless root has
+/// enlarged it, so whatever comes later is from a process that a rank has left behind.
+const MAX_LAST_BYTES: usize = 1 << 20;
+
+/// Counts of all forwarding threads, which tell whether any of them is writing.
+#[derive(Default)]
+pub(super) struct ForwardCounts {
+    n_read: AtomicU64,
+    n_written: AtomicU64,
+    have_ranks_ended: AtomicBool,
+}
+
+impl ForwardCounts {
+    /// From now on each thread ends after [`MAX_LAST_BYTES`] more bytes at the latest.
+    pub(super) fn set_ranks_ended(&self) {
+        self.have_ranks_ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns the number of pieces that were read, if all of them have been written.
+    pub(super) fn n_pieces_if_idle(&self) -> Option<u64> {
+        // A piece is read before it is written, so this order finds every piece in between.
+        let n_written = self.n_written.load(Ordering::SeqCst);
+        Some(self.n_read.load(Ordering::SeqCst)).filter(|&n_read| n_read == n_written)
+    }
+}
+
 /// Copies `from` to `to` in a separate thread, until either ends. `prefix` precedes each line.
 pub(super) fn forward(
     mut from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
     prefix: String,
+    counts: Arc<ForwardCounts>,
     events: Sender<LaunchEvent>,
 ) {
     thread::spawn(move || {
         let mut lines = LinePrefixer::new(prefix);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut out = Vec::new();
+        let mut n_last_bytes = 0;
         loop {
             let n_bytes = match from.read(&mut chunk) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // A pipe that cannot be read counts as ended.
                 result => result.unwrap_or(0),
             };
+            counts.n_read.fetch_add(1, Ordering::SeqCst);
+            if counts.have_ranks_ended.load(Ordering::SeqCst) {
+                n_last_bytes += n_bytes;
+            }
+            let is_last = n_bytes == 0 || n_last_bytes >= MAX_LAST_BYTES;
             out.clear();
-            if n_bytes == 0 {
+            lines.push(&chunk[..n_bytes], &mut out);
+            if is_last {
                 lines.finish(&mut out);
-            } else {
-                lines.push(&chunk[..n_bytes], &mut out);
             }
             // Write whole lines in one call, so that lines of different ranks do not mix.
             let written = to.write_all(&out).and_then(|()| to.flush());
-            let is_over = n_bytes == 0 || written.is_err();
+            counts.n_written.fetch_add(1, Ordering::SeqCst);
+            let is_over = is_last || written.is_err();
             // Sending fails only without a receiver, when the program is about to end.
             if let Err(error) = written {
                 let _ = events.send(LaunchEvent::Unwritable(error.into()));

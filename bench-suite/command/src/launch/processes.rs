@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -18,7 +19,8 @@ use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 
 use super::LaunchEvent;
-use super::forward::forward;
+use super::forward::{ForwardCounts, forward};
+use super::process_groups;
 use super::process_guard::ProcessGuard;
 
 /// The variable of `foldwire_libfabric::RECOMMENDED_ENVIRONMENT`. It is copied here, because the
@@ -47,11 +49,13 @@ impl ReservedRoot {
 /// The processes of the ranks.
 ///
 /// Each is the leader of its own process group, so that signals also reach the processes that it
-/// has started. A process is signalled only before it has been reaped, so its number cannot belong
-/// to another process. If this process is killed, the guard ends the ranks.
+/// has started. A group is signalled only before its leader has been reaped, so its number cannot
+/// belong to another one. If this process is killed, the guard ends the ranks.
 pub(super) struct RankProcesses {
-    /// A process per rank. `None` after its end.
-    running: Vec<Option<Child>>,
+    /// A process per rank. `None` after it has been reaped.
+    unreaped: Vec<Option<Child>>,
+    /// Ranks that have ended and are kept, so that signals still reach their groups.
+    n_ended: usize,
     guard: ProcessGuard,
 }
 
@@ -61,10 +65,11 @@ impl RankProcesses {
         args: &LaunchArgs,
         root: &ReservedRoot,
         token: &Token,
+        counts: &Arc<ForwardCounts>,
         events: &Sender<LaunchEvent>,
     ) -> anyhow::Result<Self> {
         let guard = ProcessGuard::start().context("cannot start sh, which ends ranks")?;
-        let mut ranks = Self { running: Vec::new(), guard };
+        let mut ranks = Self { unreaped: Vec::new(), n_ended: 0, guard };
         let job = Token::random()?;
         for rank in 0..args.ranks {
             let mut child = command(args, rank, root, token, &job).spawn().map_err(|error| {
@@ -74,13 +79,13 @@ impl RankProcesses {
             let prefix = prefix(args, rank);
             // Both exist, because the command requests pipes.
             if let Some(stdout) = child.stdout.take() {
-                forward(stdout, io::stdout(), prefix.clone(), events.clone());
+                forward(stdout, io::stdout(), prefix.clone(), counts.clone(), events.clone());
             }
             if let Some(stderr) = child.stderr.take() {
-                forward(stderr, io::stderr(), prefix, events.clone());
+                forward(stderr, io::stderr(), prefix, counts.clone(), events.clone());
             }
             report_end(rank, pid(&child), events.clone());
-            ranks.running.push(Some(child));
+            ranks.unreaped.push(Some(child));
             ranks.update_guard();
         }
         Ok(ranks)
@@ -88,7 +93,7 @@ impl RankProcesses {
 
     /// Reaps a rank after [`LaunchEvent::RankEnded`], and returns its exit status.
     pub(super) fn reap(&mut self, rank: usize) -> Option<ExitStatus> {
-        let mut child = self.running[rank].take()?;
+        let mut child = self.unreaped[rank].take()?;
         // Update the guard first, before another process can get this number.
         self.update_guard();
         // The rank has ended, and no other thread reaps it, so this neither blocks nor fails.
@@ -96,16 +101,28 @@ impl RankProcesses {
     }
 
     fn update_guard(&mut self) {
-        self.guard.set_groups(self.running.iter().flatten().map(pid));
+        self.guard.set_groups(self.unreaped.iter().flatten().map(pid));
+    }
+
+    /// Counts a rank as ended after [`LaunchEvent::RankEnded`], but does not reap it.
+    pub(super) fn keep_ended(&mut self) {
+        self.n_ended += 1;
     }
 
     pub(super) fn n_running(&self) -> usize {
-        self.running.iter().flatten().count()
+        self.unreaped.iter().flatten().count() - self.n_ended
     }
 
-    /// Sends a signal to all running ranks and their process groups.
+    /// Returns whether a process of the ranks' groups runs: a rank, or what it has started. This
+    /// reads all of `/proc`.
+    pub(super) fn have_running_groups(&self) -> bool {
+        let groups: Vec<Pid> = self.unreaped.iter().flatten().map(pid).collect();
+        process_groups::have_processes(&groups)
+    }
+
+    /// Sends a signal to the process groups of all ranks that have not been reaped.
     pub(super) fn signal(&self, signal: Signal) {
-        for child in self.running.iter().flatten() {
+        for child in self.unreaped.iter().flatten() {
             // This fails if all processes of the group have ended.
             let _ = killpg(pid(child), signal);
         }
@@ -113,10 +130,13 @@ impl RankProcesses {
 }
 
 impl Drop for RankProcesses {
-    /// Kills all started ranks if another one could not be started.
+    /// Kills and reaps all ranks, if another one could not be started, and all that kept ones have
+    /// started.
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
-        for child in self.running.iter_mut().flatten() {
+        // Update the guard first, before other processes can get these numbers.
+        self.guard.set_groups([].into_iter());
+        for child in self.unreaped.iter_mut().flatten() {
             let _ = child.wait();
         }
     }

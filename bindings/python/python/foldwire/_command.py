@@ -7,6 +7,7 @@ import importlib.metadata
 import io
 import os
 import platform
+import secrets
 import sys
 
 import numpy as np
@@ -95,7 +96,8 @@ def _parser():
             "file to write: NumPy's format if it ends in .npy, otherwise raw little-endian values; "
             "- is standard output (FILE without .fwz, or - for a pipe)"))
         command.add_argument("-f", "--force", action="store_true",
-                             help="replace the output if it exists")
+                             help="replace the output if it exists, once the new one is "
+                                  "complete")
     return parser
 
 
@@ -154,7 +156,7 @@ def _compress(arguments):
     bound = "lossless" if arguments.lossless else arguments.bound
     made = _codec.compress(values, bound, arguments.codec or "auto", fill_value=arguments.fill)
     output = arguments.output or ("-" if source == "-" else f"{source}.fwz")
-    _write(output, made, arguments.force)
+    _write(output, made, arguments.force, source)
     if output != "-":
         print(f"{source}: {values.nbytes} bytes as {len(made)}, ratio "
               f"{values.nbytes / len(made):.2f}, in {output}", file=sys.stderr)
@@ -173,7 +175,7 @@ def _decompress(arguments):
         made = file.getvalue()
     else:
         made = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-    _write(output, made, arguments.force)
+    _write(output, made, arguments.force, source)
 
 
 def _read(path):
@@ -183,21 +185,35 @@ def _read(path):
         return file.read()
 
 
-def _write(path, bytes_, may_replace):
+def _write(path, bytes_, may_replace, source):
     if path == "-":
         sys.stdout.buffer.write(bytes_)
         sys.stdout.buffer.flush()
         return
+    part = path
+    if may_replace:
+        path = os.path.realpath(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            # A device or a named pipe.
+            with open(path, "wb") as file:
+                file.write(bytes_)
+            return
+        # A new file replaces the old one only when it is complete.
+        name = f"foldwire-{secrets.token_hex(8)}.part"
+        part = os.path.join(os.path.dirname(path), name)
+    mode = os.stat(source).st_mode & 0o666 if os.path.isfile(source) else 0o666
     try:
-        file = open(path, "wb" if may_replace else "xb")
+        file = open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))
     except FileExistsError:
         raise _Refused(f"{path} exists; pass --force to replace it") from None
     try:
         with file:
             file.write(bytes_)
-    except OSError:
+        if may_replace:
+            os.replace(part, path)
+    except BaseException:
         # Leave no part of a file.
-        os.unlink(path)
+        os.unlink(part)
         raise
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import io
 import os
 import secrets
 import signal
@@ -27,14 +28,19 @@ examples:
 
 Each line of output begins with its rank. Rank 0 gets the standard input, unless that is a terminal.
 When a rank fails, the other ranks have --grace seconds to end by themselves. Then they get SIGTERM,
-and after the same time SIGKILL. The exit code is that of the rank that failed first, or 128 + N if
-signal N ended it; 124 after --timeout; 130 after Ctrl-C.
+and after the same time SIGKILL, and so does what they have started. All output of ended ranks is
+forwarded, however slowly it is read; that of processes left behind for a second, or 1 MiB. The exit
+code is that of the rank that failed first, or 128 + N if signal N ended it; 124 after --timeout;
+130 after Ctrl-C.
 """
 _INTERRUPTED, _TIMED_OUT = 130, 124
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds between polls of the ranks, and longest wait for their last output. A process that a rank
 # has started and left behind may keep the output open.
 _STEP, _LAST_OUTPUT = 0.02, 1.0
+# Bytes to forward after the last rank's end: all that a pipe of Linux and a file's buffer hold,
+# unless root has enlarged the pipe. Later ones are from processes left behind.
+_LAST_BYTES = (1 << 20) + io.DEFAULT_BUFFER_SIZE
 _PR_SET_PDEATHSIG = 1
 
 
@@ -89,7 +95,10 @@ class _Ranks:
     def __init__(self, arguments, root):
         self._lock = threading.Lock()
         self.is_unwritable = False
+        self.have_ended = False
         self.forwarders = []
+        # Lines that each forwarder has read and written. It is odd while a line is written.
+        self.progress = [0] * (2 * arguments.ranks)
         self.processes = []
         token = secrets.token_hex(16)
         try:
@@ -103,13 +112,18 @@ class _Ranks:
             is_alone = arguments.no_prefix or arguments.ranks == 1
             prefix = b"" if is_alone else f"[{rank:{width}}] ".encode()
             for pipe, to in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
-                forwarder = threading.Thread(target=self._forward, args=(pipe, to.buffer, prefix),
-                                             daemon=True)
+                at = len(self.forwarders)
+                forwarder = threading.Thread(target=self._forward, daemon=True,
+                                             args=(pipe, to.buffer, prefix, at))
                 forwarder.start()
                 self.forwarders.append(forwarder)
 
-    def _forward(self, pipe, to, prefix):
+    def _forward(self, pipe, to, prefix, at):
+        n_last_bytes = 0
         for line in pipe:
+            self.progress[at] += 1
+            if self.have_ended:
+                n_last_bytes += len(line)
             # Write whole lines, so that output of different ranks does not mix.
             line = prefix + line + (b"\n" if prefix and not line.endswith(b"\n") else b"")
             try:
@@ -119,9 +133,26 @@ class _Ranks:
             except (OSError, ValueError):
                 self.is_unwritable = True
                 return
+            finally:
+                self.progress[at] += 1
+            if n_last_bytes >= _LAST_BYTES:
+                return
+
+    def wait_for_output(self, is_asked):
+        """Waits until the output of ended ranks is forwarded, or ``is_asked()``."""
+        self.have_ended = True
+        end = time.monotonic() + _LAST_OUTPUT
+        before = None
+        while any(forwarder.is_alive() for forwarder in self.forwarders) and not is_asked():
+            time.sleep(_STEP)
+            now = list(self.progress)
+            is_idle = now == before and not any(n % 2 for n in now)
+            if is_idle and time.monotonic() >= end:
+                return
+            before = now
 
     def signal(self, number):
-        """Sends a signal to all running ranks and their child processes."""
+        """Sends a signal to all ranks that have not been reaped and their child processes."""
         for process in self.processes:
             # Only `poll` reaps processes, so the process id still belongs to the rank.
             if process.returncode is None:
@@ -129,6 +160,32 @@ class _Ranks:
                     os.killpg(process.pid, number)
                 except ProcessLookupError:
                     pass
+
+    def have_ended_unreaped(self):
+        """Tells whether all ranks have ended, but reaps none, so that signals still reach their
+        child processes."""
+        if not hasattr(os, "waitid"):
+            return None not in [process.poll() for process in self.processes]
+        flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return all(process.returncode is not None
+                   or os.waitid(os.P_PID, process.pid, flags) is not None
+                   for process in self.processes)
+
+    def have_child_processes(self):
+        """Tells whether a process of a rank's group runs, or that is unknown."""
+        groups = {process.pid for process in self.processes if process.returncode is None}
+        if sys.platform != "linux":
+            return bool(groups)
+        for entry in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    state, _, group = file.read().rpartition(b")")[2].split()[:3]
+            except (OSError, ValueError):
+                # It has ended by now, or is no process.
+                continue
+            if state not in (b"Z", b"X") and int(group) in groups:
+                return True
+        return False
 
 
 def _start(arguments, rank, root, token):
@@ -175,7 +232,16 @@ def _supervise(arguments, ranks, interrupts):
     end = None if arguments.timeout is None else time.monotonic() + arguments.timeout
     stages = [signal.SIGTERM, signal.SIGKILL]
     while True:
-        codes = [process.poll() for process in ranks.processes]
+        if len(stages) < 2:
+            # After SIGTERM, no rank is reaped before all that it has started is killed.
+            if ranks.have_ended_unreaped() and not (stages and ranks.have_child_processes()):
+                ranks.signal(signal.SIGKILL)
+                for process in ranks.processes:
+                    process.wait()
+                return why, code
+            codes = [None]
+        else:
+            codes = [process.poll() for process in ranks.processes]
         for rank, ended in enumerate(codes):
             if ended and why is None:
                 others = "; the others were ended" if len(codes) > 1 else ""
@@ -222,11 +288,16 @@ def launch(arguments) -> int:
                   "path, or a program in PATH", file=sys.stderr)
             return 2
         why, code = _supervise(arguments, ranks, interrupts)
-    last = time.monotonic() + _LAST_OUTPUT
-    for forwarder in ranks.forwarders:
-        forwarder.join(max(0.0, last - time.monotonic()))
+        n_interrupts, last = len(interrupts), time.monotonic() + _LAST_OUTPUT
+        ranks.wait_for_output(lambda: len(interrupts) > n_interrupts
+                              or code == _INTERRUPTED and time.monotonic() >= last)
+        if why is None and len(interrupts) > n_interrupts:
+            why, code = "interrupted; all ranks were ended", _INTERRUPTED
     for number, handler in before.items():
         signal.signal(number, handler)
     if why is not None:
-        print(f"error: {why}", file=sys.stderr)
+        print(f"error: {why}", file=sys.stderr, flush=True)
+    if any(n_steps % 2 for n_steps in ranks.progress):
+        # This thread would wait for the lock of a stream to which a forwarder cannot write.
+        os._exit(code)
     return code
