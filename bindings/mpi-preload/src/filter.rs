@@ -15,7 +15,6 @@ use foldwire::schedule::Collective;
 use crate::comm_state::locked;
 use crate::decide::{COLLECTIVES, PassReason, index_of};
 use crate::ffi::abi::MpiHandle;
-use crate::ffi::counts::CountArray;
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_KEPT_TYPES: usize = 64;
@@ -57,7 +56,7 @@ impl CallFilter {
     }
 
     /// Returns whether a call of `n_bytes` bytes is passed on.
-    fn passes_bytes_uncounted(&self, n_bytes: u64) -> bool {
+    pub(crate) fn passes_bytes_uncounted(&self, n_bytes: u64) -> bool {
         self.min_values.load(Ordering::Relaxed) > 0
             && n_bytes < self.min_bytes.load(Ordering::Relaxed)
     }
@@ -81,25 +80,15 @@ impl CallFilter {
 }
 
 /// Size of a call, from its arguments alone, without calls to MPI.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CallSize {
-    collective: Collective,
     /// Number of values in the logical array, or more.
     pub(crate) n_values: u64,
     /// Numbers of the datatype arguments' handles.
-    pub(crate) types: [usize; 2],
-    /// An array with a count for each rank of this communicator, used instead of `n_values`.
-    pub(crate) counts: Option<(CountArray, MpiHandle)>,
+    types: [usize; 2],
 }
 
 impl CallSize {
-    /// Size of a call of this collective, before its arguments are set.
-    #[must_use]
-    #[inline]
-    pub const fn of(collective: Collective) -> Self {
-        Self { collective, n_values: 0, types: [0; 2], counts: None }
-    }
-
     /// Sets the number of values.
     #[inline]
     pub fn values(&mut self, count: impl Into<i64>) {
@@ -120,22 +109,10 @@ impl CallSize {
         self.types = [datatype.0, if other == 0 { datatype.0 } else { other }];
     }
 
-    /// Sets an array with the number of values of each rank.
+    /// Records that the number of values is in an array, which may be insignificant on this rank.
     #[inline]
-    pub const fn counts(&mut self, counts: CountArray) {
+    pub const fn counts(&mut self) {
         self.n_values = UNKNOWN;
-        // For other collectives the array may be significant on the root only, or may be missing.
-        if matches!(self.collective, Collective::AllGather | Collective::ReduceScatter) {
-            self.counts = Some((counts, MpiHandle(0)));
-        }
-    }
-
-    /// Sets the communicator.
-    #[inline]
-    pub fn comm(&mut self, comm: impl FnOnce() -> MpiHandle) {
-        if let Some((_, known)) = &mut self.counts {
-            *known = comm();
-        }
     }
 }
 
@@ -173,17 +150,17 @@ impl CallFilters {
         &self.filters[is_nonblocking as usize][index_of(collective)]
     }
 
-    /// Counts the call and returns true if it is passed on for certain: it has few values, and its
-    /// datatypes are kept ones. An insignificant datatype argument may hold any value, so an
-    /// unknown one only causes an inspection.
+    /// Counts the call and returns true if it is passed on for certain: all calls are, or it has
+    /// few values and its datatypes are kept ones. An insignificant datatype argument may hold any
+    /// value, so an unknown one only causes an inspection.
     #[inline]
     pub fn passes(&self, filter: &CallFilter, size: &CallSize) -> bool {
         let is_known =
             |number: usize| self.types[type_slot(number)].load(Ordering::Relaxed) == number;
         let [first, second] = size.types;
-        let passes = size.n_values < filter.min_values.load(Ordering::Relaxed)
-            && is_known(first)
-            && (first == second || is_known(second));
+        let min_values = filter.min_values.load(Ordering::Relaxed);
+        let passes = size.n_values < min_values
+            && ((is_known(first) && (first == second || is_known(second))) || min_values == ALL);
         if passes {
             self.count(filter);
         }

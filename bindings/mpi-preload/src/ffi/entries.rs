@@ -195,10 +195,11 @@ macro_rules! entry {
                     call
                 };
                 if !FILTER.passes_all_uncounted() {
-                    let mut size = CallSize::of(Collective::$collective);
+                    let mut size = CallSize::default();
                     $($crate::set_size_argument!($abi, size, $arg, $value);)*
-                    if !INTERCEPTOR.passes(FILTER, &size)
-                        && let Some($code) = INTERCEPTOR.collective(&$made())
+                    let call = $made();
+                    if !INTERCEPTOR.passes(FILTER, &size, &call)
+                        && let Some($code) = INTERCEPTOR.collective(&call)
                     {
                         return $returned;
                     }
@@ -215,7 +216,7 @@ macro_rules! entry {
 
             let cached = ORIGINAL.cached();
             let passes = !cached.is_null() && (FILTER.passes_all_uncounted() || {
-                let mut size = CallSize::of(Collective::$collective);
+                let mut size = CallSize::default();
                 $($crate::set_size_argument!($abi, size, $arg, $value);)*
                 INTERCEPTOR.filters.passes(FILTER, &size)
             });
