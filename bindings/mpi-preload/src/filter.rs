@@ -2,7 +2,10 @@
 //! numbers, increments a counter and jumps. `state` inspects the other calls.
 //!
 //! A full inspection of such a call would reach the same result, from facts that are equal on all
-//! ranks. So one rank may pass the call on here while another rank inspects it.
+//! ranks. So one rank may pass the call on here while another rank inspects it. For this the size
+//! here must never be below the bytes of the whole logical array, from which the inspection
+//! decides. If a rank may know only a part of the call's counts, an inspection may begin with an
+//! agreement of all ranks. The filter passes on such calls only if it passes on all calls.
 //!
 //! The filter costs a few nanoseconds. For comparison: MPI libraries reduce a single value in less
 //! than 200 ns.
@@ -80,8 +83,9 @@ impl CallFilter {
 }
 
 /// Size of a call, from its arguments alone, without calls to MPI.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct CallSize {
+    collective: Collective,
     /// Number of values in the logical array, or more.
     pub(crate) n_values: u64,
     /// Numbers of the datatype arguments' handles.
@@ -89,10 +93,21 @@ pub struct CallSize {
 }
 
 impl CallSize {
-    /// Sets the number of values.
+    /// Size of a call of this collective, before its arguments are set.
+    #[must_use]
     #[inline]
-    pub fn values(&mut self, count: impl Into<i64>) {
-        self.n_values = count.into() as u64;
+    pub const fn of(collective: Collective) -> Self {
+        Self { collective, n_values: 0, types: [0; 2] }
+    }
+
+    /// Sets the only number of values: that of the array, or in a reduce-scatter that of each
+    /// rank's share.
+    #[inline]
+    pub fn values(&mut self, filters: &CallFilters, count: impl Into<i64>) {
+        match self.collective {
+            Collective::ReduceScatter => self.shares(filters, count),
+            _ => self.n_values = count.into() as u64,
+        }
     }
 
     /// Sets the number of values in each rank's share. A call may have two such arguments. The

@@ -82,7 +82,7 @@ macro_rules! set_argument {
 #[macro_export]
 macro_rules! set_size_argument {
     ($abi:ty, $size:ident, count, $value:expr) => {
-        $size.values($value)
+        $size.values(&INTERCEPTOR.filters, $value)
     };
     ($abi:ty, $size:ident, send_count, $value:expr) => {
         $size.shares(&INTERCEPTOR.filters, $value)

@@ -195,7 +195,7 @@ macro_rules! entry {
                     call
                 };
                 if !FILTER.passes_all_uncounted() {
-                    let mut size = CallSize::default();
+                    let mut size = CallSize::of(Collective::$collective);
                     $($crate::set_size_argument!($abi, size, $arg, $value);)*
                     let call = $made();
                     if !INTERCEPTOR.passes(FILTER, &size, &call)
@@ -216,7 +216,7 @@ macro_rules! entry {
 
             let cached = ORIGINAL.cached();
             let passes = !cached.is_null() && (FILTER.passes_all_uncounted() || {
-                let mut size = CallSize::default();
+                let mut size = CallSize::of(Collective::$collective);
                 $($crate::set_size_argument!($abi, size, $arg, $value);)*
                 INTERCEPTOR.filters.passes(FILTER, &size)
             });

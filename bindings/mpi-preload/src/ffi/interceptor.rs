@@ -25,8 +25,8 @@ use super::symbols::{Symbols, is_any_loaded};
 use crate::call::RankRole;
 pub use crate::call::{BufferArgs, MpiCall};
 use crate::comm_state::locked;
-use crate::filter::CallFilters;
 pub use crate::filter::{CallFilter, CallSize};
+use crate::filter::{CallFilters, UNKNOWN};
 use crate::guard::guarded;
 use crate::signature::Datatypes;
 use crate::state::PreloadState;
@@ -166,6 +166,10 @@ impl<A: Abi> Interceptor<A> {
             RankRole { rank: 0, size: 1, root: None }
         };
         let n_values = counts.map_or(n_values, |counts| counts.total(role.size));
+        if n_values >= UNKNOWN {
+            // The other ranks may have more values, even if this rank's have no bytes.
+            return None;
+        }
         let mut n_bytes = 0;
         let used = call.sides(library, role);
         for (side, _) in [&call.send, &call.recv].into_iter().zip(used).filter(|(_, used)| *used) {

@@ -78,6 +78,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn ranks_that_filter_calls_and_ranks_that_inspect_them_decide_alike() {
+            $crate::programs::alike(&$library);
+        }
+
+        #[test]
         fn arguments_that_mpi_ignores_may_have_any_value() {
             $crate::programs::unused(&$library);
         }
@@ -295,6 +300,20 @@ pub(crate) fn wrong_shares(library: &MpiUnderTest) {
         let variables = [LOW, ("FOLDWIRE_BOUND", "lossless")];
         let said = text(&library.run(&program, &[(2, &["0", which], &variables)]));
         assert!(said.contains("refused"), "{which}: {said}");
+    }
+}
+
+/// The filter on one rank decides as the inspection on the others.
+pub(crate) fn alike(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("alike.c", "alike") else { return };
+    let lossless = ("FOLDWIRE_BOUND", "lossless");
+    for variables in [&[][..], &[LOW], &[LOW, lossless], &[("FOLDWIRE_MIN_BYTES", "64k"), lossless]]
+    {
+        let mut run = library.command(&program, &[(3, &[], variables)]);
+        // Seconds after which the launcher ends a job that waits forever.
+        let said = output(run.env("MPIEXEC_TIMEOUT", "60"));
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{variables:?}: {said}");
     }
 }
 
