@@ -9,6 +9,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -19,6 +20,7 @@ use foldwire_fields::usage::usage;
 use foldwire_workbench::streams;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::FileHeader;
+use object::read::{ReadCache, ReadRef};
 
 /// Binary interface of an MPI library. Programs run with any library of the same interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,17 +223,18 @@ fn is_program(word: &OsStr) -> bool {
     which(word).is_some_and(|file| abi_of_program(&file).is_some())
 }
 
-/// The interface of a program that needs an MPI library.
+/// The interface of a program that needs an MPI library. A word may name a long file of data, so
+/// this reads only the header of a file that is no program, and little of a program.
 fn abi_of_program(file: &Path) -> Option<MpiAbi> {
-    let bytes = std::fs::read(file).ok()?;
-    needed(&bytes).ok()?.iter().find_map(|name| MpiAbi::of_library(name))
+    let file = ReadCache::new(File::open(file).ok()?);
+    needed(&file).ok()?.iter().find_map(|name| MpiAbi::of_library(name))
 }
 
 /// Names of the libraries that a program needs.
-fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
-    let header = FileHeader64::<object::Endianness>::parse(bytes)?;
+fn needed<'d>(file: impl ReadRef<'d>) -> object::Result<Vec<String>> {
+    let header = FileHeader64::<object::Endianness>::parse(file)?;
     let endian = header.endian()?;
-    let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;
+    let table = header.sections(endian, file)?.dynamic_table(endian, file)?;
     let needed = table.iter().filter(|entry| entry.tag == DT_NEEDED);
     needed.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
 }
@@ -266,15 +269,45 @@ fn library_beside_command(abi: MpiAbi) -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::io::{self, Cursor, Read, Seek, SeekFrom};
+
     use super::*;
+
+    /// Counts the bytes that are read.
+    struct CountedReads<'n, R>(R, &'n Cell<usize>);
+
+    impl<R: Read> Read for CountedReads<'_, R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let n_bytes = self.0.read(buffer)?;
+            self.1.set(self.1.get() + n_bytes);
+            Ok(n_bytes)
+        }
+    }
+
+    impl<R: Seek> Seek for CountedReads<'_, R> {
+        fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+            self.0.seek(place)
+        }
+    }
 
     #[test]
     fn a_programs_file_says_which_libraries_it_needs() {
         // Like all programs, this test needs the C library.
-        let own = std::fs::read(env::current_exe().unwrap()).unwrap();
-        let needed = needed(&own).unwrap();
+        let n_read = Cell::new(0);
+        let own = File::open(env::current_exe().unwrap()).unwrap();
+        let needed = needed(&ReadCache::new(CountedReads(own, &n_read))).unwrap();
         assert!(needed.iter().any(|name| name.starts_with("libc.so")), "{needed:?}");
-        assert!(super::needed(b"#!/bin/sh").is_err());
+        assert!(n_read.get() < 64 << 10, "{n_read:?} bytes");
+        assert!(super::needed(&b"#!/bin/sh"[..]).is_err());
+    }
+
+    #[test]
+    fn files_of_data_are_not_read_whole() {
+        let n_read = Cell::new(0);
+        let data = Cursor::new(vec![0; 1 << 20]);
+        assert!(needed(&ReadCache::new(CountedReads(data, &n_read))).is_err());
+        assert!(n_read.get() <= size_of::<FileHeader64<object::Endianness>>(), "{n_read:?} bytes");
     }
 
     #[test]

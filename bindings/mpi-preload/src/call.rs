@@ -191,7 +191,11 @@ impl MpiCall {
         }
     }
 
-    fn role(&self, (rank, size): (usize, usize)) -> Result<RankRole, PassReason> {
+    /// Returns this rank's position.
+    ///
+    /// # Errors
+    /// MPI must judge the root.
+    pub(crate) fn role(&self, (rank, size): (usize, usize)) -> Result<RankRole, PassReason> {
         let root = match (self.collective.has_root(), usize::try_from(self.root)) {
             (false, _) => None,
             (true, Ok(root)) if root < size => Some(root),
@@ -225,7 +229,7 @@ impl MpiCall {
     }
 
     /// Returns whether MPI uses the send buffer and the receive buffer on this rank.
-    fn sides(&self, mpi: &dyn MpiApi, role: RankRole) -> [bool; 2] {
+    pub(crate) fn sides(&self, mpi: &dyn MpiApi, role: RankRole) -> [bool; 2] {
         let has_both = !self.is_in_place(mpi, role);
         match self.collective {
             Collective::Broadcast => [false, true],

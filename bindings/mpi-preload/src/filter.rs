@@ -2,7 +2,10 @@
 //! numbers, increments a counter and jumps. `state` inspects the other calls.
 //!
 //! A full inspection of such a call would reach the same result, from facts that are equal on all
-//! ranks. So one rank may pass the call on here while another rank inspects it.
+//! ranks. So one rank may pass the call on here while another rank inspects it. For this the size
+//! here must never be below the bytes of the whole logical array, from which the inspection
+//! decides. If a rank may know only a part of the call's counts, an inspection may begin with an
+//! agreement of all ranks. The filter passes on such calls only if it passes on all calls.
 //!
 //! The filter costs a few nanoseconds. For comparison: MPI libraries reduce a single value in less
 //! than 200 ns.
@@ -15,7 +18,6 @@ use foldwire::schedule::Collective;
 use crate::comm_state::locked;
 use crate::decide::{COLLECTIVES, PassReason, index_of};
 use crate::ffi::abi::MpiHandle;
-use crate::ffi::counts::CountArray;
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_KEPT_TYPES: usize = 64;
@@ -57,7 +59,7 @@ impl CallFilter {
     }
 
     /// Returns whether a call of `n_bytes` bytes is passed on.
-    fn passes_bytes_uncounted(&self, n_bytes: u64) -> bool {
+    pub(crate) fn passes_bytes_uncounted(&self, n_bytes: u64) -> bool {
         self.min_values.load(Ordering::Relaxed) > 0
             && n_bytes < self.min_bytes.load(Ordering::Relaxed)
     }
@@ -87,9 +89,7 @@ pub struct CallSize {
     /// Number of values in the logical array, or more.
     pub(crate) n_values: u64,
     /// Numbers of the datatype arguments' handles.
-    pub(crate) types: [usize; 2],
-    /// An array with a count for each rank of this communicator, used instead of `n_values`.
-    pub(crate) counts: Option<(CountArray, MpiHandle)>,
+    types: [usize; 2],
 }
 
 impl CallSize {
@@ -97,13 +97,17 @@ impl CallSize {
     #[must_use]
     #[inline]
     pub const fn of(collective: Collective) -> Self {
-        Self { collective, n_values: 0, types: [0; 2], counts: None }
+        Self { collective, n_values: 0, types: [0; 2] }
     }
 
-    /// Sets the number of values.
+    /// Sets the only number of values: that of the array, or in a reduce-scatter that of each
+    /// rank's share.
     #[inline]
-    pub fn values(&mut self, count: impl Into<i64>) {
-        self.n_values = count.into() as u64;
+    pub fn values(&mut self, filters: &CallFilters, count: impl Into<i64>) {
+        match self.collective {
+            Collective::ReduceScatter => self.shares(filters, count),
+            _ => self.n_values = count.into() as u64,
+        }
     }
 
     /// Sets the number of values in each rank's share. A call may have two such arguments. The
@@ -120,22 +124,10 @@ impl CallSize {
         self.types = [datatype.0, if other == 0 { datatype.0 } else { other }];
     }
 
-    /// Sets an array with the number of values of each rank.
+    /// Records that the number of values is in an array, which may be insignificant on this rank.
     #[inline]
-    pub const fn counts(&mut self, counts: CountArray) {
+    pub const fn counts(&mut self) {
         self.n_values = UNKNOWN;
-        // For other collectives the array may be significant on the root only, or may be missing.
-        if matches!(self.collective, Collective::AllGather | Collective::ReduceScatter) {
-            self.counts = Some((counts, MpiHandle(0)));
-        }
-    }
-
-    /// Sets the communicator.
-    #[inline]
-    pub fn comm(&mut self, comm: impl FnOnce() -> MpiHandle) {
-        if let Some((_, known)) = &mut self.counts {
-            *known = comm();
-        }
     }
 }
 
@@ -173,17 +165,17 @@ impl CallFilters {
         &self.filters[is_nonblocking as usize][index_of(collective)]
     }
 
-    /// Counts the call and returns true if it is passed on for certain: it has few values, and its
-    /// datatypes are kept ones. An insignificant datatype argument may hold any value, so an
-    /// unknown one only causes an inspection.
+    /// Counts the call and returns true if it is passed on for certain: all calls are, or it has
+    /// few values and its datatypes are kept ones. An insignificant datatype argument may hold any
+    /// value, so an unknown one only causes an inspection.
     #[inline]
     pub fn passes(&self, filter: &CallFilter, size: &CallSize) -> bool {
         let is_known =
             |number: usize| self.types[type_slot(number)].load(Ordering::Relaxed) == number;
         let [first, second] = size.types;
-        let passes = size.n_values < filter.min_values.load(Ordering::Relaxed)
-            && is_known(first)
-            && (first == second || is_known(second));
+        let min_values = filter.min_values.load(Ordering::Relaxed);
+        let passes = size.n_values < min_values
+            && ((is_known(first) && (first == second || is_known(second))) || min_values == ALL);
         if passes {
             self.count(filter);
         }

@@ -82,7 +82,7 @@ macro_rules! set_argument {
 #[macro_export]
 macro_rules! set_size_argument {
     ($abi:ty, $size:ident, count, $value:expr) => {
-        $size.values($value)
+        $size.values(&INTERCEPTOR.filters, $value)
     };
     ($abi:ty, $size:ident, send_count, $value:expr) => {
         $size.shares(&INTERCEPTOR.filters, $value)
@@ -91,10 +91,10 @@ macro_rules! set_size_argument {
         $size.shares(&INTERCEPTOR.filters, $value)
     };
     ($abi:ty, $size:ident, send_counts, $value:expr) => {
-        $size.counts($crate::ffi::counts::CountArray::of($value))
+        $size.counts()
     };
     ($abi:ty, $size:ident, recv_counts, $value:expr) => {
-        $size.counts($crate::ffi::counts::CountArray::of($value))
+        $size.counts()
     };
     ($abi:ty, $size:ident, datatype, $value:expr) => {
         $size.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
@@ -104,9 +104,6 @@ macro_rules! set_size_argument {
     };
     ($abi:ty, $size:ident, recv_type, $value:expr) => {
         $size.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
-    };
-    ($abi:ty, $size:ident, comm, $value:expr) => {
-        $size.comm(|| <$abi as $crate::ffi::abi::Abi>::erase($value))
     };
     ($abi:ty, $size:ident, $arg:ident, $value:expr) => {};
 }

@@ -197,8 +197,9 @@ macro_rules! entry {
                 if !FILTER.passes_all_uncounted() {
                     let mut size = CallSize::of(Collective::$collective);
                     $($crate::set_size_argument!($abi, size, $arg, $value);)*
-                    if !INTERCEPTOR.passes(FILTER, &size)
-                        && let Some($code) = INTERCEPTOR.collective(&$made())
+                    let call = $made();
+                    if !INTERCEPTOR.passes(FILTER, &size, &call)
+                        && let Some($code) = INTERCEPTOR.collective(&call)
                     {
                         return $returned;
                     }

@@ -22,6 +22,7 @@ use super::message_calls::MessageLayer;
 use super::original::warn_if_passed_by;
 use super::progress::ProgressCallback;
 use super::symbols::{Symbols, is_any_loaded};
+use crate::call::RankRole;
 pub use crate::call::{BufferArgs, MpiCall};
 use crate::comm_state::locked;
 pub use crate::filter::{CallFilter, CallSize};
@@ -116,35 +117,67 @@ impl<A: Abi> Interceptor<A> {
         self.loaded.get()?.state.messages().filter(|_| !is_forked())
     }
 
-    /// Returns whether a call certainly goes to the MPI library.
+    /// Returns whether a call certainly goes to the MPI library. `size` is the call's size.
     #[inline]
-    pub fn passes(&self, filter: &CallFilter, size: &CallSize) -> bool {
-        self.filters.passes(filter, size) || self.passes_if_short(filter, size)
+    pub fn passes(&self, filter: &CallFilter, size: &CallSize, call: &MpiCall) -> bool {
+        self.filters.passes(filter, size) || self.passes_if_short(filter, size, call)
     }
 
     /// Slower variant of the filter, for datatypes that the filters have not stored and for arrays
     /// of counts. It computes the call's bytes.
     #[inline(never)]
-    fn passes_if_short(&self, filter: &CallFilter, size: &CallSize) -> bool {
+    fn passes_if_short(&self, filter: &CallFilter, size: &CallSize, call: &MpiCall) -> bool {
         let Some(LoadedLibrary { library, .. }) = self.loaded.get() else { return false };
-        let n_values = match size.counts {
-            Some((counts, comm)) if comm != library.handles().comm_null => {
-                // In an intercommunicator the counts may belong to the remote group.
-                match (library.is_inter(comm), library.rank_and_size(comm)) {
-                    (Ok(false), Ok((_, size))) => counts.total(size),
-                    _ => UNKNOWN,
-                }
-            }
-            _ => size.n_values,
+        // If even an empty call is inspected, the size has no influence.
+        filter.passes_bytes_uncounted(0)
+            && self
+                .n_bytes(library, size.n_values, call)
+                .is_some_and(|n_bytes| self.filters.passes_bytes(filter, n_bytes))
+    }
+
+    /// Bytes of a call's logical array, or more; `None` if only an inspection can tell. `n_values`
+    /// is the number of values if the call has no array of counts.
+    ///
+    /// Reads only the arguments that MPI uses on this rank. The others may have any value, and MPI
+    /// libraries crash on a datatype that is none.
+    fn n_bytes(&self, library: &MpiLibrary<A>, n_values: u64, call: &MpiCall) -> Option<u64> {
+        let MpiCall { collective, comm, .. } = *call;
+        if comm == library.handles().comm_null {
+            return None;
+        }
+        let counts = match collective {
+            Collective::AllGather | Collective::ReduceScatter => call.recv.counts,
+            _ => None,
         };
+        let has_place =
+            counts.is_some() || matches!(collective, Collective::Gather | Collective::Scatter);
+        let role = if has_place {
+            // In an intercommunicator other arguments are significant, and the counts may belong to
+            // the remote group.
+            if library.is_inter(comm) != Ok(false) {
+                return None;
+            }
+            call.role(library.rank_and_size(comm).ok()?).ok()?
+        } else if collective.has_root() && call.root < 0 {
+            // `MPI_ROOT` or `MPI_PROC_NULL`: an intercommunicator.
+            return None;
+        } else {
+            // The call has one datatype for both buffers, or no root.
+            RankRole { rank: 0, size: 1, root: None }
+        };
+        let n_values = counts.map_or(n_values, |counts| counts.total(role.size));
+        if n_values >= UNKNOWN {
+            // The other ranks may have more values, even if this rank's have no bytes.
+            return None;
+        }
         let mut n_bytes = 0;
-        for number in size.types {
-            let datatype = MpiHandle(number);
-            if number != 0 && datatype != library.handles().datatype_null {
-                n_bytes = n_bytes.max(self.type_size(library, datatype));
+        let used = call.sides(library, role);
+        for (side, _) in [&call.send, &call.recv].into_iter().zip(used).filter(|(_, used)| *used) {
+            if side.datatype.0 != 0 && side.datatype != library.handles().datatype_null {
+                n_bytes = n_bytes.max(self.type_size(library, side.datatype));
             }
         }
-        self.filters.passes_bytes(filter, n_values.saturating_mul(n_bytes))
+        Some(n_values.saturating_mul(n_bytes))
     }
 
     /// Bytes of a value. Stores predefined datatypes in the filters for later calls.
@@ -202,8 +235,14 @@ impl<A: Abi> Interceptor<A> {
     pub fn narrow(&self, call: &MpiCall) -> Result<NarrowedCall, CountTooLarge> {
         let mut narrow = NarrowedCall { call: *call, arrays: Vec::new() };
         let narrowed = [&mut narrow.call.send, &mut narrow.call.recv];
-        for (side, narrowed) in [&call.send, &call.recv].into_iter().zip(narrowed) {
-            c_int::try_from(side.count).map_err(|_| CountTooLarge)?;
+        let used = self.counts_used(call);
+        for ((side, used), narrowed) in [&call.send, &call.recv].into_iter().zip(used).zip(narrowed)
+        {
+            if !used {
+                // Any value may stand where MPI ignores the count.
+                narrowed.count = 0;
+            }
+            c_int::try_from(narrowed.count).map_err(|_| CountTooLarge)?;
             for (large, narrowed) in
                 [(side.counts, &mut narrowed.counts), (side.displs, &mut narrowed.displs)]
             {
@@ -223,6 +262,37 @@ impl<A: Abi> Interceptor<A> {
             }
         }
         Ok(narrow)
+    }
+
+    /// Returns whether MPI uses the counts of the send buffer and of the receive buffer on this
+    /// rank. True if that is unknown. MPI then checks the call.
+    fn counts_used(&self, call: &MpiCall) -> [bool; 2] {
+        let MpiCall { collective, comm, root, .. } = *call;
+        let Some(LoadedLibrary { library, .. }) = self.loaded.get() else { return [true; 2] };
+        // Other calls have one count, or an array.
+        let has_two = matches!(
+            collective,
+            Collective::AllGather | Collective::AllToAll | Collective::Gather | Collective::Scatter
+        );
+        if !has_two || comm == library.handles().comm_null {
+            return [true; 2];
+        }
+        match library.is_inter(comm) {
+            Ok(false) => {
+                let role = library.rank_and_size(comm).ok().and_then(|place| call.role(place).ok());
+                role.map_or([true; 2], |role| call.sides(*library, role))
+            }
+            // The root of an intercommunicator uses one buffer, each rank of the other group the
+            // other one, and the remaining ranks of the root's group none.
+            Ok(true) if collective.has_root() => {
+                let (is_root, is_opposite) = (root == A::ROOT, root >= 0);
+                match collective {
+                    Collective::Gather => [is_opposite, is_root],
+                    _ => [is_root, is_opposite],
+                }
+            }
+            _ => [true; 2],
+        }
     }
 
     /// Converts an array of counts to `int`. Returns `None` if the array is missing, if MPI does

@@ -1,6 +1,8 @@
 //! Calls that are passed on without an inspection.
 
-use foldwire::Collective::{AllReduce, Broadcast};
+use foldwire::Collective::{
+    self, AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+};
 use foldwire_preload::decide::PassReason;
 use foldwire_preload::ffi::abi::{Abi, Mpich};
 use foldwire_preload::ffi::interceptor::CallSize;
@@ -15,12 +17,17 @@ fn number(datatype: i32) -> usize {
     Mpich::erase(datatype).number()
 }
 
-/// Size of an all-reduce, as an exported function builds it.
-fn sum(count: i64, datatype: i32) -> CallSize {
-    let mut size = CallSize::of(AllReduce);
-    size.values(count);
+/// Size of a call with one count, as an exported function builds it.
+fn call(collective: Collective, filters: &CallFilters, count: i64, datatype: i32) -> CallSize {
+    let mut size = CallSize::of(collective);
+    size.values(filters, count);
     size.datatype(Mpich::erase(datatype));
     size
+}
+
+/// Size of an all-reduce.
+fn sum(count: i64, datatype: i32) -> CallSize {
+    call(AllReduce, &CallFilters::new(), count, datatype)
 }
 
 fn passed(filters: &CallFilters) -> u64 {
@@ -49,8 +56,58 @@ fn shut_gates_count_nothing_and_those_of_which_no_call_is_taken_count_all() {
     assert!(filter.passes_all_uncounted());
     filters.set_threshold(Broadcast, true, (ALL, PassReason::NoGain));
     assert!(!filter.passes_all_uncounted() && filters.passes(filter, &sum(1 << 40, FLOAT)));
+    assert!(filters.passes(filter, &sum(1, MADE)), "its size does not matter");
     filters.pass_all_uncounted();
-    assert!(filter.passes_all_uncounted() && passed(&filters) == 1);
+    assert!(filter.passes_all_uncounted() && passed(&filters) == 2);
+}
+
+#[test]
+fn a_count_of_a_share_is_that_of_all_ranks() {
+    let filters = CallFilters::new();
+    filters.keep_type(number(FLOAT), 4);
+    filters.set_ranks(3, false);
+    // An inspection decides by the bytes of all shares. Values of kept types have up to 16 bytes.
+    let n = 1000;
+    for (collective, n_shares) in [(AllReduce, 1), (Broadcast, 1), (Reduce, 1), (ReduceScatter, 3)]
+    {
+        let min_bytes = 16 * n * n_shares as u64;
+        filters.set_threshold(collective, false, (min_bytes, PassReason::Short));
+        let passes = |count: i64| {
+            let filter = filters.of(collective, false);
+            filters.passes(filter, &call(collective, &filters, count, FLOAT))
+        };
+        assert!(passes(n as i64 - 1) && !passes(n as i64), "{collective:?}");
+        assert!(!passes(-1), "{collective:?}: MPI is to judge it");
+    }
+    for collective in [AllGather, AllToAll, Gather, Scatter] {
+        filters.set_threshold(collective, false, (3 * 16 * n, PassReason::Short));
+        let passes = |counts: [i64; 2]| {
+            let mut size = CallSize::of(collective);
+            counts.into_iter().for_each(|count| size.shares(&filters, count));
+            size.datatype(Mpich::erase(FLOAT));
+            filters.passes(filters.of(collective, false), &size)
+        };
+        let n = n as i64;
+        assert!(passes([n - 1; 2]) && !passes([n, 0]) && !passes([0, n]), "{collective:?}");
+    }
+}
+
+#[test]
+fn calls_whose_counts_a_rank_may_not_know_are_inspected_unless_all_pass() {
+    let filters = CallFilters::new();
+    filters.keep_type(number(FLOAT), 4);
+    for collective in [Gather, Scatter, AllToAll] {
+        let mut size = CallSize::of(collective);
+        size.shares(&filters, 1);
+        size.counts();
+        size.shares(&filters, 1);
+        size.datatype(Mpich::erase(FLOAT));
+        let filter = filters.of(collective, false);
+        filters.set_threshold(collective, false, (ALL - 1, PassReason::Short));
+        assert!(!filters.passes(filter, &size), "{collective:?}");
+        filters.set_threshold(collective, false, (ALL, PassReason::NoGain));
+        assert!(filters.passes(filter, &size), "{collective:?}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ static void check(int good, const char *what) {
 
 static double value(int of, int i) { return (double)((i * 7 + of * 13) % 1000); }
 
-static double sum(int i, int n) {
+static inline double sum(int i, int n) {
     double all = 0;
     for (int of = 0; of < n; of++) all += value(of, i);
     return all;

@@ -78,6 +78,16 @@ macro_rules! tests {
         }
 
         #[test]
+        fn ranks_that_filter_calls_and_ranks_that_inspect_them_decide_alike() {
+            $crate::programs::alike(&$library);
+        }
+
+        #[test]
+        fn arguments_that_mpi_ignores_may_have_any_value() {
+            $crate::programs::unused(&$library);
+        }
+
+        #[test]
         fn programs_that_find_large_counts_may_use_them() {
             $crate::programs::large_counts(&$library);
         }
@@ -290,6 +300,45 @@ pub(crate) fn wrong_shares(library: &MpiUnderTest) {
         let variables = [LOW, ("FOLDWIRE_BOUND", "lossless")];
         let said = text(&library.run(&program, &[(2, &["0", which], &variables)]));
         assert!(said.contains("refused") && !said.contains("wrong values"), "{which}: {said}");
+    }
+}
+
+/// The filter on one rank decides as the inspection on the others.
+pub(crate) fn alike(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("alike.c", "alike") else { return };
+    let lossless = ("FOLDWIRE_BOUND", "lossless");
+    for variables in [&[][..], &[LOW], &[LOW, lossless], &[("FOLDWIRE_MIN_BYTES", "64k"), lossless]]
+    {
+        let mut run = library.command(&program, &[(3, &[], variables)]);
+        // Seconds after which the launcher ends a job that waits forever.
+        let said = output(run.env("MPIEXEC_TIMEOUT", "60"));
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{variables:?}: {said}");
+    }
+}
+
+/// Arguments that are insignificant on a rank may be uninitialised, as without Foldwire.
+pub(crate) fn unused(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("unused.c", "unused") else { return };
+    let lossless = ("FOLDWIRE_BOUND", "lossless");
+    let debug = ("FOLDWIRE_DEBUG", "1");
+    for (n, variables) in [
+        (3, &[("LD_PRELOAD", "")][..]),
+        (3, &[]),
+        (1, &[LOW, lossless]),
+        (2, &[LOW, lossless]),
+        (3, &[LOW, lossless]),
+        (3, &[LOW, lossless, debug]),
+    ] {
+        let said = library.run(&program, &[(n, &[], variables)]);
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{n} ranks, {variables:?}: {said}");
+        if n > 1 && variables.contains(&lossless) {
+            // Long calls of all kinds are taken.
+            for name in ["(Allgather ", " Gather ", " Scatter ", " Alltoall "] {
+                assert!(said.contains(name), "{n} ranks, {variables:?}: {said}");
+            }
+        }
     }
 }
 
