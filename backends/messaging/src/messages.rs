@@ -12,7 +12,7 @@ use foldwire::transport::{Distance, Rank, Tag};
 use crate::ffi::n_cores;
 use crate::ffi::requests::{PendingRequests, Requests};
 use crate::frame::{FrameMemory, MessageFrame};
-use crate::shared_memory::SharedMemory;
+use crate::shared_memory::{AcceptedSend, AnnouncedReceive, SharedMemory};
 use crate::{Backoff, Event, Net, Refused, Source, on_wire};
 
 /// While only a notice can come from the library, one poll in this many tests the library. A test
@@ -112,6 +112,19 @@ impl<R: Requests> Messages<R> {
         !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
+    /// Posts the receives of messages that other ranks of the node have announced.
+    fn post_announced(&mut self) -> Result<(), R::Error> {
+        let Self { library, pending, shared_memory: Some(shared), .. } = self else {
+            return Ok(());
+        };
+        for AnnouncedReceive { from, tag, buffer } in shared.take_receives() {
+            let (info, from) = (RequestInfo::Receive { from: Some(from), tag }, Some(from));
+            let posted = pending.recv(library, info, (from, tag), buffer);
+            posted.map_err(|(_, code)| library.error(code, from))?;
+        }
+        Ok(())
+    }
+
     /// Queues the events of all completed requests, and then returns the first error.
     fn test(&mut self) -> Result<(), R::Error> {
         let Self { library, pending, events, .. } = self;
@@ -162,15 +175,19 @@ impl<R: Requests> Net for Messages<R> {
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: MessageFrame,
+        mut buffer: MessageFrame,
         n_bytes: usize,
         matched: bool,
     ) -> Result<(), Refused<MessageFrame, R::Error>> {
         self.backoff.reset();
         if let Some(shared) = self.shared_with(to, tag) {
-            let sent = shared.send(to, tag, buffer, n_bytes, matched).map_err(Refused::Busy)?;
-            self.queue(sent);
-            return Ok(());
+            match shared.send(to, tag, buffer, n_bytes, matched).map_err(Refused::Busy)? {
+                AcceptedSend::Shared(done) => {
+                    self.queue(done);
+                    return Ok(());
+                }
+                AcceptedSend::Announced(frame) => buffer = frame,
+            }
         }
         let (info, how) = (RequestInfo::Send { to, tag, matched }, ((to, on_wire(tag)), matched));
         let sent = self.pending.send(&mut self.library, info, how, buffer, n_bytes);
@@ -207,6 +224,7 @@ impl<R: Requests> Net for Messages<R> {
             if let Some(shared) = &mut self.shared_memory {
                 shared.poll(&mut self.events);
             }
+            self.post_announced()?;
             if self.is_test_due() {
                 self.test()?;
             }

@@ -18,7 +18,7 @@ use crate::frame::{FrameMemory, MessageFrame, SlotId};
 const MAX_FRAME_BYTES: usize = 1 << 28;
 
 /// Version of the memory layout and of the messages in it.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 /// This rank's memory, before the other ranks of its node have opened it.
 pub struct MemoryOffer {
@@ -110,16 +110,12 @@ impl NodeMemory {
 
     /// Takes a free frame, if there is one. Its slot is lost if the frame is dropped.
     pub fn allocate(&mut self) -> Option<MessageFrame> {
-        self.take(0).map(|frame| MessageFrame(FrameMemory::Shared(frame)))
+        self.take().map(|frame| MessageFrame(FrameMemory::Shared(frame)))
     }
 
-    /// Takes a free frame, unless only `n_reserved` are left.
-    pub(crate) fn take(&mut self, n_reserved: usize) -> Option<SharedFrame> {
-        if self.free.len() > n_reserved {
-            return self.free.pop();
-        }
-        let own = self.regions.get_mut(self.own.index())?.as_mut()?;
-        if own.n_left() > n_reserved { own.allocate() } else { None }
+    pub(crate) fn take(&mut self) -> Option<SharedFrame> {
+        let own = self.own.index();
+        self.free.pop().or_else(|| self.regions.get_mut(own)?.as_mut()?.allocate())
     }
 
     /// Returns the frame of a slot that another rank has given to this one, if the slot exists.

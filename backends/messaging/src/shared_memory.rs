@@ -15,6 +15,20 @@
 //! `matched` send completes when the receiver has posted the receive, as with `MPI_Issend`. So no
 //! rank waits for another to poll, and credit works as over other layers.
 //!
+//! Slots can run out, since many calls or long frames may need more than a file has. Then
+//! [`SharedMemory::allocate`] returns `None`, and frames come from the heap. A frame on the heap is
+//! copied to a free slot, and sent from there. If no slot is free, the sender puts an *announcement*
+//! in the ring, and the message layer carries the message. The receiver posts the receive in the
+//! message layer only when it has read the announcement. So messages of a link match in the order
+//! sent, by whichever way they travel.
+//!
+//! *No deadlock.* A send waits for one resource: room in the receiver's ring. The receiver makes
+//! room in each poll, and waits for nothing to do so: it keeps a message that matches no posted
+//! receive, and credit bounds those. Its answers wait in `unsent` for room in the sender's ring,
+//! which the sender makes in the same way. No send waits for a slot, and no copy of a receive does.
+//! An accepted message waits only for its own receive, in whichever slot or memory it is. Until
+//! then it may hold credit of its own link, and delays no other link.
+//!
 //! A short message, of a header and at most 1 KiB, is copied into the ring, and no slot changes
 //! hands. Header and values then cross to the other core together, and nothing comes back. Only a
 //! `matched` one is answered: the sender has its frame at once, and credit when the answer comes,
@@ -44,12 +58,11 @@ const MATCHED: u32 = 1 << 17;
 const RETURNED: u32 = 1 << 18;
 /// Flag: the message is short. Its bytes are in the ring's entry, and no slot changes hands.
 const SHORT: u32 = 1 << 19;
+/// Flag: the message is an announcement. The message layer carries what it announces.
+const ANNOUNCED: u32 = 1 << 20;
 
 /// Slot of a message that passes none.
 const NO_SLOT: SlotId = SlotId { owner: 0, index: 0 };
-
-/// Frames in shared memory that are reserved for copies of frames on the heap.
-const N_COPY_FRAMES: usize = 4;
 
 /// Limit on the messages taken from one rank in one poll.
 const MESSAGES_PER_PASS: usize = 16;
@@ -63,6 +76,24 @@ pub(crate) struct SharedMemory {
     receivers: Vec<RingReceiver<RingRef>>,
     /// Index in `peers` of each rank of the node.
     peer_indices: Vec<Option<usize>>,
+    /// Receives of announced messages, which the message layer must post.
+    to_post: Vec<AnnouncedReceive>,
+}
+
+/// Receive of an announced message.
+pub(crate) struct AnnouncedReceive {
+    pub(crate) from: Rank,
+    pub(crate) tag: Tag,
+    pub(crate) buffer: MessageFrame,
+}
+
+/// Send that a ring has accepted.
+#[derive(Debug)]
+pub(crate) enum AcceptedSend {
+    /// Shared memory carries the message. The event, if there is one, completes the send.
+    Shared(Option<Event<MessageFrame>>),
+    /// The message is announced. The message layer must now send this frame.
+    Announced(MessageFrame),
 }
 
 /// Another rank of the node.
@@ -92,6 +123,7 @@ struct Arrived<B> {
 enum Content<B> {
     Frame(SharedFrame),
     Short(B),
+    Announced,
 }
 
 /// A message that no correct rank sends.
@@ -150,7 +182,7 @@ impl SharedMemory {
                 is_lost: false,
             });
         }
-        Some(Self { memory, frame_bytes, peers, receivers, peer_indices })
+        Some(Self { memory, frame_bytes, peers, receivers, peer_indices, to_post: Vec::new() })
     }
 
     /// Returns whether messages to and from `peer` use shared memory.
@@ -164,10 +196,9 @@ impl SharedMemory {
     }
 
     /// Allocates a frame that can be sent without a copy, if `n_bytes` is the shared frame size and
-    /// a frame is left. The last [`N_COPY_FRAMES`] are reserved, so that frames on the heap can
-    /// always be copied and sent.
+    /// a frame is left.
     pub(crate) fn allocate(&mut self, n_bytes: usize) -> Option<SharedFrame> {
-        if n_bytes == self.frame_bytes { self.memory.take(N_COPY_FRAMES) } else { None }
+        if n_bytes == self.frame_bytes { self.memory.take() } else { None }
     }
 
     fn peer(&mut self, rank: Rank) -> Option<&mut NodePeer> {
@@ -175,8 +206,7 @@ impl SharedMemory {
         self.peers.get_mut(index?)
     }
 
-    /// Sends a frame. Returns an event if the send is complete already, or gives the frame back if
-    /// the peer's ring is full or shared memory for a copy is missing.
+    /// Sends a frame, or gives it back if the peer's ring is full.
     pub(crate) fn send(
         &mut self,
         to: Rank,
@@ -184,28 +214,28 @@ impl SharedMemory {
         frame: MessageFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<Option<Event<MessageFrame>>, MessageFrame> {
-        let frame_bytes = self.frame_bytes;
+    ) -> Result<AcceptedSend, MessageFrame> {
         let Some(peer) = self.peer(to) else { return Err(frame) };
         if n_bytes <= SHORT_BYTES {
-            return peer.send_short(tag, frame, n_bytes, matched).map(Some);
+            let done = peer.send_short(tag, frame, n_bytes, matched)?;
+            return Ok(AcceptedSend::Shared(Some(done)));
         }
         if !peer.can_send() {
             return Err(frame);
         }
-        let shared = |frame| MessageFrame(FrameMemory::Shared(frame));
-        let (sent, spare) = match frame {
-            MessageFrame(FrameMemory::Shared(frame)) if matched => (frame, None),
-            MessageFrame(FrameMemory::Shared(frame)) => {
-                (frame, self.allocate(frame_bytes).map(shared))
-            }
-            // The frame was allocated when no shared memory was left.
-            MessageFrame(FrameMemory::Heap(_)) => {
-                let Some(mut copy) = self.memory.take(0) else { return Err(frame) };
-                copy.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
-                (copy, (!matched).then_some(frame))
-            }
+        let sent = match frame {
+            MessageFrame(FrameMemory::Shared(frame)) => frame,
+            // The frame was allocated when no slot was free. A free one takes its place.
+            MessageFrame(FrameMemory::Heap(heap)) => match self.memory.take() {
+                Some(mut copy) => {
+                    copy.as_mut()[..n_bytes].copy_from_slice(&heap.as_ref()[..n_bytes]);
+                    copy
+                }
+                None => return self.announce(to, tag, heap.into(), n_bytes),
+            },
         };
+        let shared = |frame| MessageFrame(FrameMemory::Shared(frame));
+        let spare = if matched { None } else { self.memory.take().map(shared) };
         // Without a spare frame, the send completes when the peer returns a slot.
         let notify = if spare.is_some() { 0 } else { NOTIFY };
         let word = u32::from(tag.0) | notify | if matched { MATCHED } else { 0 };
@@ -216,19 +246,45 @@ impl SharedMemory {
             }
             peer.unanswered.push(word);
         }
-        Ok(spare.map(|buffer| Event::Released { to, tag, buffer, matched }))
+        let done = spare.map(|buffer| Event::Released { to, tag, buffer, matched });
+        Ok(AcceptedSend::Shared(done))
     }
 
-    /// Posts a receive. Returns an event if its message has arrived already.
+    /// Announces a message that the message layer carries. The message layer knows whether it is
+    /// `matched`, so the receiver does not answer.
+    fn announce(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: MessageFrame,
+        n_bytes: usize,
+    ) -> Result<AcceptedSend, MessageFrame> {
+        let word = u32::from(tag.0) | ANNOUNCED;
+        let message = RingMessage { slot: NO_SLOT, n_bytes: n_bytes as u64, word };
+        let is_sent = self.peer(to).is_some_and(|peer| peer.sender.push(message, &[]));
+        if is_sent { Ok(AcceptedSend::Announced(frame)) } else { Err(frame) }
+    }
+
+    /// Removes the receives that the message layer must post now, in their order.
+    pub(crate) fn take_receives(&mut self) -> impl Iterator<Item = AnnouncedReceive> {
+        self.to_post.drain(..)
+    }
+
+    /// Posts a receive. Returns an event if its message has arrived already. If that message was
+    /// announced, the receive is among the next [`take_receives`](Self::take_receives).
     pub(crate) fn recv(
         &mut self,
         from: Rank,
         tag: Tag,
         buffer: MessageFrame,
     ) -> Option<Event<MessageFrame>> {
-        let peer = self.peer(from)?;
+        let index = (*self.peer_indices.get(from.index())?)?;
+        let peer = self.peers.get_mut(index)?;
         match peer.arrived.iter().position(|arrived| arrived.tag == tag) {
-            Some(at) => peer.arrived.remove(at).map(|arrived| peer.receive(arrived, buffer)),
+            Some(at) => {
+                let arrived = peer.arrived.remove(at)?;
+                peer.receive(arrived, buffer, &mut self.to_post)
+            }
             None => {
                 peer.posted.push((tag, buffer));
                 None
@@ -246,7 +302,7 @@ impl SharedMemory {
     /// Handles messages that have arrived.
     #[inline]
     pub(crate) fn poll(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
-        let Self { memory, frame_bytes, peers, receivers, .. } = self;
+        let Self { memory, frame_bytes, peers, receivers, to_post, .. } = self;
         let all = peers.iter_mut().zip(receivers);
         for (peer, receiver) in all.filter(|(peer, _)| !peer.is_lost) {
             peer.send_unsent();
@@ -256,7 +312,7 @@ impl SharedMemory {
                     if message.carries_answer() {
                         events.push_back(peer.answered(message.slot.owner)?);
                     }
-                    events.extend(peer.take(arrived, &mut memory.free)?);
+                    events.extend(peer.take(arrived, &mut memory.free, to_post)?);
                     Ok(())
                 });
                 match taken {
@@ -275,7 +331,9 @@ impl SharedMemory {
     /// Cancels the posted receives.
     pub(crate) fn cancel(&mut self, events: &mut VecDeque<Event<MessageFrame>>) {
         let posted = self.peers.iter_mut().flat_map(|peer| peer.posted.drain(..));
-        events.extend(posted.map(|(_, buffer)| Event::Returned { buffer }));
+        let posted = posted.map(|(_, buffer)| buffer);
+        let buffers = posted.chain(self.to_post.drain(..).map(|receive| receive.buffer));
+        events.extend(buffers.map(|buffer| Event::Returned { buffer }));
     }
 
     /// Ignores further messages of `peer`.
@@ -341,13 +399,14 @@ impl NodePeer {
         &mut self,
         arrived: Arrived<&[u8]>,
         free: &mut Vec<SharedFrame>,
+        to_post: &mut Vec<AnnouncedReceive>,
     ) -> Result<Option<Event<MessageFrame>>, InvalidMessage> {
         let Arrived { tag, flags, .. } = arrived;
         if flags & RETURNED == 0 {
             return Ok(match self.posted.iter().position(|&(posted, _)| posted == tag) {
                 Some(at) => {
                     let (_, buffer) = self.posted.swap_remove(at);
-                    Some(self.receive(arrived, buffer))
+                    self.receive(arrived, buffer, to_post)
                 }
                 None => {
                     self.arrived.push_back(arrived.into_owned());
@@ -359,6 +418,7 @@ impl NodePeer {
         let to = self.rank;
         Ok(match arrived.content {
             Content::Short(_) => Some(self.answered(answer)?),
+            Content::Announced => return Err(InvalidMessage),
             Content::Frame(frame) => {
                 self.forget_unanswered(answer)?;
                 if flags & NOTIFY == 0 {
@@ -374,13 +434,15 @@ impl NodePeer {
     /// Completes a receive that was posted with `buffer`. For a frame, the sender gets that
     /// buffer's slot in exchange. A buffer on the heap has no slot: the bytes are copied, and the
     /// sender gets the arrived slot back. A short message is copied too. If it was sent `matched`,
-    /// the next short message to its sender carries the answer, or the next poll sends it.
+    /// the next short message to its sender carries the answer, or the next poll sends it. The
+    /// receive of an announced message goes to `to_post`.
     #[inline]
     fn receive<B: AsRef<[u8]>>(
         &mut self,
         arrived: Arrived<B>,
         mut buffer: MessageFrame,
-    ) -> Event<MessageFrame> {
+        to_post: &mut Vec<AnnouncedReceive>,
+    ) -> Option<Event<MessageFrame>> {
         let Arrived { content, n_bytes, tag, flags } = arrived;
         let word = u32::from(tag.0) | flags | RETURNED;
         let answer = |slot| RingMessage { slot, n_bytes: 0, word };
@@ -402,8 +464,12 @@ impl NodePeer {
                 self.unsent.push_back(answer(slot));
                 self.send_unsent();
             }
+            Content::Announced => {
+                to_post.push(AnnouncedReceive { from: self.rank, tag, buffer });
+                return None;
+            }
         }
-        Event::Received { from: self.rank, tag, buffer, n_bytes }
+        Some(Event::Received { from: self.rank, tag, buffer, n_bytes })
     }
 
     /// Sends the waiting messages that the ring has space for.
@@ -431,6 +497,7 @@ impl Arrived<&[u8]> {
         let content = match content {
             Content::Frame(frame) => Content::Frame(frame),
             Content::Short(bytes) => Content::Short(bytes.into()),
+            Content::Announced => Content::Announced,
         };
         Arrived { content, n_bytes, tag, flags }
     }
@@ -447,15 +514,19 @@ fn decode<'a>(
     let RingMessage { slot, n_bytes, word } = message;
     let (tag, flags) = (Tag(word as u16), word & !0xffff);
     let n_bytes = usize::try_from(n_bytes).map_err(|_| InvalidMessage)?;
-    let known =
-        if flags & SHORT == 0 { NOTIFY | MATCHED | RETURNED } else { SHORT | MATCHED | RETURNED };
+    let known = match flags & (SHORT | ANNOUNCED) {
+        0 => NOTIFY | MATCHED | RETURNED,
+        SHORT => SHORT | MATCHED | RETURNED,
+        // Shared memory answers no announcement.
+        _ => ANNOUNCED,
+    };
     if n_bytes > frame_bytes || tag.channel() >= MAX_CHANNELS || flags & !known != 0 {
         return Err(InvalidMessage);
     }
-    let content = if flags & SHORT == 0 {
-        memory.shared_frame(slot).map(Content::Frame)
-    } else {
-        short.get(..n_bytes).map(Content::Short)
+    let content = match flags & (SHORT | ANNOUNCED) {
+        0 => memory.shared_frame(slot).map(Content::Frame),
+        SHORT => short.get(..n_bytes).map(Content::Short),
+        _ => Some(Content::Announced),
     };
     Ok(Arrived { content: content.ok_or(InvalidMessage)?, n_bytes, tag, flags })
 }

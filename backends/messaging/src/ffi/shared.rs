@@ -253,11 +253,6 @@ impl Region {
         Some(frame)
     }
 
-    /// Number of unused slots.
-    pub(crate) const fn n_left(&self) -> usize {
-        self.n_slots - self.n_allocated as usize
-    }
-
     /// Returns the frame of a slot that now belongs to this process, if the slot exists.
     pub(crate) fn frame(&self, index: u32) -> Option<SharedFrame> {
         let Self { layout, memory, owner, .. } = self;

@@ -54,6 +54,39 @@ fn polled(shared: &mut SharedMemory) -> Vec<Event<MessageFrame>> {
     events.into()
 }
 
+fn heap(content: u8) -> MessageFrame {
+    let mut frame = HeapFrame::new(FRAME_BYTES);
+    frame.as_mut().fill(content);
+    MessageFrame(FrameMemory::Heap(frame))
+}
+
+/// Takes all free frames of a rank.
+fn take_all(shared: &mut SharedMemory) -> Vec<SharedFrame> {
+    std::iter::from_fn(|| shared.allocate(FRAME_BYTES)).collect()
+}
+
+/// Returns the event of a send that shared memory carries.
+fn of_shared(sent: AcceptedSend) -> Option<Event<MessageFrame>> {
+    match sent {
+        AcceptedSend::Shared(done) => done,
+        AcceptedSend::Announced(frame) => panic!("{frame:?} is announced"),
+    }
+}
+
+/// Sends a frame that must be announced.
+fn announce(shared: &mut SharedMemory, tag: Tag, content: u8, matched: bool) {
+    match shared.send(ONE, tag, heap(content), LONG, matched) {
+        Ok(AcceptedSend::Announced(frame)) => assert_eq!(frame.as_ref()[LONG - 1], content),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the tags of the receives that the message layer must post.
+fn tags_to_post(shared: &mut SharedMemory) -> Vec<Tag> {
+    let from_zero = |receive: AnnouncedReceive| (receive.from == ZERO).then_some(receive.tag);
+    shared.take_receives().map(|receive| from_zero(receive).expect("zero announced it")).collect()
+}
+
 const ZERO: Rank = Rank(0);
 const ONE: Rank = Rank(1);
 
@@ -83,7 +116,10 @@ fn frames_come_in_order(length: usize) {
     for turn in 0..200_u8 {
         for (tag, more) in [(Tag(0), 0), (Tag(1), 1)] {
             let sent = frame(&mut zero, turn.wrapping_add(more));
-            let done = zero.send(ONE, tag, sent, length, false).expect("the ring has space");
+            let done = zero
+                .send(ONE, tag, sent, length, false)
+                .map(of_shared)
+                .expect("the ring has space");
             let Some(Event::Released { to: ONE, matched: false, buffer, .. }) = done else {
                 panic!("{done:?}")
             };
@@ -116,7 +152,8 @@ fn what_is_sent_to_be_matched_is_done_when_it_was_asked_for() {
     for length in LENGTHS {
         let [mut zero, mut one] = pair();
         let sent = frame(&mut zero, 7);
-        let done = zero.send(ONE, Tag(3), sent, length, true).expect("the ring has space");
+        let done =
+            zero.send(ONE, Tag(3), sent, length, true).map(of_shared).expect("the ring has space");
         // The frame of a short message comes back at once, but does not count as matched.
         match done {
             None => assert_eq!(length, LONG),
@@ -162,15 +199,13 @@ fn an_answer_travels_with_a_message_the_other_way() {
 
 #[test]
 fn frames_on_the_heap_are_copied() {
-    let heap = |content| {
-        let mut frame = HeapFrame::new(FRAME_BYTES);
-        frame.as_mut().fill(content);
-        MessageFrame(FrameMemory::Heap(frame))
-    };
     let sends = LENGTHS.into_iter().flat_map(|length| [(length, false), (length, true)]);
     for (length, matched) in sends {
         let [mut zero, mut one] = pair();
-        let done = zero.send(ONE, Tag(0), heap(9), length, matched).expect("the ring has space");
+        let done = zero
+            .send(ONE, Tag(0), heap(9), length, matched)
+            .map(of_shared)
+            .expect("the ring has space");
         assert_eq!(done.is_some(), !matched || length != LONG);
         assert!(one.recv(ZERO, Tag(0), heap(1)).is_none());
         let (content, buffer) = received(polled(&mut one).pop(), Tag(0), length);
@@ -181,20 +216,83 @@ fn frames_on_the_heap_are_copied() {
 }
 
 #[test]
-fn a_rank_without_frames_left_sends_copies() {
+fn without_frames_left_every_link_still_moves() {
     let [mut zero, mut one] = pair();
-    let kept: Vec<_> = std::iter::from_fn(|| zero.allocate(FRAME_BYTES)).collect();
+    let kept = take_all(&mut zero);
     assert!(kept.len() > 1000 && zero.allocate(1000).is_none());
+    // More messages than a ring holds, to links whose receives are not posted.
+    for tag in 1..100 {
+        announce(&mut zero, Tag(tag), tag as u8, tag % 2 == 0);
+        assert!(polled(&mut one).is_empty() && tags_to_post(&mut one).is_empty());
+    }
+    // They delay no other link.
     for turn in 0..100 {
-        let length = LENGTHS[usize::from(turn) % LENGTHS.len()];
-        let mut heap = HeapFrame::new(FRAME_BYTES);
-        heap.as_mut().fill(turn);
-        let done = zero.send(ONE, Tag(0), MessageFrame(FrameMemory::Heap(heap)), length, false);
-        assert!(done.expect("a copy is sent").is_some());
         let mine = frame(&mut one, 0);
         assert!(one.recv(ZERO, Tag(0), mine).is_none());
-        assert_eq!(received(polled(&mut one).pop(), Tag(0), length).0, turn);
-        polled(&mut zero);
+        let length = LENGTHS[usize::from(turn) % LENGTHS.len()];
+        if length == LONG {
+            announce(&mut zero, Tag(0), turn, turn % 2 == 0);
+            assert!(polled(&mut one).is_empty());
+            assert_eq!(tags_to_post(&mut one), [Tag(0)]);
+        } else {
+            let done = zero.send(ONE, Tag(0), heap(turn), length, false).map(of_shared);
+            assert!(done.expect("the ring has space").is_some());
+            assert_eq!(received(polled(&mut one).pop(), Tag(0), length).0, turn);
+        }
+    }
+    for tag in (1..100).rev().map(Tag) {
+        let mine = frame(&mut one, 0);
+        assert!(one.recv(ZERO, tag, mine).is_none());
+        assert_eq!(tags_to_post(&mut one), [tag]);
+    }
+    assert!(polled(&mut one).is_empty() && polled(&mut zero).is_empty());
+    assert!(zero.peers[0].unanswered.is_empty(), "the message layer answers");
+}
+
+#[test]
+fn messages_of_a_link_keep_their_order_by_whichever_way_they_travel() {
+    let [mut zero, mut one] = pair();
+    let mut kept = take_all(&mut zero);
+    announce(&mut zero, Tag(3), 1, true);
+    zero.memory.free.push(kept.pop().unwrap());
+    // The only free frame takes the copy, so none is left to complete the send at once.
+    let done = zero.send(ONE, Tag(3), heap(2), LONG, false).map(of_shared);
+    assert!(done.expect("the ring has space").is_none());
+    announce(&mut zero, Tag(3), 3, false);
+    assert!(polled(&mut one).is_empty());
+    for content in 1..=3 {
+        let mine = frame(&mut one, 0);
+        let found = one.recv(ZERO, Tag(3), mine);
+        if content == 2 {
+            assert_eq!(received(found, Tag(3), LONG).0, content);
+        } else {
+            assert!(found.is_none());
+            assert_eq!(tags_to_post(&mut one), [Tag(3)]);
+        }
+    }
+    let found = polled(&mut zero);
+    assert!(matches!(found[..], [Event::Released { to: ONE, matched: false, .. }]), "{found:?}");
+}
+
+#[test]
+fn frames_of_the_heap_lose_no_slots() {
+    let [mut zero, mut one] = pair();
+    let mut kept = take_all(&mut zero);
+    zero.memory.free.push(kept.pop().unwrap());
+    for turn in 0..100 {
+        let matched = turn % 2 == 0;
+        let done = zero.send(ONE, Tag(0), heap(turn), LONG, matched).map(of_shared);
+        assert!(done.expect("the ring has space").is_none());
+        let mine = frame(&mut one, 0);
+        assert!(one.recv(ZERO, Tag(0), mine).is_none());
+        assert_eq!(received(polled(&mut one).pop(), Tag(0), LONG).0, turn);
+        match polled(&mut zero).pop() {
+            Some(Event::Released { buffer, matched: found, .. }) if found == matched => {
+                assert!(buffer.slot().is_some());
+                zero.memory.release(buffer);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -235,7 +333,11 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { n_bytes: FRAME_BYTES as u64 + 1, ..good },
         RingMessage { n_bytes: u64::MAX, ..good },
         RingMessage { word: 0xffff, ..good },
-        RingMessage { word: 1 << 20, ..good },
+        RingMessage { word: 1 << 21, ..good },
+        // Shared memory does not carry what is announced, and answers no announcement.
+        RingMessage { word: ANNOUNCED | SHORT, ..good },
+        RingMessage { word: ANNOUNCED | MATCHED, ..good },
+        RingMessage { word: ANNOUNCED | RETURNED, ..good },
         // No entry is as long, and no short message passes a slot.
         RingMessage { n_bytes: SHORT_BYTES as u64 + 1, word: SHORT, ..good },
         RingMessage { n_bytes: u64::MAX, word: SHORT, ..good },
@@ -302,7 +404,10 @@ fn cancelled_receives_come_back_and_a_forgotten_rank_is_not_heard() {
         let mine = frame(&mut one, 4);
         assert!(one.recv(ZERO, tag, mine).is_none());
     }
-    let mut events = VecDeque::new();
+    let kept = take_all(&mut zero);
+    announce(&mut zero, Tag(5), 2, false);
+    zero.memory.free.extend(kept);
+    let mut events = polled(&mut one).into();
     one.cancel(&mut events);
     assert!(
         events.len() == 2 && events.iter().all(|event| matches!(event, Event::Returned { .. }))

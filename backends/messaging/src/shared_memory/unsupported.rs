@@ -28,6 +28,21 @@ impl AsMut<[u8]> for SharedFrame {
     }
 }
 
+/// Receive of an announced message, which never exists here.
+#[allow(dead_code, reason = "nothing makes one")]
+pub(crate) struct AnnouncedReceive {
+    pub(crate) from: Rank,
+    pub(crate) tag: Tag,
+    pub(crate) buffer: MessageFrame,
+}
+
+/// Send that a ring has accepted, which never exists here.
+#[allow(dead_code, reason = "nothing makes one")]
+pub(crate) enum AcceptedSend {
+    Shared(Option<Event<MessageFrame>>),
+    Announced(MessageFrame),
+}
+
 /// Shared memory, which never exists here.
 pub(crate) enum SharedMemory {}
 
@@ -60,7 +75,11 @@ impl SharedMemory {
         _: MessageFrame,
         _: usize,
         _: bool,
-    ) -> Result<Option<Event<MessageFrame>>, MessageFrame> {
+    ) -> Result<AcceptedSend, MessageFrame> {
+        match *self {}
+    }
+
+    pub(crate) fn take_receives(&mut self) -> std::iter::Empty<AnnouncedReceive> {
         match *self {}
     }
 
