@@ -16,9 +16,9 @@
 //! rank waits for another to poll, and credit works as over other layers.
 //!
 //! Slots can run out, since many calls or long frames may need more than a file has. Then
-//! [`SharedMemory::allocate`] returns `None`, and frames come from the heap. A frame on the heap is
-//! copied to a free slot, and sent from there. If no slot is free, the sender puts an *announcement*
-//! in the ring, and the message layer carries the message. The receiver posts the receive in the
+//! [`SharedMemory::allocate`] returns `None`, and frames come from the heap. Such a frame is copied
+//! to a free slot, and sent from there. If no slot is free, the sender puts an *announcement* in
+//! the ring, and the message layer carries the message. The receiver posts the receive in the
 //! message layer only when it has read the announcement. So messages of a link match in the order
 //! sent, by whichever way they travel.
 //!
