@@ -356,7 +356,7 @@ fn exists(path: &Path) -> UsageError {
     usage!("{}: exists; name another file, or replace it with --force", path.display())
 }
 
-/// Gives a new file the permissions of `input` to read and write. Those of a pipe do not count.
+/// Gives a new file the permissions of `input` to read and write, unless `input` is a pipe.
 #[cfg(unix)]
 fn set_permissions(unique: &mut tempfile::Builder<'_, '_>, input: &Path) {
     use std::os::unix::fs::PermissionsExt;

@@ -4,9 +4,9 @@
 //! [`Store::progress`]. So it must not end, or compute for long, while others wait; a launcher or
 //! rank 0 suits. If it is killed, the store and its values are gone.
 //!
-//! Any number of processes may connect at the same time, up to 65,536 in all. Of those that have
-//! not proven to know the token, the host serves 64 at a time, and the others wait. One that stays
-//! silent while others wait loses its place after a tenth of a second, and may try again.
+//! Any number of processes may connect at the same time, up to 65,536 in all. The host serves 64 at
+//! a time that have not proven yet that they know the token; others wait. One that stays silent
+//! while others wait loses its place after a tenth of a second, and may try again.
 //!
 //! Both ends of a connection prove that they know the token (`protocol`).
 
