@@ -3,6 +3,7 @@
 //! file is for one claim; `cargo test -p foldwire-tests --test all shrink::` runs one file.
 
 mod array_groups;
+mod as_published;
 mod automatic;
 mod bounds;
 mod bundles;
