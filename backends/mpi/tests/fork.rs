@@ -1,22 +1,18 @@
 //! A forked child of a rank is not a rank: its calls fail, and dropping its transport does not
-//! touch MPI. `FOLDWIRE_MPIRUN` names the launcher with its options (default: `mpirun`).
+//! touch MPI.
 #![cfg(unix)]
 
 #[path = "../../tcp/tests/ffi/mod.rs"]
 mod ffi;
-
-use std::env;
-use std::process::Command;
+mod ranks;
 
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Communicator, Error, Op, Plan};
 
-const AS_A_RANK: &str = "FOLDWIRE_TEST_AS_A_RANK";
-
 /// Body of each of the two ranks, which the test below starts from this program.
 #[test]
 fn as_a_rank() {
-    if env::var_os(AS_A_RANK).is_none() {
+    if !ranks::is_here() {
         return;
     }
     let universe = mpi::initialize().expect("MPI starts");
@@ -47,17 +43,5 @@ fn as_a_rank() {
 
 #[test]
 fn a_forked_process_disturbs_nobody() {
-    let launcher = env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
-    let mut launcher = launcher.split_whitespace();
-    let mut command = Command::new(launcher.next().expect("a launcher"));
-    command.args(launcher).args(["-n", "2"]).arg(env::current_exe().unwrap());
-    command.args(["--exact", "as_a_rank", "--nocapture", "--test-threads=1"]).env(AS_A_RANK, "1");
-    // Containers run tests as root, which Open MPI refuses by default.
-    let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
-    command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said.matches("went on").count(), 2, "{said}\n{errors}");
-    assert!(output.status.success(), "{said}\n{errors}");
+    ranks::run_two("went on");
 }

@@ -1,17 +1,15 @@
 //! Ranks of a node whose frames exceed the slots of their shared memory lose no message and stop no
-//! link. `FOLDWIRE_MPIRUN` names the launcher with its options (default: `mpirun`).
+//! link.
 #![cfg(unix)]
 
-use std::env;
-use std::process::Command;
+mod ranks;
+
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foldwire::transport::{Rank, Tag, Transport};
 use foldwire_mpi::{Endpoint, Options};
 use mpi::topology::Communicator;
-
-const AS_A_RANK: &str = "FOLDWIRE_TEST_AS_A_RANK";
 
 /// A rank's file has 16 slots of this size.
 const FRAME_BYTES: usize = 8 << 20;
@@ -34,7 +32,7 @@ fn wait<T>(endpoint: &mut Endpoint, mut poll: impl FnMut(&mut Endpoint) -> Poll<
 /// Body of each of the two ranks, which the test below starts from this program.
 #[test]
 fn as_a_rank() {
-    if env::var_os(AS_A_RANK).is_none() {
+    if !ranks::is_here() {
         return;
     }
     let universe = mpi::initialize().expect("MPI starts");
@@ -79,17 +77,5 @@ fn as_a_rank() {
 
 #[test]
 fn frames_beyond_the_slots_arrive_in_order_on_every_link() {
-    let launcher = env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
-    let mut launcher = launcher.split_whitespace();
-    let mut command = Command::new(launcher.next().expect("a launcher"));
-    command.args(launcher).args(["-n", "2"]).arg(env::current_exe().unwrap());
-    command.args(["--exact", "as_a_rank", "--nocapture", "--test-threads=1"]).env(AS_A_RANK, "1");
-    // Containers run tests as root, which Open MPI refuses by default.
-    let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
-    command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said.matches("all arrived").count(), 2, "{said}\n{errors}");
-    assert!(output.status.success(), "{said}\n{errors}");
+    ranks::run_two("all arrived");
 }
