@@ -1,6 +1,6 @@
 //! Tests of devices without a GPU: on a simulated one, and by the compiler NVRTC from PyPI.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use foldwire_steps::Steps;
 use std::fs;
 use std::path::PathBuf;
@@ -20,6 +20,12 @@ pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
     // Compiling every kernel for every architecture takes minutes.
     let words = "test -p foldwire-cuda -- --skip long::every_kernel";
     steps.run("kernels and collectives on a simulated device", &mut steps.cargo(words))?;
+    let words = "test -p foldwire-benchmark -p foldwire-stack --lib \
+                 --features foldwire-benchmark/simulated,foldwire-stack/simulated \
+                 -- device:: benchmark::tests";
+    let passed =
+        steps.run("bench and stack on a simulated device", &mut steps.cargo(words))?.passed;
+    ensure!(passed > 0, "no test was run");
     let home = steps.root().join(FOLDER);
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);
