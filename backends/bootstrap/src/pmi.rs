@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
+use crate::member;
 use crate::rendezvous::{SHORTEST_LIMIT, deadline_after};
 use crate::root::resolve_within;
 
@@ -270,9 +271,9 @@ fn dialled(address: &str, deadline: Instant) -> Result<TcpStream, PmiError> {
             .map_err(failed)?,
     };
     let mut last = io::ErrorKind::NotFound.into();
-    for (at, n_left) in found.iter().zip((1..=found.len() as u32).rev()) {
+    for (&at, n_left) in found.iter().zip((1..=found.len() as u32).rev()) {
         // An address that is silent leaves the later ones their part of the time.
-        match TcpStream::connect_timeout(at, (left() / n_left).max(SHORTEST_LIMIT)) {
+        match member::connect(at, Instant::now() + left() / n_left) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -59,12 +59,13 @@ pub(crate) struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Tables of [`SLOTS`] or [`SYMBOLS`] entries that begin at these bases.
+    /// Tables of [`SLOTS`] or [`SYMBOLS`] entries, at most 256, that begin at these bases.
     pub(crate) fn new(entries: &'a [u32], bases: &'a [u32; BUCKETS], len: usize) -> Self {
         let most = entries.len().checked_sub(len).expect("at least one table");
         let is_whole = |&base: &u32| base as usize <= most && base % len as u32 == 0;
         assert!(bases.iter().all(is_whole), "whole tables");
-        let numbers = bases.map(|base| (base / len as u32) as u8);
+        let number = |base| u8::try_from(base / len as u32).expect("at most 256 tables");
+        let numbers = bases.map(number);
         Self { entries, bases, numbers, len }
     }
 

@@ -325,8 +325,17 @@ fn a_process_whose_connection_is_reset_tries_again() {
     let address = listener.local_addr().unwrap();
     let client =
         thread::spawn(move || TcpStore::connect(address, token(), LIMIT).set("key", b"value"));
+    listener.set_nonblocking(true).unwrap();
+    let accepted = || loop {
+        match listener.accept() {
+            Ok((socket, _)) => break socket,
+            Err(_) if client.is_finished() => panic!("the client has given up"),
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    };
     for (nonce, proof) in [(0, 0), (7, 0), (32, 0), (32, 64), (32, 64), (32, 64), (32, 64)] {
-        let (mut socket, _) = listener.accept().unwrap();
+        let mut socket = accepted();
+        socket.set_nonblocking(false).unwrap();
         socket.write_all(&vec![9; nonce]).unwrap();
         socket.read_exact(&mut vec![0; proof]).unwrap();
         socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
