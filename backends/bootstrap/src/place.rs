@@ -22,8 +22,8 @@
 //! [`PlaceError::Ambiguous`] names both. So do `SLURM_PROCID` and another `PMI_RANK`.
 //!
 //! Reasons for the order:
-//! - Open MPI and Hydra come before Slurm. Inside a Slurm job, `mpirun` starts one process of its
-//!   own on each node, and its ranks inherit that process's `SLURM_PROCID`.
+//! - Open MPI and Hydra come before Slurm. In a Slurm job, `mpirun` starts a process of its own on
+//!   each node. The ranks inherit that process's `SLURM_PROCID`.
 //! - Hydra sets `MPI_LOCALNRANKS`, and Slurm's own PMI does not.
 //! - Flux may run inside a Slurm job, and its ranks inherit the variables of Slurm's task.
 //! - Slurm's variables are used only inside a step (`SLURM_STEP_ID`): a batch script has a

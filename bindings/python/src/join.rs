@@ -93,14 +93,14 @@ pub(crate) fn join(
 /// Calls `join` in another thread, and waits for its result.
 ///
 /// # Errors
-/// Those of `join`, and the exception of a signal handler.
+/// The errors of `join`, and the exception of a signal handler.
 fn with_signals<R: Send + 'static>(
     py: Python<'_>,
     join: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
 ) -> PyResult<R> {
     let (sender, receiver) = mpsc::channel();
     let started = thread::Builder::new().name("foldwire join".to_owned()).spawn(move || {
-        // Nobody receives after a signal.
+        // After a signal the receiver is gone.
         let _ = sender.send(join());
     });
     let none = |why: String| raise(py, &ApiError::new(FW_INTERNAL_ERROR, why));

@@ -101,7 +101,7 @@ pub struct Encoder {
     trials: Trials,
 }
 
-/// What all segments of an array have in common.
+/// Settings that hold for all segments of an array.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     dtype: DType,

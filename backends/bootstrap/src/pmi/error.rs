@@ -114,7 +114,7 @@ pub enum PmiError {
     /// Rank 0 could not listen.
     #[error("rank 0 could not listen for the other ranks; read its output")]
     RootFailed,
-    /// What rank 0 published is not what this version of Foldwire publishes.
+    /// Rank 0 published something that this version of Foldwire does not publish.
     #[error(
         "rank 0 published `{value}`, which this rank does not understand; run the same version of \
         the program on every rank"

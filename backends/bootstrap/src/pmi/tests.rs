@@ -14,7 +14,7 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the ranks share at an honest server.
+/// The values that ranks share at an honest server.
 #[derive(Clone)]
 struct Store {
     values: Arc<Mutex<HashMap<String, String>>>,

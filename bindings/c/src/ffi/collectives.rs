@@ -352,7 +352,7 @@ pub unsafe extern "C" fn fwAllToAll(
 /// available in place.
 ///
 /// Errors: FW_INVALID_ARGUMENT if this rank's own entries in send_counts and recv_counts differ;
-/// FW_MISMATCH or FW_ABORTED if those of two ranks differ.
+/// FW_MISMATCH or FW_ABORTED if the entries of two ranks for each other differ.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwAllToAllV(
     send: *const c_void,

@@ -205,7 +205,7 @@ pub struct CollectiveArgs {
     pub root: usize,
     /// The plan.
     pub plan: Plan,
-    /// Where both arrays are.
+    /// Location of both arrays.
     pub memory: ArrayMemory,
 }
 
@@ -315,8 +315,8 @@ impl ErasedCommunicator {
         self.0.is_poisoned()
     }
 
-    /// Calls `then`. What it starts fails after `timeout` without progress, or, if that is `None`,
-    /// after the communicator's own.
+    /// Calls `then`, with another time limit: operations that it starts fail after `timeout` without
+    /// progress. `None` keeps the communicator's time limit.
     pub fn within<R>(&self, timeout: Option<Duration>, then: impl FnOnce(&Self) -> R) -> R {
         let Some(timeout) = timeout else { return then(self) };
         self.0.set_timeout(timeout);

@@ -247,8 +247,8 @@ fn sample<C: Integer>(codes: &[C], grid: &Grid, mean: i64, place: usize) -> Row 
     differences
 }
 
-/// Solves a symmetric system of linear equations, of which only what is above the diagonal counts;
-/// unknowns that hardly matter become 0.
+/// Solves a symmetric system of linear equations, and reads only the numbers above the diagonal.
+/// Unknowns that hardly matter become 0.
 #[inline(always)]
 fn solve(sums: &mut [Row; WEIGHTS]) -> Row {
     for (i, row) in sums.iter_mut().enumerate() {

@@ -73,9 +73,10 @@ impl Lattice {
         residuals: &mut [T::Integer],
         is_off: &mut [bool],
     ) -> bool {
-        // On a lattice of step 2·bound, the nearest point is within the bound. The nearest to a
-        // rounded difference may be another one, with an error that only rounds to the bound.
-        let is_lattice = width == 1;
+        // In a bin of one point, the step may be 2·bound. The point nearest to the value is then
+        // within the bound. But the point nearest to the difference, which has been rounded, may be
+        // another one, whose error only rounds to the bound. So round before the difference.
+        let has_one_point = width == 1;
         let (width, inverse_width) = (f64::from(width), 1.0 / f64::from(width));
         let mut all = true;
         let inputs = values.iter().zip(predictions);
@@ -84,7 +85,7 @@ impl Lattice {
             let x = x.wide();
             let predicted = prediction.to_f64();
             let scaled = x * self.inverse;
-            let scaled = if is_lattice { scaled + ROUNDER - ROUNDER } else { scaled };
+            let scaled = if has_one_point { scaled + ROUNDER - ROUNDER } else { scaled };
             let bins = (scaled - predicted) * inverse_width + ROUNDER;
             let n_bins = bins - ROUNDER;
             let point = predicted + n_bins * width;
