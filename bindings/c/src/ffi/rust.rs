@@ -315,8 +315,8 @@ impl ErasedCommunicator {
         self.0.is_poisoned()
     }
 
-    /// Calls `then`, with another time limit: operations that it starts fail after `timeout` without
-    /// progress. `None` keeps the communicator's time limit.
+    /// Calls `then`, with another time limit: operations that it starts fail after `timeout`
+    /// without progress. `None` keeps the communicator's time limit.
     pub fn within<R>(&self, timeout: Option<Duration>, then: impl FnOnce(&Self) -> R) -> R {
         let Some(timeout) = timeout else { return then(self) };
         self.0.set_timeout(timeout);

@@ -45,9 +45,9 @@ pub unsafe extern "C" fn fwReproSum(
 /// layout is FW_ADJACENT or FW_STRIDED: where the values of a sum lie in values[n_sums * count].
 /// All ranks pass the same n_sums; counts and layouts may differ.
 ///
-/// This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. A sum whose largest
-/// and smallest bit are more than about 85 binary digits (25 decimal ones) apart needs a second
-/// all-reduce, as long as these digits. Up to 8 sums never need it.
+/// This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. A sum whose
+/// largest and smallest bit are more than about 85 binary digits (25 decimal ones) apart needs a
+/// second all-reduce, as long as these digits. Up to 8 sums never need it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwReproSums(
     values: *const c_void,
