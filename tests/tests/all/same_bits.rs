@@ -10,7 +10,7 @@ use foldwire::error::AbortReason;
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
-use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::threads::{self, Scoped};
 use foldwire::{Bound, Config, Error, Float, Op, Plan, Quantum, Rank, Report, bf16, f16};
 use foldwire_tests::case::CODECS;
