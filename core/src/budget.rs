@@ -61,7 +61,8 @@ fn operand_bound<T: Float>(
     // Errors enlarge partial results, which matters if the type has few digits.
     let reach = if T::IS_NARROW { largest + on_result } else { largest };
     let rounding = match op {
-        OpCode::None => return Ok(on_result),
+        // Ranks that encode again what they pass on add an error each time.
+        OpCode::None => return Ok(on_result / n_errors.max(1.0)),
         OpCode::Avg => rounding::<T>(n, reach) + underflow::<T>(n),
         _ => rounding::<T>(n, reach),
     };
@@ -289,6 +290,21 @@ mod tests {
             assert_eq!(error_terms(&gathers), Some(moved), "{n_ranks} by {plan:?}");
             if n_ranks > 1 {
                 assert_eq!([OpCode::Prod, OpCode::User].map(n_terms), [None; 2]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bound_on_the_result_allows_for_all_errors_of_what_is_only_moved() {
+        let value_range = Some(ValueRange { min: 0.0, max: 9.0, grid: 0.0, increment: 0.0 });
+        for &codec in CodecId::ALL.iter().filter(|codec| codec.loss() == Loss::Bound) {
+            let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_codec(codec);
+            let plan = plan.with_pipeline(PER_HOP).with_scope(Scope::Result);
+            for plan in [plan, plan.as_published()] {
+                let call = ProgramSpec::new(Collective::AllGather, 4, Rank(0));
+                let spec = CallSpec { call, ..CallSpec::of_test(plan, OpCode::None, 4) };
+                let worst_case = resolve(&spec, value_range).unwrap().worst_case;
+                assert!(worst_case.is_some_and(|error| error <= 1e-3), "{codec:?}: {worst_case:?}");
             }
         }
     }

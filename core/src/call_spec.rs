@@ -136,7 +136,7 @@ impl CallSpec<'_> {
             op: self.op,
             codec: self.plan.codec,
             division: self.plan.division,
-            pipeline: self.plan.pipeline.code(),
+            pipeline: self.plan.pipeline_in_use().code(),
             schedule: schedule::code(self.schedule),
             lanes: self.lanes,
             root: self.call.root.0,

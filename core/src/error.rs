@@ -162,11 +162,12 @@ pub enum Error {
         /// The requested codec.
         codec: CodecId,
     },
-    /// The call has no buffer for values that are rounded without bias.
-    /// [`Rounding`](crate::Rounding) lists the calls that have one.
+    /// The call has no buffer for values that are rounded before the first message, without bias or
+    /// with error feedback. [`Rounding`](crate::Rounding) lists the calls that have one.
     #[error(
-        "this call has no buffer for values rounded without bias; all-reduce, all-gather and \
-         reduce-scatter in place or to the front have one, prepared calls and messages do not"
+        "this call has no buffer for rounded values, which rounding without bias and error \
+         feedback need; all-reduce, all-gather and reduce-scatter in place or to the front have \
+         one, prepared calls and messages do not"
     )]
     NoRoomToRound,
     /// The call cannot have the plan's fill value.

@@ -16,7 +16,7 @@ use crate::bound::{Bound, Quantum, Scope, Spacing};
 use crate::codec::{self, CodecId, CodecParams, Loss, Prediction, Sizes};
 use crate::element::DType;
 use crate::fill::{Fill, Marks};
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{self, Forwarding, Pipeline};
 #[cfg(doc)]
 use crate::preset::Preset;
 use crate::schedule::{Division, Schedule};
@@ -365,7 +365,10 @@ impl Plan {
     /// A rank then keeps its own result unchanged instead of the value that other ranks decode,
     /// which saves a decompression. A pipeline that encodes data again to forward it then does so
     /// with every codec, even with one that changes a decoded value when it encodes the value
-    /// again. Each rank may choose for itself.
+    /// again. There all ranks must choose alike; else calls end in [`Error::Mismatch`]. Elsewhere
+    /// each rank may choose for itself.
+    ///
+    /// [`Error::Mismatch`]: crate::Error::Mismatch
     #[must_use]
     pub const fn as_published(mut self) -> Self {
         self.same_bits = false;
@@ -451,6 +454,15 @@ impl Plan {
     #[must_use]
     pub const fn without_overlap(self) -> Self {
         self.with_overlap(Overlap::Nothing)
+    }
+
+    /// Returns the pipeline as calls carry it out. If all ranks must get the same bits, they do not
+    /// encode again with a codec that would change values.
+    pub(crate) fn pipeline_in_use(&self) -> Pipeline {
+        match self.same_bits && !self.codec.is_stable() {
+            true => Pipeline { passing: Forwarding::Forward, ..self.pipeline },
+            false => self.pipeline,
+        }
     }
 
     /// Returns whether segments overlap. Otherwise the plan works message by message.

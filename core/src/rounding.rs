@@ -99,13 +99,16 @@ pub(crate) fn begins_with_pass(
         Collective::ReduceScatter => window == Window::Whole,
         _ => false,
     };
-    if is_lossy && !has_room {
+    // An exact call adds the feedback to its input, and keeps what the type does not hold.
+    let begins = is_lossy || keeps_feedback;
+    if begins && !has_room {
         return Err(Error::NoRoomToRound);
     }
-    Ok(is_lossy || keeps_feedback)
+    Ok(begins)
 }
 
-/// Refuses unbiased rounding in messages and prepared calls, which cannot begin with a pass.
+/// Refuses unbiased rounding in messages and prepared calls, which cannot begin with a pass. Prepared
+/// calls refuse error feedback, too.
 pub(crate) fn refuse(plan: &Plan) -> Result<(), Error> {
     if plan.rounding.is_unbiased() && is_lossy(plan)? {
         return Err(Error::NoRoomToRound);

@@ -31,7 +31,7 @@ use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::shared_transport::{CallSlot, LeftoverFrames, Port, SharedTransport};
-use crate::transport::{Rank, Transport};
+use crate::transport::{MAX_CHANNELS, Rank, Transport};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use check::CheckState;
@@ -116,7 +116,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
         let shared = SharedTransport::new(transport, config)?;
         let offer = shared.offer();
-        let choice = offer.choose(n_calls.max(1), |_| Some(LeftoverFrames::Nothing))?;
+        let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1);
+        let choice = offer.choose(n_calls, |_| Some(LeftoverFrames::Nothing))?;
         Self::among(shared, &choice.channels, None, 0)
     }
 
@@ -271,8 +272,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let call_slot = self.call_slot()?;
         call_slot.with(|comm| {
             call_slot.is_taken.set(true);
-            let result = call(comm, &|| self.advance());
-            call_slot.leave(comm, result.as_ref().err());
+            let mut leaving = Leaving { call_slot, comm, error: None };
+            let result = call(leaving.comm, &|| self.advance());
+            leaving.error = result.as_ref().err().copied();
             result
         })
     }
@@ -354,6 +356,19 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start_barrier(&self) -> Result<Pending<'a, X, [f32; 0]>, Error> {
         self.start(Call::all_reduce([], Op::Max), &Plan::raw())
+    }
+}
+
+/// A call on a slot. Leaves the slot when dropped, even if a user's operation unwinds.
+struct Leaving<'c, 'a, X: Transport> {
+    call_slot: &'c CallSlot<'a, X>,
+    comm: &'c mut Communicator<Port<'a, X>>,
+    error: Option<Error>,
+}
+
+impl<X: Transport> Drop for Leaving<'_, '_, X> {
+    fn drop(&mut self) {
+        self.call_slot.leave(self.comm, self.error.as_ref());
     }
 }
 

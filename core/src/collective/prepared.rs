@@ -66,6 +66,9 @@ impl<'p, T: Element> Prepared<'p, T> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         rounding::refuse(&plan.for_values(T::DTYPE))?;
+        if request.n_residues.is_some() {
+            return Err(Error::NoRoomToRound);
+        }
         let spec = comm.spec(&request, plan)?;
         let mut call = FullCall { is_preparation: true, ..FullCall::new(request, spec) };
         call.begin(comm, &mut work, plan)?;
@@ -134,7 +137,7 @@ impl<'p, T: Element> Prepared<'p, T> {
     /// Checks the buffers, and returns the request on them.
     fn request<X: Transport>(
         &self,
-        comm: &Communicator<X>,
+        comm: &mut Communicator<X>,
         buffers: &Buffers<'_, T>,
     ) -> Result<Request<'p>, Error> {
         if comm.poisoned {
@@ -145,11 +148,13 @@ impl<'p, T: Element> Prepared<'p, T> {
         }
         let request = Request { lengths: buffers.lengths(), ..self.request };
         request.check(comm.size(), comm.rank())?;
+        // This communicator may never have made a call.
+        comm.use_lanes()?;
         Ok(request)
     }
 
     /// Returns whether a communicator is the one that prepared the call, or equals it in size,
-    /// rank, epoch, channel and frame capacity.
+    /// rank, epoch, channel and frame capacity, with at least as many lanes as the call has.
     fn is_of<X: Transport>(&self, comm: &Communicator<X>) -> bool {
         let Resolved { spec, program, .. } = &self.resolved;
         let header = &program.header;
@@ -157,6 +162,7 @@ impl<'p, T: Element> Prepared<'p, T> {
             && program.rank == comm.rank()
             && header.epoch == comm.epoch
             && header.context == comm.context
+            && usize::from(spec.lanes) <= comm.lanes()
             && self.capacity == comm.transport.frame_capacity()
     }
 }

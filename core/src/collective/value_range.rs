@@ -37,22 +37,23 @@ const MIN_BITS: f64 = 0.05;
 /// does not suffice.
 const AGREEMENT: f64 = 0.75;
 
-/// Scans one rank's values, except for fill values. Integers give [`UNKNOWN`], since they have no
-/// bound.
+/// Scans one rank's values, except for fill values. With a fill value, it scans all values instead
+/// of a sample. Integers give [`UNKNOWN`], since they have no bound.
 pub(crate) fn scan_values<T: Element>(
     values: &[T],
     level: Level,
     sampled: bool,
     fill: Option<Fill>,
 ) -> [f64; N_VALUES] {
-    let scan = |values: &[T]| scan_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled);
-    let Some(Fill { value, .. }) = fill else { return scan(values) };
+    let scan =
+        |values: &[T], sampled| scan_bytes(T::DTYPE, bytemuck::cast_slice(values), level, sampled);
+    let Some(Fill { value, .. }) = fill else { return scan(values, sampled) };
     let mut marked = [T::ZERO; CHUNK];
     values.chunks(CHUNK).fold([UNKNOWN; N_VALUES], |mut all, values| {
         let marked = &mut marked[..values.len()];
         marked.copy_from_slice(values);
         Marks::of(value).mark(T::DTYPE, bytemuck::cast_slice_mut(marked));
-        all.iter_mut().zip(scan(marked)).for_each(|(all, new)| *all = all.max(new));
+        all.iter_mut().zip(scan(marked, false)).for_each(|(all, new)| *all = all.max(new));
         all
     })
 }

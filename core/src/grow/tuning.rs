@@ -40,7 +40,8 @@ impl Tuning {
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let checksum = self.checksum.map_or(0, |checksum| 1 + u8::from(checksum));
         bytes.extend([self.lanes as u8, checksum, u8::from(self.messages)]);
-        bytes.extend(self.link_rate.unwrap_or(0.0).to_le_bytes());
+        let link_rate = self.link_rate.filter(|rate| *rate > 0.0);
+        bytes.extend(link_rate.unwrap_or(0.0).to_le_bytes());
         let mut speeds = self.speeds;
         bytes.extend(speeds.values_mut().iter().flat_map(|speed| speed.to_le_bytes()));
     }
@@ -59,8 +60,7 @@ impl Tuning {
         let is_sound = (1..=MAX_LANES).contains(&usize::from(lanes))
             && checksum <= 2
             && messages <= 1
-            && link_rate >= 0.0
-            && link_rate.is_finite();
+            && link_rate >= 0.0;
         is_sound.then_some(Self {
             lanes: lanes.into(),
             checksum: (checksum > 0).then_some(checksum == 2),
@@ -80,7 +80,8 @@ mod tests {
     fn a_newcomer_has_the_settings_of_the_group() {
         let mut config = Config::default();
         for checksum in [None, Some(false), Some(true)] {
-            for link_rate in [None, Some(1.25e8)] {
+            // Links within a process have an infinite rate.
+            for link_rate in [None, Some(1.25e8), Some(f64::INFINITY)] {
                 config.lanes = 3;
                 config.messages = true;
                 (config.checksum, config.link_rate) = (checksum, link_rate);

@@ -41,8 +41,9 @@ impl Plan {
     #[must_use]
     pub fn samples(&self, count: usize) -> bool {
         // A bound on the result must allow for rounding errors, whose limit depends on the largest
-        // magnitude. A sample may miss that. Nor do samples leave out fill values.
-        let may = self.scope == Scope::PerOperand && self.fill.is_none();
+        // magnitude. A sample may miss that. Fill values do not count here, because each rank may
+        // have its own.
+        let may = self.scope == Scope::PerOperand;
         match self.sampling {
             Sampling::Auto => may && count >= LONG,
             Sampling::Always => may,

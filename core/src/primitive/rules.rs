@@ -94,14 +94,12 @@ impl Rules {
     /// Returns the rules of a plan that is already [adapted to the element type](Plan::for_values).
     #[must_use]
     pub fn of_plan(collective: Collective, plan: &Plan, op: OpCode) -> Self {
-        let Plan { pipeline, codec, same_bits, overlap, .. } = plan;
-        let rules = Self::new(collective, pipeline, *codec, op);
-        // If all ranks must get the same bits, encoding again must not change values.
-        let recodes = rules.recodes && (codec.is_stable() || !same_bits);
+        let Plan { codec, same_bits, overlap, .. } = plan;
+        let rules = Self::new(collective, &plan.pipeline_in_use(), *codec, op);
         // Codecs that add codes cannot fold values in which fill values must be marked first.
         let marks = rules.keeps_frames && !codec.is_free() && plan.marks(true).is_some();
         let encodes_own = rules.encodes_own || marks;
-        Self { same_bits: *same_bits, recodes, encodes_own, overlap: *overlap, ..rules }
+        Self { same_bits: *same_bits, encodes_own, overlap: *overlap, ..rules }
     }
 
     /// Returns the same rules for a rank without a buffer for the result.

@@ -268,10 +268,12 @@ impl<X: Transport> Drop for RunningGroup<'_, '_, X> {
         // Dropping the task aborts its running calls.
         drop(task);
         self.comm.is_in_group.set(false);
-        // If no call was running, begin a call and abort it, so that the other ranks learn of the
-        // drop.
-        if !self.comm.is_poisoned() {
-            drop(self.comm.start_barrier());
+        // If no call was running, abort one on a free slot, so that the other ranks learn of the
+        // drop. Other calls may have taken the next slot.
+        if !self.comm.is_poisoned()
+            && let Some(free) = self.comm.call_slots.iter().find(|slot| !slot.is_taken.get())
+        {
+            free.fail(None);
         }
     }
 }

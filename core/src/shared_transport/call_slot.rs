@@ -81,9 +81,9 @@ impl<'a, X: Transport> CallSlot<'a, X> {
         }
     }
 
-    /// Ends the communicator before its first call. `error` is the reason; `None` means that its
-    /// flush was dropped.
-    pub(super) fn fail(&self, error: Option<&Error>) {
+    /// Ends the communicator on this free call slot. `error` is the reason; `None` means that its
+    /// flush or a group call was dropped.
+    pub(crate) fn fail(&self, error: Option<&Error>) {
         if let Ok(mut comm) = self.comm.try_borrow_mut()
             && let Some(comm) = comm.as_mut()
         {

@@ -3,10 +3,11 @@
 
 use crate::same_bits::{BOUND, SCHEDULES, inputs, plan};
 use foldwire::codec::CodecId;
+use foldwire::error::Field;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Chain, Ring};
-use foldwire::{Op, Rank, Report};
+use foldwire::{Error, Op, Rank, Report};
 use foldwire_tests::case::CODECS;
 use foldwire_tests::{Backend, Threads, data};
 
@@ -45,6 +46,26 @@ fn results_are_within_the_worst_case_on_every_rank() {
         }
     }
     assert!(n_other > 0, "results must differ somewhere without the guarantee");
+}
+
+/// One rank's report would be too small if another rank encoded again what it passes on.
+#[test]
+fn ranks_must_agree_where_encoding_again_changes_values() {
+    for (codec, must_agree) in [(CodecId::Szx, true), (CodecId::FzLight, false)] {
+        let plan = plan(PER_HOP, &Ring, Division::Blocks).with_codec(codec);
+        let outcomes = Threads::default().run(3, |mut comm| {
+            let is_published = comm.rank().index() == 1;
+            let plan = if is_published { plan.as_published() } else { plan };
+            comm.all_gather(&[1.0f32; 50], &mut [0.0; 150], &plan).map(drop)
+        });
+        let is_told =
+            |outcome| matches!(outcome, Err(Error::Mismatch { field: Field::Pipeline, .. }));
+        let mut told = outcomes.iter().map(|&outcome| is_told(outcome));
+        assert!(
+            if must_agree { told.all(|it| it) } else { outcomes == [Ok(()); 3] },
+            "{outcomes:?}"
+        );
+    }
 }
 
 /// With a codec that changes decoded values when it encodes them again, each hop adds an error, as

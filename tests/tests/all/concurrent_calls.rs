@@ -8,6 +8,7 @@ use foldwire_sim::{End, NetSettings, World};
 use foldwire_tests::case::SIZES;
 use foldwire_tests::{AnyBackend, Backend, Threads, data, suite};
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -174,6 +175,12 @@ fn a_communicator_needs_channels_and_frames_for_its_calls() {
         let config = Config::default().with_lanes(2);
         let refused = SharedCommunicator::with_config(endpoint, config, 5);
         assert!(matches!(refused, Err(Error::TooFewChannels { need: 5, have: 4 })));
+    });
+    Threads::default().run_transports(1, |transport| {
+        let mut config = Config::default();
+        config.messages = true;
+        let refused = SharedCommunicator::with_config(transport, config, usize::MAX);
+        assert!(matches!(refused, Err(Error::TooFewChannels { .. })));
     });
 }
 
@@ -381,6 +388,69 @@ fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
         }
     }
     assert!(n_given_up > 40, "{n_given_up} calls were given up");
+}
+
+/// Between two calls of a group, an earlier call may have taken the slot that comes next.
+#[test]
+fn a_group_dropped_beside_another_call_tells_the_other_ranks() {
+    let (bound, mut n_dropped) = (Bound::Relative(1e-3), 0);
+    for n_polls in 0..24 {
+        let net = NetSettings { channels: 4, frames_per_rank: 64, ..NetSettings::default() };
+        let run = World::new(2, 1).net(net).run(|endpoint| async move {
+            let clock = endpoint.clock();
+            let config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(1));
+            let world = SharedCommunicator::with_config(endpoint, config, 2).unwrap();
+            let long = world.start(Call::all_reduce(vec![1.0f32; 400_000], Op::Sum), &raw());
+            let mut values: Vec<_> = [70, 5000, 9].map(|n| vec![1.0f32; n]).into();
+            let mut arrays: Vec<_> = values.iter_mut().map(|x| (&mut x[..], bound)).collect();
+            let group = world.start_all_reduce_group(&mut arrays, Op::Sum, &Plan::foldwire(bound));
+            let n_polls = if world.rank() == Rank(1) { n_polls } else { usize::MAX };
+            let outcome = for_polls(group.unwrap(), n_polls).await.map(Result::err);
+            assert_eq!(world.is_poisoned(), outcome != Some(None));
+            clock.sleep(Duration::from_secs(5)).await;
+            drop(long);
+            (outcome, world.failure())
+        });
+        let ended = |rank: usize| match &run.ends[rank] {
+            End::Returned(outcome) => outcome,
+            other => panic!("{n_polls} polls: rank {rank} {other:?}"),
+        };
+        if ended(1).0.is_none() {
+            n_dropped += 1;
+            let (outcome, failure) = ended(0);
+            let is_aborted = |error| matches!(error, Error::Aborted { .. } | Error::Poisoned);
+            let heard = outcome.flatten().is_some_and(is_aborted);
+            let is_recorded = matches!(failure, Some(Error::Aborted { .. }));
+            assert!(heard && is_recorded, "{n_polls} polls: {outcome:?}, {failure:?}");
+        }
+    }
+    assert!(n_dropped > 10, "{n_dropped} groups were dropped");
+}
+
+/// The other rank has sent its part and is in the next call, on another channel.
+#[test]
+fn an_operation_that_panics_ends_the_call_on_all_ranks_and_they_go_on() {
+    Threads::default().run_transports(2, |transport| {
+        let config = Config::default().with_timeout(Duration::from_secs(20));
+        let world = SharedCommunicator::with_config(transport, config, 2).unwrap();
+        let is_root = world.rank() == Rank(0);
+        let panics = |_: f32, _: f32| -> f32 { resume_unwind(Box::new("on purpose")) };
+        let mut x = [1.0f32; 3];
+        let mut reduce = || world.reduce_in_place(&mut x, Op::User(&panics), Rank(0), &raw());
+        let first = catch_unwind(AssertUnwindSafe(&mut reduce)).map(Result::err);
+        let next = world.barrier().err();
+        if is_root {
+            assert!(first.is_err() && next == Some(Error::Poisoned), "{next:?}");
+        } else {
+            let first = first.expect("only the root computes");
+            let is_heard = [first, next].iter().any(|e| matches!(e, Some(Error::Aborted { .. })));
+            assert!(is_heard, "{first:?}, then {next:?}");
+        }
+        let world = world.shrink(Duration::from_secs(20), 2).unwrap();
+        assert_eq!(world.size(), 2);
+        let both = [world.start_barrier().unwrap(), world.start_barrier().unwrap()];
+        both.map(|barrier| barrier.wait().into_result().unwrap());
+    });
 }
 
 /// Returns the result of a call, or `None` if it is dropped after `n_polls` polls.

@@ -10,6 +10,7 @@ use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Call, Element, Error, Op, Plan, Rank, Report, Transport, bf16};
 use foldwire_tests::{Backend, Threads, data};
 use foldwire_threads::World;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -278,11 +279,16 @@ fn after_calls_alike<R: Send>(
 #[test]
 fn a_rank_that_is_late_for_a_call_it_made_before_is_waited_for() {
     let late = Duration::from_millis(30);
+    let is_first_there = AtomicBool::new(false);
     let results = after_calls_alike(|mut comm| {
         let is_late = comm.rank() == Rank(1);
         if is_late {
+            while !is_first_there.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
             std::thread::sleep(late);
         }
+        is_first_there.store(true, Ordering::Release);
         let mut x = [1.0_f32; 10];
         let report = comm.all_reduce(&mut x, Op::Sum, &Plan::raw()).expect("a sum");
         assert_eq!(x, [2.0; 10]);

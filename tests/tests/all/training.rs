@@ -299,6 +299,17 @@ fn calls_that_cannot_round_first_say_so_before_anything_is_sent() {
         assert_eq!(comm.send(&send, other, 1, &plan), no_room);
         let on_result = Plan::foldwire(bound).with_scope(Scope::Result);
         let kept = &mut [0.0; 8];
+        // Error feedback needs the buffer even where nothing is rounded.
+        for plan in [Plan::foldwire(bound), Plan::raw(), plan.with_exact_below(1 << 10)] {
+            let call = Call::all_reduce_into(&send, &mut recv, Op::Sum).with_feedback(kept);
+            assert_eq!(comm.prepare(call, &plan).map(drop), Err(Error::NoRoomToRound));
+            let call = Call::all_to_all(&send, &mut recv).with_feedback(kept);
+            assert_eq!(comm.run(call, &plan), no_room);
+            let call = Call::reduce_scatter(&send, &mut recv[..4], Op::Sum).with_feedback(kept);
+            assert_eq!(comm.run(call, &plan), no_room);
+            let call = Call::broadcast_from(&send).with_feedback(kept);
+            assert_eq!(comm.run(call, &plan), no_room);
+        }
         let refused =
             comm.run(Call::all_reduce(&mut data, Op::Sum).with_feedback(kept), &on_result);
         assert_eq!(refused, Err(Error::FeedbackOnResult));
