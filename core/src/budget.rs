@@ -165,33 +165,45 @@ fn resolve_as<T: Float>(
     // Otherwise it has one error, and the bounds of its operands add up.
     let (operands_per_error, errors_per_code) =
         if spec.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
-    // The bound in half steps of the lattice.
-    let half_steps = if spec.rounds_first { plan.rounding.half_steps() } else { 1.0 };
-    let bound = match (plan.bound, plan.scope) {
+    // Largest error that the plan permits each time that a value is rounded to the lattice.
+    let permitted = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
         (Some(bound), Scope::PerOperand) => bound.absolute(value_range)? * operands_per_error,
         (Some(bound), Scope::Result) => {
             operand_bound::<T>(bound, n_errors, call, op, value_range)? / errors_per_code
         }
     };
-    let mut quantum = Quantum::with_spacing::<T>(bound / half_steps, plan.spacing)?;
+    // An error in half steps of the lattice.
+    let half_steps = if spec.rounds_first { plan.rounding.half_steps() } else { 1.0 };
+    let quantum = lattice::<T>(spec, permitted / half_steps, value_range)?;
+    // Largest error that the lattice makes then.
+    let made = quantum.bound() * half_steps;
+    Ok(Budget {
+        quantum,
+        bound: made / operands_per_error,
+        worst_case: n_errors.map(|n_errors| n_errors * (made * errors_per_code)),
+        keeps_residues: false,
+    })
+}
+
+/// Returns the lattice of a call that keeps this bound for values rounded to its nearest points.
+fn lattice<T: Float>(
+    spec: &CallSpec<'_>,
+    bound: f64,
+    value_range: Option<ValueRange>,
+) -> Result<Quantum, BoundError> {
+    let mut quantum = Quantum::with_spacing::<T>(bound, spec.plan.spacing)?;
     // On the lattice of a grid, values off the grid must become exceptions. A rounding pass would
     // round them to the grid, beyond the bound.
-    if let Some(value_range) =
-        value_range.filter(|_| plan.codec.has_lattice() && !spec.rounds_first)
-    {
+    let takes_grid = spec.plan.codec.has_lattice() && !spec.rounds_first;
+    if let Some(value_range) = value_range.filter(|_| takes_grid) {
         quantum = quantum.suited::<T>(value_range);
     }
     // Operands of an average are weighted, and the weighted lattice must have normal numbers as
     // well.
-    let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
-    if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
-        quantum = Quantum::LOSSLESS;
-    }
-    let bound = quantum.bound() * half_steps;
-    let worst_case = n_errors.map(|n_errors| n_errors * (bound * errors_per_code));
-    let bound = bound / operands_per_error;
-    Ok(Budget { quantum, bound, worst_case, keeps_residues: false })
+    let weight: T = if spec.op == OpCode::Avg { weight(spec.call.size as u32) } else { T::ONE };
+    let is_normal = (T::Wide::nearest(quantum.step()) * weight.widen()).is_normal();
+    Ok(if is_normal { quantum } else { Quantum::LOSSLESS })
 }
 
 /// Returns the bound that a call requires of each operand before the value range is known, not

@@ -37,32 +37,20 @@
 //! Abort notices travel by the message layer, and so do all messages between ranks that cannot
 //! share memory.
 
+mod message;
+
 use std::collections::VecDeque;
 use std::mem;
 
-use foldwire::transport::{MAX_CHANNELS, Rank, Tag};
+use foldwire::transport::{Rank, Tag};
 
 use crate::Event;
-use crate::ffi::ring::{RingMessage, RingReceiver, RingSender, SHORT_BYTES};
+use crate::ffi::ring::{RingReceiver, RingSender, SHORT_BYTES};
 use crate::ffi::shared::RingRef;
-use crate::frame::{FrameMemory, MessageFrame, SlotId};
+use crate::frame::{FrameMemory, MessageFrame};
 pub(crate) use crate::node_memory::SharedFrame;
 use crate::node_memory::{MemoryOffer, NodeMemory};
-
-/// Flag in a message's word, above the bits of the tag: the send completes only when a slot comes
-/// back.
-const NOTIFY: u32 = 1 << 16;
-/// Flag: the frame was sent `matched`.
-const MATCHED: u32 = 1 << 17;
-/// Flag: the message returns a slot in exchange for a sent frame.
-const RETURNED: u32 = 1 << 18;
-/// Flag: the message is short. Its bytes are in the ring's entry, and no slot changes hands.
-const SHORT: u32 = 1 << 19;
-/// Flag: the message is an announcement. The message layer carries what it announces.
-const ANNOUNCED: u32 = 1 << 20;
-
-/// Slot of a message that passes none.
-const NO_SLOT: SlotId = SlotId { owner: 0, index: 0 };
+use message::{Completes, InvalidMessage, Message};
 
 /// Limit on the messages taken from one rank in one poll.
 const MESSAGES_PER_PASS: usize = 16;
@@ -104,11 +92,19 @@ struct NodePeer {
     posted: Vec<(Tag, MessageFrame)>,
     /// Messages that arrived before their receive was posted.
     arrived: VecDeque<Arrived<Box<[u8]>>>,
-    /// Messages to the peer that wait for space in the ring.
-    unsent: VecDeque<RingMessage>,
-    /// Words (flags and tag) of sent messages that the peer must answer and has not answered.
-    unanswered: Vec<u32>,
+    /// Answers to the peer that wait for space in the ring.
+    unsent: VecDeque<Message>,
+    /// Sent messages that the peer must answer and has not answered.
+    unanswered: Vec<Unanswered>,
     is_lost: bool,
+}
+
+/// A sent message that the peer must answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unanswered {
+    Frame(Tag, Completes),
+    /// A short `matched` message.
+    Short(Tag),
 }
 
 /// Message that has arrived. `B` holds the bytes of a short one.
@@ -116,18 +112,13 @@ struct Arrived<B> {
     content: Content<B>,
     n_bytes: usize,
     tag: Tag,
-    /// Flags of the message.
-    flags: u32,
 }
 
 enum Content<B> {
-    Frame(SharedFrame),
-    Short(B),
+    Frame(SharedFrame, Completes),
+    Short { bytes: B, matched: bool },
     Announced,
 }
-
-/// A message that no correct rank sends.
-struct InvalidMessage;
 
 impl SharedMemory {
     /// Shares memory with the other ranks of this node. Returns `None` if any of them cannot, or if
@@ -236,15 +227,14 @@ impl SharedMemory {
         };
         let shared = |frame| MessageFrame(FrameMemory::Shared(frame));
         let spare = if matched { None } else { self.memory.take().map(shared) };
-        // Without a spare frame, the send completes when the peer returns a slot.
-        let notify = if spare.is_some() { 0 } else { NOTIFY };
-        let word = u32::from(tag.0) | notify | if matched { MATCHED } else { 0 };
-        let message = RingMessage { slot: sent.slot(), n_bytes: n_bytes as u64, word };
+        let completes =
+            if spare.is_some() { Completes::Nothing } else { Completes::Send { matched } };
+        let message = Message::Frame { tag, slot: sent.slot(), n_bytes, completes };
         if let Some(peer) = self.peer(to) {
-            if !peer.sender.push(message, &[]) {
+            if !peer.sender.push(message.encode(), &[]) {
                 return Err(shared(sent));
             }
-            peer.unanswered.push(word);
+            peer.unanswered.push(Unanswered::Frame(tag, completes));
         }
         let done = spare.map(|buffer| Event::Released { to, tag, buffer, matched });
         Ok(AcceptedSend::Shared(done))
@@ -259,8 +249,7 @@ impl SharedMemory {
         frame: MessageFrame,
         n_bytes: usize,
     ) -> Result<AcceptedSend, MessageFrame> {
-        let word = u32::from(tag.0) | ANNOUNCED;
-        let message = RingMessage { slot: NO_SLOT, n_bytes: n_bytes as u64, word };
+        let message = Message::Announced { tag, n_bytes }.encode();
         let is_sent = self.peer(to).is_some_and(|peer| peer.sender.push(message, &[]));
         if is_sent { Ok(AcceptedSend::Announced(frame)) } else { Err(frame) }
     }
@@ -308,12 +297,8 @@ impl SharedMemory {
             peer.send_unsent();
             for _ in 0..MESSAGES_PER_PASS {
                 let taken = receiver.pop(|message, short| {
-                    let arrived = decode(memory, *frame_bytes, message, short)?;
-                    if message.carries_answer() {
-                        events.push_back(peer.answered(message.slot.owner)?);
-                    }
-                    events.extend(peer.take(arrived, &mut memory.free, to_post)?);
-                    Ok(())
+                    let message = Message::decode(message, *frame_bytes)?;
+                    peer.take(message, short, memory, to_post, events)
                 });
                 match taken {
                     None => break,
@@ -361,74 +346,85 @@ impl NodePeer {
         matched: bool,
     ) -> Result<Event<MessageFrame>, MessageFrame> {
         let answer = match self.unsent.front() {
-            Some(answer) if self.unsent.len() == 1 && answer.word & SHORT != 0 => answer.word,
-            _ => 0,
+            Some(&Message::Matched { tag }) if self.unsent.len() == 1 => Some(tag),
+            _ => None,
         };
-        let can_send = if answer == 0 { self.can_send() } else { self.sender.has_room() };
-        let word = u32::from(tag.0) | SHORT | if matched { MATCHED } else { 0 };
-        let slot = SlotId { owner: answer, index: 0 };
-        let message = RingMessage { slot, n_bytes: n_bytes as u64, word };
+        let can_send = if answer.is_none() { self.can_send() } else { self.sender.has_room() };
+        let message = Message::Short { tag, n_bytes, matched, answer }.encode();
         if !can_send || !self.sender.push(message, &frame.as_ref()[..n_bytes]) {
             return Err(frame);
         }
-        if answer != 0 {
+        if answer.is_some() {
             self.unsent.clear();
         }
         if matched {
-            self.unanswered.push(word);
+            self.unanswered.push(Unanswered::Short(tag));
         }
         Ok(Event::Released { to: self.rank, tag, buffer: frame, matched: false })
     }
 
     /// Takes the peer's answer to a short `matched` message.
-    fn answered(&mut self, answer: u32) -> Result<Event<MessageFrame>, InvalidMessage> {
-        self.forget_unanswered(answer)?;
-        Ok(Event::Matched { to: self.rank, tag: Tag(answer as u16) })
+    fn matched(&mut self, tag: Tag) -> Result<Event<MessageFrame>, InvalidMessage> {
+        self.forget(Unanswered::Short(tag))?;
+        Ok(Event::Matched { to: self.rank, tag })
     }
 
     /// Removes the sent message that the peer answers. One answer is valid for each.
-    fn forget_unanswered(&mut self, answer: u32) -> Result<(), InvalidMessage> {
-        let at = self.unanswered.iter().position(|&word| word | RETURNED == answer);
+    fn forget(&mut self, answered: Unanswered) -> Result<(), InvalidMessage> {
+        let at = self.unanswered.iter().position(|&sent| sent == answered);
         self.unanswered.swap_remove(at.ok_or(InvalidMessage)?);
         Ok(())
     }
 
-    /// Takes a message of the peer, or the peer's answer to one.
+    /// Takes a message of the peer, or the peer's answer to one. `entry` begins with the bytes of a
+    /// short message.
     #[inline]
     fn take(
         &mut self,
-        arrived: Arrived<&[u8]>,
-        free: &mut Vec<SharedFrame>,
+        message: Message,
+        entry: &[u8; SHORT_BYTES],
+        memory: &mut NodeMemory,
         to_post: &mut Vec<AnnouncedReceive>,
-    ) -> Result<Option<Event<MessageFrame>>, InvalidMessage> {
-        let Arrived { tag, flags, .. } = arrived;
-        if flags & RETURNED == 0 {
-            return Ok(match self.posted.iter().position(|&(posted, _)| posted == tag) {
-                Some(at) => {
-                    let (_, buffer) = self.posted.swap_remove(at);
-                    self.receive(arrived, buffer, to_post)
-                }
-                None => {
-                    self.arrived.push_back(arrived.into_owned());
-                    None
-                }
-            });
-        }
-        let answer = u32::from(tag.0) | flags;
-        let to = self.rank;
-        Ok(match arrived.content {
-            Content::Short(_) => Some(self.answered(answer)?),
-            Content::Announced => return Err(InvalidMessage),
-            Content::Frame(frame) => {
-                self.forget_unanswered(answer)?;
-                if flags & NOTIFY == 0 {
-                    free.push(frame);
-                    return Ok(None);
-                }
-                let buffer = MessageFrame(FrameMemory::Shared(frame));
-                Some(Event::Released { to, tag, buffer, matched: flags & MATCHED != 0 })
+        events: &mut VecDeque<Event<MessageFrame>>,
+    ) -> Result<(), InvalidMessage> {
+        let frame = |slot| memory.shared_frame(slot).ok_or(InvalidMessage);
+        let (content, n_bytes, tag) = match message {
+            Message::Frame { tag, slot, n_bytes, completes } => {
+                (Content::Frame(frame(slot)?, completes), n_bytes, tag)
             }
-        })
+            Message::Short { tag, n_bytes, matched, answer } => {
+                if let Some(tag) = answer {
+                    events.push_back(self.matched(tag)?);
+                }
+                (Content::Short { bytes: &entry[..n_bytes], matched }, n_bytes, tag)
+            }
+            Message::Announced { tag, n_bytes } => (Content::Announced, n_bytes, tag),
+            Message::Matched { tag } => {
+                events.push_back(self.matched(tag)?);
+                return Ok(());
+            }
+            Message::Slot { tag, slot, completes } => {
+                let frame = frame(slot)?;
+                self.forget(Unanswered::Frame(tag, completes))?;
+                match completes {
+                    Completes::Nothing => memory.free.push(frame),
+                    Completes::Send { matched } => {
+                        let (to, buffer) = (self.rank, MessageFrame(FrameMemory::Shared(frame)));
+                        events.push_back(Event::Released { to, tag, buffer, matched });
+                    }
+                }
+                return Ok(());
+            }
+        };
+        let arrived = Arrived { content, n_bytes, tag };
+        match self.posted.iter().position(|&(posted, _)| posted == tag) {
+            Some(at) => {
+                let (_, buffer) = self.posted.swap_remove(at);
+                events.extend(self.receive(arrived, buffer, to_post));
+            }
+            None => self.arrived.push_back(arrived.into_owned()),
+        }
+        Ok(())
     }
 
     /// Completes a receive that was posted with `buffer`. For a frame, the sender gets that
@@ -443,17 +439,15 @@ impl NodePeer {
         mut buffer: MessageFrame,
         to_post: &mut Vec<AnnouncedReceive>,
     ) -> Option<Event<MessageFrame>> {
-        let Arrived { content, n_bytes, tag, flags } = arrived;
-        let word = u32::from(tag.0) | flags | RETURNED;
-        let answer = |slot| RingMessage { slot, n_bytes: 0, word };
+        let Arrived { content, n_bytes, tag } = arrived;
         match content {
-            Content::Short(bytes) => {
+            Content::Short { bytes, matched } => {
                 buffer.as_mut()[..n_bytes].copy_from_slice(bytes.as_ref());
-                if flags & MATCHED != 0 {
-                    self.unsent.push_back(answer(NO_SLOT));
+                if matched {
+                    self.unsent.push_back(Message::Matched { tag });
                 }
             }
-            Content::Frame(frame) => {
+            Content::Frame(frame, completes) => {
                 let slot = match &mut buffer.0 {
                     FrameMemory::Shared(mine) => mem::replace(mine, frame).slot(),
                     FrameMemory::Heap(mine) => {
@@ -461,7 +455,7 @@ impl NodePeer {
                         frame.slot()
                     }
                 };
-                self.unsent.push_back(answer(slot));
+                self.unsent.push_back(Message::Slot { tag, slot, completes });
                 self.send_unsent();
             }
             Content::Announced => {
@@ -472,63 +466,28 @@ impl NodePeer {
         Some(Event::Received { from: self.rank, tag, buffer, n_bytes })
     }
 
-    /// Sends the waiting messages that the ring has space for.
+    /// Sends the waiting answers that the ring has space for.
     #[inline]
     fn send_unsent(&mut self) {
         while let Some(&message) = self.unsent.front()
-            && self.sender.push(message, &[])
+            && self.sender.push(message.encode(), &[])
         {
             self.unsent.pop_front();
         }
     }
 }
 
-impl RingMessage {
-    /// Returns whether this message also carries an answer, in place of a slot's owner.
-    const fn carries_answer(&self) -> bool {
-        self.word & (SHORT | RETURNED) == SHORT && self.slot.owner != 0
-    }
-}
-
 impl Arrived<&[u8]> {
     /// Copies the bytes of a short message, whose entry is about to be used again.
     fn into_owned(self) -> Arrived<Box<[u8]>> {
-        let Self { content, n_bytes, tag, flags } = self;
+        let Self { content, n_bytes, tag } = self;
         let content = match content {
-            Content::Frame(frame) => Content::Frame(frame),
-            Content::Short(bytes) => Content::Short(bytes.into()),
+            Content::Frame(frame, completes) => Content::Frame(frame, completes),
+            Content::Short { bytes, matched } => Content::Short { bytes: bytes.into(), matched },
             Content::Announced => Content::Announced,
         };
-        Arrived { content, n_bytes, tag, flags }
+        Arrived { content, n_bytes, tag }
     }
-}
-
-/// Decodes a message. `short` holds the bytes of a short one.
-#[inline]
-fn decode<'a>(
-    memory: &NodeMemory,
-    frame_bytes: usize,
-    message: RingMessage,
-    short: &'a [u8; SHORT_BYTES],
-) -> Result<Arrived<&'a [u8]>, InvalidMessage> {
-    let RingMessage { slot, n_bytes, word } = message;
-    let (tag, flags) = (Tag(word as u16), word & !0xffff);
-    let n_bytes = usize::try_from(n_bytes).map_err(|_| InvalidMessage)?;
-    let known = match flags & (SHORT | ANNOUNCED) {
-        0 => NOTIFY | MATCHED | RETURNED,
-        SHORT => SHORT | MATCHED | RETURNED,
-        // Shared memory answers no announcement.
-        _ => ANNOUNCED,
-    };
-    if n_bytes > frame_bytes || tag.channel() >= MAX_CHANNELS || flags & !known != 0 {
-        return Err(InvalidMessage);
-    }
-    let content = match flags & (SHORT | ANNOUNCED) {
-        0 => memory.shared_frame(slot).map(Content::Frame),
-        SHORT => short.get(..n_bytes).map(Content::Short),
-        _ => Some(Content::Announced),
-    };
-    Ok(Arrived { content: content.ok_or(InvalidMessage)?, n_bytes, tag, flags })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,7 +5,7 @@
 use super::CallSpec;
 #[cfg(feature = "alloc")]
 use super::device_operands::DeviceOperands;
-use super::full_call::{FullCall, Phase, exchange};
+use super::full_call::{CallPhase, FullCall, Phase, Running, exchange};
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::resolved::{Origin, RecentCall};
@@ -185,10 +185,10 @@ impl<'s> CallState<'s> {
         let resolved = &recent.resolved;
         let limits = comm.limits();
         if !recent.compiled.is_whole(resolved.program.n_steps) || limits.deadline.is_some() {
+            let (resolved, compiled) = (*resolved, core::mem::take(&mut recent.compiled));
             let mut call = FullCall::new(recent.request, resolved.spec);
-            call.start(comm, (resolved, &recent.coding));
-            comm.state.lanes.record = Some(core::mem::take(&mut recent.compiled));
-            call.recent = Some(recent);
+            call.start(comm, &resolved, CallPhase::of_recent(recent));
+            comm.state.lanes.record = Some(compiled);
             return Self::full(comm, call);
         }
         let (sequence, now) = (comm.next_sequence(), comm.transport.now());
@@ -211,7 +211,7 @@ impl<'s> CallState<'s> {
             return Self::start_again(comm, Box::new(recent));
         }
         let mut call = FullCall::new(request, resolved.spec);
-        call.start(comm, (resolved, coding));
+        call.start(comm, resolved, CallPhase::new(coding.clone()));
         Self::full(comm, call)
     }
 
@@ -287,14 +287,14 @@ impl<'s> CallState<'s> {
         let CallStage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
         call.round_input(comm, work);
         let Communicator { transport, notices, state, .. } = &mut *comm;
-        let engine = call.engine.as_mut().ok_or(Error::Finished)?;
+        let Running { engine, phase } = call.running.as_mut().ok_or(Error::Finished)?;
         let (lanes, limits) = (&mut state.lanes, self.limits);
-        let polled = if let Some(values) = call.phase.exchanged() {
-            let (mut work, coding) = exchange(values);
-            let compute = &mut Computing::new(&mut work, &coding);
+        let polled = if let Phase::Call(CallPhase { coding, .. }) = phase {
+            let compute = &mut Computing::new(work, coding);
             engine.poll(transport, lanes, compute, limits, notices)
         } else {
-            let compute = &mut Computing::new(work, &call.coding);
+            let (mut work, coding) = exchange(phase.exchanged());
+            let compute = &mut Computing::new(&mut work, &coding);
             engine.poll(transport, lanes, compute, limits, notices)
         };
         let progress = match polled {
@@ -317,7 +317,7 @@ impl<'s> CallState<'s> {
         error: Error,
     ) -> Result<Progress, Error> {
         if let CallStage::Full(call) = &mut self.stage
-            && let Some(engine) = &mut call.engine
+            && let Some(Running { engine, .. }) = &mut call.running
             && engine.watchdog.lose(error, comm.transport.now()).is_ok()
         {
             return Ok(Progress::Moved);
@@ -334,7 +334,7 @@ impl<'s> CallState<'s> {
     ) -> Result<OnHeap<FullCall<'s>>, Error> {
         loop {
             match self.stage {
-                CallStage::Full(call) if matches!(call.phase, Phase::Call) => return Ok(call),
+                CallStage::Full(call) if call.is_set_up() => return Ok(call),
                 _ => {}
             }
             if let Progress::Waiting = self.advance(comm, work)? {
@@ -373,10 +373,11 @@ impl<'s> CallState<'s> {
         self.stage = match core::mem::replace(&mut self.stage, CallStage::Over) {
             CallStage::Replay(recent) => {
                 let on = (recent.resolved.program, &recent.compiled);
-                let engine = Some(recent.replay.into_engine(on, &mut comm.state.lanes));
-                let call = FullCall::new(recent.request, recent.resolved.spec);
-                let (coding, recent) = (recent.coding.clone(), Some(recent));
-                CallStage::Full(Box::new(FullCall { engine, coding, recent, ..call }))
+                let engine = recent.replay.into_engine(on, &mut comm.state.lanes);
+                let mut call = FullCall::new(recent.request, recent.resolved.spec);
+                let phase = Phase::Call(CallPhase::of_recent(recent));
+                call.running = Some(Running { engine, phase });
+                CallStage::Full(Box::new(call))
             }
             other => other,
         };
@@ -404,7 +405,7 @@ impl<'s> CallState<'s> {
         let (request, doing) = match &self.stage {
             #[cfg(feature = "alloc")]
             CallStage::Replay(recent) => (&recent.request, "running"),
-            CallStage::Full(call) => (&call.request, call.phase.doing()),
+            CallStage::Full(call) => (&call.request, call.doing()),
             CallStage::Over => return f.write_str("a call, finished"),
         };
         let (name, count) = (request.collective.name(), request.shares.count());

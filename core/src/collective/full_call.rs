@@ -29,32 +29,24 @@ use crate::transport::Transport;
 use crate::wait::Limits;
 #[cfg(feature = "alloc")]
 use alloc::{boxed::Box, vec::Vec};
-#[cfg(feature = "alloc")]
-use core::mem;
 use core::time::Duration;
 
 /// State of a call that may go through several phases: measurement, data scan, and the call itself.
 pub(super) struct FullCall<'s> {
     pub(super) request: Request<'s>,
     pub(super) spec: CallSpec<'s>,
-    /// Codecs of the call itself.
-    pub(super) coding: Coding,
-    /// Engine of the current phase. `None` once the call is over.
-    pub(super) engine: Option<Engine<'s>>,
-    pub(super) phase: Phase,
-    /// Pass that rounds this rank's input before the call itself moves it.
-    pub(super) rounding_pass: Option<RoundingPass>,
+    /// Current phase. `None` once the call is over.
+    pub(super) running: Option<Running<'s>>,
     /// Sum of the reports of all phases that have finished.
     pub(super) setup_report: Option<Report>,
-    /// The automatic plan, until ranks have scanned samples and chosen. Its strides are those that
-    /// this rank found, unless the caller gave a shape.
-    pub(super) undecided: Option<Plan>,
     /// True if the call is only prepared now. Its bound then holds for later data as well.
     pub(super) is_preparation: bool,
-    /// The communicator's record of this call, if the communicator keeps the call for replay. The
-    /// record returns to the communicator when the call has finished.
-    #[cfg(feature = "alloc")]
-    pub(super) recent: Option<Box<RecentCall>>,
+}
+
+/// A phase, and the engine that runs it.
+pub(super) struct Running<'s> {
+    pub(super) engine: Engine<'s>,
+    pub(super) phase: Phase,
 }
 
 /// Computation that the engine is running.
@@ -62,50 +54,91 @@ pub(super) enum Phase {
     /// Measurement of links, before an automatic plan chooses.
     #[cfg(feature = "alloc")]
     Probe(Probe),
-    /// Exchange of the results of each rank's data scan, of a sample or of all values.
-    DataScan { values: [f64; value_range::N_WITH_BITS], n_values: usize, sampled: bool },
+    /// Exchange of the results of each rank's data scan.
+    DataScan(DataScan),
     /// The call itself.
-    Call,
+    Call(CallPhase),
+}
+
+/// A data scan in progress.
+pub(super) struct DataScan {
+    values: [f64; value_range::N_WITH_BITS],
+    /// True if ranks scanned a sample.
+    sampled: bool,
+    /// The automatic plan for which ranks also exchange estimates, and then choose. Its strides are
+    /// those that this rank found, unless the caller gave a shape.
+    undecided: Option<Plan>,
+}
+
+/// The call itself in progress.
+pub(super) struct CallPhase {
+    pub(super) coding: Coding,
+    /// Pass that rounds this rank's input before anything is sent.
+    rounding_pass: Option<RoundingPass>,
+    /// The communicator's record of this call, if the communicator keeps the call for replay. The
+    /// record returns to the communicator when the call has finished.
+    #[cfg(feature = "alloc")]
+    recent: Option<Box<RecentCall>>,
 }
 
 impl Phase {
-    /// Describes the phase in words.
-    pub(super) const fn doing(&self) -> &'static str {
+    /// Returns the values that ranks exchange in a phase before the call itself.
+    pub(super) fn exchanged(&mut self) -> &mut [f64] {
         match self {
             #[cfg(feature = "alloc")]
-            Self::Probe(_) => "measuring links",
-            Self::DataScan { .. } => "learning the value range",
-            Self::Call => "running",
+            Self::Probe(probe) => probe.exchanged(),
+            Self::DataScan(scan) => scan.exchanged(),
+            Self::Call(_) => &mut [],
+        }
+    }
+}
+
+impl DataScan {
+    /// Returns the values that ranks exchange.
+    fn exchanged(&mut self) -> &mut [f64] {
+        let with_bits = self.undecided.is_some();
+        let n_values = if with_bits { value_range::N_WITH_BITS } else { value_range::N_VALUES };
+        &mut self.values[..n_values]
+    }
+}
+
+impl CallPhase {
+    /// Creates the phase of a call that needs no rounding pass and is not kept.
+    pub(super) const fn new(coding: Coding) -> Self {
+        Self {
+            coding,
+            rounding_pass: None,
+            #[cfg(feature = "alloc")]
+            recent: None,
         }
     }
 
-    /// Returns the values that ranks exchange before the call itself.
-    pub(super) fn exchanged(&mut self) -> Option<&mut [f64]> {
-        match self {
-            #[cfg(feature = "alloc")]
-            Self::Probe(probe) => Some(&mut probe.values),
-            Self::DataScan { values, n_values, .. } => values.get_mut(..*n_values),
-            Self::Call => None,
-        }
+    /// Creates the phase of a kept call.
+    #[cfg(feature = "alloc")]
+    pub(super) fn of_recent(recent: Box<RecentCall>) -> Self {
+        Self { coding: recent.coding.clone(), rounding_pass: None, recent: Some(recent) }
     }
 }
 
 impl<'s> FullCall<'s> {
     /// Creates a call that can [begin](Self::begin).
     pub(super) const fn new(request: Request<'s>, spec: CallSpec<'s>) -> Self {
-        Self {
-            request,
-            coding: Coding::raw(spec.dtype),
-            spec,
-            engine: None,
-            phase: Phase::Call,
-            rounding_pass: None,
-            setup_report: None,
-            undecided: None,
-            is_preparation: false,
+        Self { request, spec, running: None, setup_report: None, is_preparation: false }
+    }
+
+    /// Describes the phase in words.
+    pub(super) fn doing(&self) -> &'static str {
+        match self.running.as_ref().map(|running| &running.phase) {
             #[cfg(feature = "alloc")]
-            recent: None,
+            Some(Phase::Probe(_)) => "measuring links",
+            Some(Phase::DataScan(_)) => "learning the value range",
+            Some(Phase::Call(_)) | None => "running",
         }
+    }
+
+    /// Returns whether the call itself is running.
+    pub(super) const fn is_set_up(&self) -> bool {
+        matches!(self.running, Some(Running { phase: Phase::Call(_), .. }))
     }
 
     /// Begins the call: with a measurement of links if one is due, else with a data scan if the
@@ -132,19 +165,19 @@ impl<'s> FullCall<'s> {
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
-        self.undecided = self.spec.needs_samples.then_some(*plan);
-        let scan_plan = self.scan_spec().plan;
-        if self.undecided.is_some() || scan_plan.needs_value_range() {
+        let undecided = self.spec.needs_samples.then_some(*plan);
+        let scan_plan = self.scan_spec(undecided).plan;
+        if undecided.is_some() || scan_plan.needs_value_range() {
             let sampled =
                 !scan_plan.needs_value_range() || scan_plan.samples(self.spec.shares.count());
-            self.start_data_scan(comm, work, sampled)
-        } else {
-            let budget = resolve(&self.spec, None)?;
-            let _resolved = self.start_call(comm, &budget, work)?;
-            #[cfg(feature = "alloc")]
-            comm.keep(&self.request, plan, (&_resolved, &self.coding));
-            Ok(())
+            return self.start_data_scan(comm, work, sampled, undecided);
         }
+        let budget = resolve(&self.spec, None)?;
+        let (resolved, call) = self.resolve_call(comm, &budget, work)?;
+        #[cfg(feature = "alloc")]
+        comm.keep(&self.request, plan, (&resolved, &call.coding));
+        self.start(comm, &resolved, call);
+        Ok(())
     }
 
     /// Begins one call on several arrays, which lie one after the other in the buffers and share
@@ -164,9 +197,9 @@ impl<'s> FullCall<'s> {
         comm.use_lanes()?;
         if let [budget] = budgets {
             let mut call = Self::new(*request, spec);
-            call.start_call(comm, budget, work)?;
+            let (resolved, phase) = call.resolve_call(comm, budget, work)?;
             // A group call rounds its arrays itself, before its calls begin.
-            call.rounding_pass = None;
+            call.start(comm, &resolved, CallPhase { rounding_pass: None, ..phase });
             return Ok(call);
         }
         let mut call = Self::new(*request, spec.of_group(ends));
@@ -177,16 +210,16 @@ impl<'s> FullCall<'s> {
         let first = budgets.first().ok_or(Error::Internal)?;
         let sizes = comm.sizes(&call.spec, first.quantum);
         let program = comm.program(&call.spec, &sizes, header)?;
-        call.run(comm, program, program.report());
-        call.coding = coding.ok_or(Error::Internal)?.with_marks(call.spec.marks());
+        let coding = coding.ok_or(Error::Internal)?.with_marks(call.spec.marks());
+        call.run(comm, program, program.report(), Phase::Call(CallPhase::new(coding)));
         work.ends = ends;
         Ok(call)
     }
 
     /// Returns the specification whose bound needs the data scan. Until ranks have chosen the codec
     /// of an automatic plan, it contains the caller's plan, marked as not automatic.
-    fn scan_spec(&self) -> CallSpec<'s> {
-        let plan = self.undecided.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
+    fn scan_spec(&self, undecided: Option<Plan>) -> CallSpec<'s> {
+        let plan = undecided.map_or(self.spec.plan, |plan| Plan { is_auto: false, ..plan });
         CallSpec { plan, ..self.spec }
     }
 
@@ -197,20 +230,21 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
         sampled: bool,
+        undecided: Option<Plan>,
     ) -> Result<(), Error> {
         let own = self.request.own(comm.size(), comm.rank());
-        let spec = self.scan_spec();
-        let needs_value_range = spec.plan.needs_value_range();
-        let mut values = [value_range::UNKNOWN; value_range::N_WITH_BITS];
-        let (value_ranges, bits) = values.split_at_mut(value_range::N_VALUES);
+        let spec = self.scan_spec(undecided);
+        let values = [value_range::UNKNOWN; value_range::N_WITH_BITS];
+        let mut scan = DataScan { values, sampled, undecided };
+        let (value_ranges, bits) = scan.values.split_at_mut(value_range::N_VALUES);
         let mut value_range = None;
-        if needs_value_range {
+        if spec.plan.needs_value_range() {
             let seen = work.scan_values(own.clone(), comm.config.level, sampled, spec.plan.fill)?;
             value_ranges.copy_from_slice(&seen);
             // This rank's own value range is enough to estimate how short its values become.
             value_range = value_range::read_extremes(seen, false).flatten();
         }
-        if let Some(undecided) = &mut self.undecided {
+        if let Some(undecided) = &mut scan.undecided {
             let search_level = comm.may_search_strides(own.len(), spec.dtype);
             let search_level = search_level.then_some(comm.config.level);
             let (estimates, strides) = work.estimate_bits(own, &spec, value_range, search_level)?;
@@ -218,22 +252,20 @@ impl<'s> FullCall<'s> {
             undecided.strides = strides;
         }
         let (measure, quantity) = required_bound(&spec, sampled);
-        let with_bits = self.undecided.is_some();
-        let n_values = if with_bits { value_range::N_WITH_BITS } else { value_range::N_VALUES };
-        let scan = spec.for_data_scan(n_values);
-        let codec = comm.sizes(&scan, Quantum::LOSSLESS);
-        let program = comm.program(&scan, &codec, spec.header(measure, quantity))?;
-        self.run(comm, program, program.report());
-        self.phase = Phase::DataScan { values, n_values, sampled };
+        let exchange = spec.for_data_scan(scan.exchanged().len());
+        let codec = comm.sizes(&exchange, Quantum::LOSSLESS);
+        let program = comm.program(&exchange, &codec, spec.header(measure, quantity))?;
+        self.run(comm, program, program.report(), Phase::DataScan(scan));
         Ok(())
     }
 
-    fn start_call<X: Transport>(
-        &mut self,
-        comm: &mut Communicator<X>,
+    /// Resolves the call itself within this error budget.
+    fn resolve_call<X: Transport>(
+        &self,
+        comm: &Communicator<X>,
         budget: &Budget,
         work: &mut dyn Operands,
-    ) -> Result<Resolved<'s>, Error> {
+    ) -> Result<(Resolved<'s>, CallPhase), Error> {
         let (resolved, mut params) = comm.resolve(&self.spec, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
         if self.spec.finds_shape_in(own.len()) {
@@ -243,21 +275,19 @@ impl<'s> FullCall<'s> {
         let codec = self.spec.codec(&params);
         let coding = Coding::by(codec, self.spec.divisor(), self.spec.rounds_first)
             .with_marks(self.spec.marks());
-        self.start(comm, (&resolved, &coding));
         let pass = budget.pass(&self.spec, comm.rank());
-        self.rounding_pass = pass.map(|pass| pass.on(comm.threads(&self.spec)));
-        Ok(resolved)
+        let rounding_pass = pass.map(|pass| pass.on(comm.threads(&self.spec)));
+        Ok((resolved, CallPhase { rounding_pass, ..CallPhase::new(coding) }))
     }
 
     /// Starts the engine on the call itself.
     pub(super) fn start<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        (resolved, coding): (&Resolved<'s>, &Coding),
+        resolved: &Resolved<'s>,
+        call: CallPhase,
     ) {
-        self.coding = coding.clone();
-        self.run(comm, resolved.program, resolved.report);
-        self.phase = Phase::Call;
+        self.run(comm, resolved.program, resolved.report, Phase::Call(call));
     }
 
     /// Starts the engine on this program, from this report.
@@ -266,15 +296,17 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         program: Program<'s>,
         report: Report,
+        phase: Phase,
     ) {
         let program = program.numbered(comm.next_sequence());
         let (now, on) = (comm.transport.now(), &mut comm.state.lanes);
-        self.engine = Some(Engine::new(program, report, now, on));
+        self.running = Some(Running { engine: Engine::new(program, report, now, on), phase });
     }
 
     /// Returns how long to rest before the next poll.
     pub(super) fn rest(&self, limits: Limits) -> Duration {
-        self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.watchdog.rest(limits))
+        let watchdog = self.running.as_ref().map(|running| &running.engine.watchdog);
+        watchdog.map_or(Duration::ZERO, |watchdog| watchdog.rest(limits))
     }
 
     /// Rounds this rank's input if that is still to do.
@@ -283,7 +315,9 @@ impl<'s> FullCall<'s> {
         comm: &Communicator<X>,
         work: &mut dyn Operands,
     ) {
-        if let Some(rounding_pass) = self.rounding_pass.take() {
+        if let Some(Running { phase: Phase::Call(call), .. }) = &mut self.running
+            && let Some(rounding_pass) = call.rounding_pass.take()
+        {
             let (size, rank) = (comm.size(), comm.rank());
             let own = self.spec.shares.within_whole(self.spec.call.input(rank), size, rank);
             work.round(own, &rounding_pass, comm.config.level);
@@ -296,45 +330,54 @@ impl<'s> FullCall<'s> {
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
     ) -> Result<Progress, Error> {
-        let (size, rank) = (comm.size(), comm.rank());
-        // The steps below fail on all ranks alike if the bound cannot be kept for this value range.
-        // No frames are in transit, so the call ends but the communicator stays usable.
-        let engine = self.engine.take().ok_or(Error::Internal)?;
+        let Running { engine, phase } = self.running.take().ok_or(Error::Internal)?;
         let mut report = engine.report;
         if let Some(setup_report) = self.setup_report {
             report += setup_report;
         }
         self.setup_report = Some(report);
-        #[cfg(feature = "alloc")]
-        if let Phase::Probe(probe) = &mut self.phase {
-            let probe = mem::take(probe);
-            self.advance_probe(comm, work, probe)?;
-            return Ok(Progress::Moved);
-        }
-        let Phase::DataScan { values, sampled, .. } = self.phase else {
-            self.request.end(size, rank, work)?;
+        match phase {
             #[cfg(feature = "alloc")]
-            {
-                comm.end_trial();
-                if let Some(recent) = self.recent.take() {
-                    comm.put_back(recent);
+            Phase::Probe(probe) => self.end_probe(comm, work, probe)?,
+            Phase::DataScan(scan) => self.end_data_scan(comm, work, &scan)?,
+            Phase::Call(_call) => {
+                self.request.end(comm.size(), comm.rank(), work)?;
+                #[cfg(feature = "alloc")]
+                {
+                    comm.end_trial();
+                    if let Some(recent) = _call.recent {
+                        comm.put_back(recent);
+                    }
                 }
+                return Ok(Progress::Finished);
             }
-            return Ok(Progress::Finished);
-        };
-        let spec = self.scan_spec();
+        }
+        Ok(Progress::Moved)
+    }
+
+    /// Continues after a data scan: with the call itself, or with a scan of all values if a sample
+    /// does not suffice.
+    ///
+    /// It fails on all ranks alike if the bound cannot be kept for this value range. No frames are
+    /// in transit then, so the call ends but the communicator stays usable.
+    fn end_data_scan<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        &DataScan { values, sampled, undecided }: &DataScan,
+    ) -> Result<(), Error> {
+        let spec = self.scan_spec(undecided);
         let (Some(&value_ranges), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
             return Err(Error::Internal);
         };
         let mut value_range = None;
         if spec.plan.needs_value_range() {
             let Some(seen) = value_range::read_extremes(value_ranges, sampled) else {
-                self.start_data_scan(comm, work, false)?;
-                return Ok(Progress::Moved);
+                return self.start_data_scan(comm, work, false, undecided);
             };
             value_range = seen;
         }
-        if let Some(plan) = self.undecided.take() {
+        if let Some(plan) = undecided {
             // Ranks may have found different strides, so the choice must not depend on them.
             let agreed = Plan { strides: self.spec.plan.strides, ..plan };
             let bits = value_range::agreed_bits(&spec, value_range, bits);
@@ -344,11 +387,12 @@ impl<'s> FullCall<'s> {
         let resolve = if self.is_preparation { resolve_for_later_data } else { resolve };
         let budget = resolve(&self.spec, value_range)?;
         if let Some(report) = &mut self.setup_report {
-            let own = self.request.own(size, rank);
+            let own = self.request.own(comm.size(), comm.rank());
             report.suspected_fill = work.suspect_fill(own, value_range, budget.bound)?;
         }
-        self.start_call(comm, &budget, work)?;
-        Ok(Progress::Moved)
+        let (resolved, call) = self.resolve_call(comm, &budget, work)?;
+        self.start(comm, &resolved, call);
+        Ok(())
     }
 
     /// Returns the report of a finished call.
@@ -372,7 +416,7 @@ impl<'s> FullCall<'s> {
         };
         #[cfg(feature = "alloc")]
         comm.forget_trial();
-        if let Some(mut engine) = self.engine.take() {
+        if let Some(Running { mut engine, .. }) = self.running.take() {
             let Communicator { transport, notices, state, .. } = &mut *comm;
             let lanes = &mut state.lanes;
             engine.abort(transport, lanes, notices, error, &mut stop);

@@ -7,11 +7,11 @@
 //! Starts do not scan the data.
 
 use super::call_state::{CallState, RunningCall};
-use super::full_call::FullCall;
+use super::full_call::{CallPhase, FullCall, Phase, Running};
 use super::resolved::{Preparation, Resolved};
 use super::{Communicator, Operation, Request};
 use crate::element::Element;
-use crate::engine::{Buffers, Coding, Engine, Work};
+use crate::engine::{Buffers, Coding, Work};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::op::Op;
@@ -73,9 +73,11 @@ impl<'p, T: Element> Prepared<'p, T> {
         let mut call = FullCall { is_preparation: true, ..FullCall::new(request, spec) };
         call.begin(comm, &mut work, plan)?;
         let call = CallState::full(comm, call).finish_setup(comm, &mut work)?;
-        let (spec, coding, setup_report) = (call.spec, call.coding, call.setup_report);
-        let Engine { program, report, .. } = call.engine.ok_or(Error::Internal)?;
-        let resolved = Resolved { spec, program, report };
+        let (spec, setup_report, running) = (call.spec, call.setup_report, call.running);
+        let Some(Running { engine, phase: Phase::Call(CallPhase { coding, .. }) }) = running else {
+            return Err(Error::Internal);
+        };
+        let resolved = Resolved { spec, program: engine.program, report: engine.report };
         // The prepared call has not begun, so give its number to the next call. Peers that query
         // this rank's calls expect numbers without gaps.
         comm.sequence = comm.sequence.wrapping_sub(1);

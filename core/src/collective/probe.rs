@@ -28,7 +28,6 @@ use crate::plan::Plan;
 use crate::select::automatic::{Choice, Mode};
 use crate::select::trials::{CallKind, Trials};
 use crate::transport::Transport;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -136,28 +135,35 @@ impl LinkFacts {
 }
 
 /// A measurement in progress.
-#[derive(Default)]
 pub(super) struct Probe {
-    /// Array that the current step sends: the array that goes round, or a single time in seconds
-    /// on which ranks agree.
-    pub(super) values: Vec<f64>,
+    /// The automatic plan that chooses afterwards.
+    plan: Plan,
     step: ProbeStep,
-    /// The array of the last round, kept for its memory.
-    array: Vec<f64>,
 }
 
-#[derive(Default)]
+/// A step of a measurement, with the values that ranks exchange.
 enum ProbeStep {
     /// Ranks wait for each other.
-    #[default]
-    Barrier,
+    Barrier([f64; 1]),
     /// The array goes round. The round began at this time.
-    Ring(Duration),
-    /// Ranks agree on the longest time that any rank took for the round.
-    Agree,
-    /// Before a trial, ranks wait for each other, and agree on how long the previous call of the
-    /// same kind took.
-    Trial,
+    Ring { array: Vec<f64>, began: Duration },
+    /// Ranks agree on the longest time in seconds that any rank took for the round. The array is
+    /// kept for its memory.
+    Agree { seconds: [f64; 1], array: Vec<f64> },
+    /// Before a trial, ranks wait for each other, and agree on how many seconds the previous call
+    /// of the same kind took.
+    Trial { seconds: [f64; 1] },
+}
+
+impl Probe {
+    /// Returns the values that ranks exchange.
+    pub(super) fn exchanged(&mut self) -> &mut [f64] {
+        match &mut self.step {
+            ProbeStep::Ring { array, .. } => array,
+            ProbeStep::Barrier(value) => value,
+            ProbeStep::Agree { seconds, .. } | ProbeStep::Trial { seconds } => seconds,
+        }
+    }
 }
 
 /// A trial call, which is timed.
@@ -225,27 +231,27 @@ impl FullCall<'_> {
         comm: &mut Communicator<X>,
         plan: &Plan,
     ) -> Result<(), Error> {
-        self.undecided = Some(*plan);
-        self.run_probe(comm, Probe { values: vec![0.0], ..Probe::default() })
+        self.run_probe(comm, plan, ProbeStep::Barrier([0.0]))
     }
 
     fn run_probe<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
-        probe: Probe,
+        plan: &Plan,
+        step: ProbeStep,
     ) -> Result<(), Error> {
-        let n_values = probe.values.len();
-        let (spec, n_bytes) = match probe.step {
-            ProbeStep::Ring(_) => (self.spec.for_probe(n_values), n_values * f64::BYTES),
-            ProbeStep::Barrier | ProbeStep::Agree | ProbeStep::Trial => {
-                (self.spec.for_data_scan(n_values), 0)
+        let (spec, n_bytes) = match &step {
+            ProbeStep::Ring { array, .. } => {
+                (self.spec.for_probe(array.len()), array.len() * f64::BYTES)
+            }
+            ProbeStep::Barrier(_) | ProbeStep::Agree { .. } | ProbeStep::Trial { .. } => {
+                (self.spec.for_data_scan(1), 0)
             }
         };
         let codec = comm.sizes(&spec, Quantum::LOSSLESS);
         let header = self.spec.header(StepQuantity::Links, n_bytes as f64);
         let program = comm.program(&spec, &codec, header)?;
-        self.run(comm, program, program.report());
-        self.phase = Phase::Probe(probe);
+        self.run(comm, program, program.report(), Phase::Probe(Probe { plan: *plan, step }));
         Ok(())
     }
 
@@ -253,18 +259,16 @@ impl FullCall<'_> {
     /// complete, chooses the call's plan anew.
     #[cold]
     #[inline(never)]
-    pub(super) fn advance_probe<X: Transport>(
+    pub(super) fn end_probe<X: Transport>(
         &mut self,
         comm: &mut Communicator<X>,
         work: &mut dyn Operands,
-        probe: Probe,
+        Probe { plan, step }: Probe,
     ) -> Result<(), Error> {
-        let next = match probe.step {
-            ProbeStep::Trial => {
-                let plan = self.undecided.ok_or(Error::Internal)?;
+        let mut array = match step {
+            ProbeStep::Trial { seconds: [longest] } => {
                 let kind = self.request.kind(&plan);
-                let longest = probe.values.first().map_or(0.0, |&seconds| seconds as f32);
-                let mode = comm.state.measured.trials.note(&kind, longest);
+                let mode = comm.state.measured.trials.note(&kind, longest as f32);
                 if mode.is_none() {
                     comm.forget_calls();
                 }
@@ -273,31 +277,25 @@ impl FullCall<'_> {
                 comm.state.measured.trial = mode.map(|mode| TimedCall { kind, mode, began });
                 return self.begin_with_links(comm, work, &plan);
             }
-            ProbeStep::Ring(began) => {
-                let seconds = comm.transport.now().saturating_sub(began).as_secs_f64();
-                let array = probe.values;
-                Some(Probe { values: vec![seconds], step: ProbeStep::Agree, array })
+            ProbeStep::Ring { array, began } => {
+                let seconds = [comm.transport.now().saturating_sub(began).as_secs_f64()];
+                return self.run_probe(comm, &plan, ProbeStep::Agree { seconds, array });
             }
-            ProbeStep::Barrier | ProbeStep::Agree => {
-                if let (ProbeStep::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
-                    comm.state.measured.links.note(comm.size(), seconds as f32);
-                    comm.forget_calls();
-                }
-                comm.state.measured.links.next().map(|n_bytes| {
-                    let mut values = probe.array;
-                    // Allocate before the clock starts: it may take longer than copying the array.
-                    values.resize(n_bytes / f64::BYTES, 0.0);
-                    let step = ProbeStep::Ring(comm.transport.now());
-                    Probe { values, step, ..Probe::default() }
-                })
+            ProbeStep::Agree { seconds: [longest], array } => {
+                comm.state.measured.links.note(comm.size(), longest as f32);
+                comm.forget_calls();
+                array
             }
+            ProbeStep::Barrier(_) => Vec::new(),
         };
-        if let Some(next) = next {
-            return self.run_probe(comm, next);
-        }
-        let plan = self.undecided.ok_or(Error::Internal)?;
-        self.spec = comm.spec(&self.request, &plan)?;
-        self.begin_with_links(comm, work, &plan)
+        let Some(n_bytes) = comm.state.measured.links.next() else {
+            self.spec = comm.spec(&self.request, &plan)?;
+            return self.begin_with_links(comm, work, &plan);
+        };
+        // Allocate before the clock starts: it may take longer than copying the array.
+        array.resize(n_bytes / f64::BYTES, 0.0);
+        let began = comm.transport.now();
+        self.run_probe(comm, &plan, ProbeStep::Ring { array, began })
     }
 
     /// Starts a trial. The ranks first wait for each other.
@@ -308,9 +306,8 @@ impl FullCall<'_> {
         comm: &mut Communicator<X>,
         plan: &Plan,
     ) -> Result<(), Error> {
-        self.undecided = Some(*plan);
-        let values = vec![comm.state.measured.trials.last(&self.request.kind(plan)).into()];
-        self.run_probe(comm, Probe { values, step: ProbeStep::Trial, ..Probe::default() })
+        let seconds = [comm.state.measured.trials.last(&self.request.kind(plan)).into()];
+        self.run_probe(comm, plan, ProbeStep::Trial { seconds })
     }
 
     /// Counts the call, unless it should be a trial. Returns whether it should.

@@ -1,4 +1,7 @@
+use super::message::{ANNOUNCED, MATCHED, NOTIFY, RETURNED, SHORT};
 use super::*;
+use crate::ffi::ring::RingMessage;
+use crate::frame::SlotId;
 use std::convert::Infallible;
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -334,6 +337,8 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { n_bytes: u64::MAX, ..good },
         RingMessage { word: 0xffff, ..good },
         RingMessage { word: 1 << 21, ..good },
+        // A frame that is sent `matched` comes back.
+        RingMessage { word: MATCHED, ..good },
         // Shared memory does not carry what is announced, and answers no announcement.
         RingMessage { word: ANNOUNCED | SHORT, ..good },
         RingMessage { word: ANNOUNCED | MATCHED, ..good },
@@ -344,6 +349,13 @@ fn a_rank_that_sends_nonsense_is_as_good_as_lost() {
         RingMessage { word: SHORT | NOTIFY, ..good },
         // It carries an answer to nothing.
         RingMessage { slot: SlotId { owner: SHORT | RETURNED, index: 0 }, word: SHORT, ..good },
+        RingMessage {
+            slot: SlotId { owner: SHORT | MATCHED | RETURNED, index: 0 },
+            word: SHORT,
+            ..good
+        },
+        // It carries an answer to a frame, which passes no slot.
+        RingMessage { slot: SlotId { owner: RETURNED, index: 0 }, word: SHORT, ..good },
         RingMessage { n_bytes: 0, word: SHORT | MATCHED | RETURNED, ..good },
         // No message was sent with these flags, so none can be returned.
         RingMessage { word: RETURNED, ..good },
