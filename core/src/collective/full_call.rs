@@ -312,7 +312,11 @@ impl<'s> FullCall<'s> {
             return Ok(Progress::Moved);
         }
         let Phase::DataScan { values, sampled, .. } = self.phase else {
-            self.request.end(size, rank, work)?;
+            if let Err(error) = self.request.end(size, rank, work) {
+                // The other ranks learn of it by a notice of this call.
+                self.engine = Some(engine);
+                return Err(error);
+            }
             #[cfg(feature = "alloc")]
             {
                 comm.end_trial();
