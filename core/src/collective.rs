@@ -259,8 +259,8 @@ impl<X: Transport> Communicator<X> {
         RunningCall::start(self, request, work, plan)?.wait()
     }
 
-    /// Runs a call on a device's memory and returns when the device has enqueued, or finished, all
-    /// of it ([`Device::poll_end`]).
+    /// Runs a call on a device's memory and returns when the device has finished all of it
+    /// ([`Device::poll_end`]).
     ///
     /// The buffers are [`DeviceSlice`](crate::device::DeviceSlice)s. The other ranks may hold their
     /// values in host memory or on other devices. An automatic plan compresses with fz-light.
@@ -300,7 +300,9 @@ impl<X: Transport> Communicator<X> {
         S: OnDevice<T> + 'a,
         R: OnDevice<T> + 'a,
     {
-        let (request, work, plan) = DeviceOperands::of(call, Box::new(device), self.rank(), plan)?;
+        let (request, mut work, plan, buffers) =
+            DeviceOperands::of(call, Box::new(device), self.rank(), plan)?;
+        work.keep(buffers);
         RunningCall::start(self, request, work, &plan)
     }
 

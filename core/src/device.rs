@@ -46,10 +46,10 @@ impl<T> DeviceSlice<'_, T> {
     }
 }
 
-/// A call's buffer of `T` in a device's memory: a [`DeviceSlice`], or the empty buffer of a call
-/// that does not use it.
+/// A call's buffer of `T` in a device's memory: a [`DeviceSlice`], an owner of memory, or the empty
+/// buffer of a call that does not use it. A call keeps it until the device has ended the call.
 pub trait OnDevice<T> {
-    /// The values without their type.
+    /// The values without their type. They stay where they are while the buffer lives.
     fn region(&self) -> Region;
 }
 

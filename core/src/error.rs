@@ -246,7 +246,7 @@ pub enum Error {
         /// The peer concerned, if any.
         peer: Option<Rank>,
     },
-    /// A device failed while it computed for a call.
+    /// A device failed in a call, perhaps before the call had sent anything.
     #[error("the device failed: {kind}")]
     Device {
         /// Kind of failure.

@@ -180,7 +180,7 @@ presets! {
         name: "gzccl",
         title: "gZCCL-style",
         source: "Huang et al., gZCCL (ICS'24), by a summary",
-        differs: "on CPUs, without streams; partners continue with the same decoded sum",
+        differs: "on a device, a stream for each lane; partners continue with the same decoded sum",
         schedules: Schedules::Switched,
         codec: CodecId::CuSzp,
         overlap: Overlap::Nothing,
@@ -244,7 +244,7 @@ presets! {
         name: "mpc-opt",
         title: "MPC-OPT",
         source: "Zhou et al., IPDPS'21",
-        differs: "on CPUs; no size threshold unless the plan has one",
+        differs: "no size threshold unless the plan has one",
         codec: CodecId::Mpc,
         ..IN_MESSAGES
     };
@@ -252,7 +252,7 @@ presets! {
     ZfpOpt4: PresetRow {
         name: "zfp-opt-4",
         title: "ZFP-OPT, 4 bits",
-        differs: "on CPUs; frames are passed on as they are, unless run as published",
+        differs: "frames are passed on as they are, unless run as published",
         codec: CodecId::ZfpRate,
         setting: 4,
         ..Self::MpcOpt.row()

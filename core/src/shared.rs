@@ -321,7 +321,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// Starts a call on a device's memory, as [`Communicator::run_on`] runs it. Each call in
-    /// progress needs a device, or workspace, of its own.
+    /// progress needs a device, or workspace, of its own. The call owns its buffers, or borrows
+    /// them for longer than the communicator lives; [`Finished`] returns the one with the result.
     ///
     /// # Errors
     /// As [`start`](Self::start), and [`Error::NotOnDevice`].
@@ -330,14 +331,15 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         device: Box<dyn Device + 'a>,
         call: Call<'a, T, S, R>,
         plan: &Plan,
-    ) -> Result<Pending<'a, X, ()>, Error>
+    ) -> Result<Pending<'a, X, R>, Error>
     where
         T: Element,
-        S: OnDevice<T>,
-        R: OnDevice<T>,
+        S: OnDevice<T> + 'a,
+        R: OnDevice<T> + 'a,
     {
         if self.is_checking() {
-            let (request, _, plan) = DeviceOperands::of(call, device, self.rank(), plan)?;
+            let (request, _work, plan, _buffers) =
+                DeviceOperands::of(call, device, self.rank(), plan)?;
             return Err(self.checked(|comm| comm.check(&request, &plan)));
         }
         let shared = Rc::clone(&self.shared);

@@ -11,14 +11,15 @@ const FOLDER: &str = "target/nvrtc";
 /// The last major version that compiles for compute capability 7.0.
 const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.8.93";
 
-/// Runs kernels and collectives on a simulated device. Installs NVRTC, unless it is installed, and
-/// compiles the kernels of fz-light.
+/// Runs kernels and collectives on a simulated device, and on a GPU if there is one. Installs
+/// NVRTC, unless it is installed, and compiles every kernel for every architecture.
 ///
 /// # Errors
 /// If the package cannot be downloaded, or a kernel does not compile or spills.
 pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
-    // Compiling every kernel for every architecture takes minutes.
-    let words = "test -p foldwire-cuda -- --skip long::every_kernel";
+    // NVRTC follows.
+    let words = "test -p foldwire-cuda -p foldwire-cuda-host \
+                 -- --skip kernels_of_fz_light --skip long::every_kernel";
     steps.run("kernels and collectives on a simulated device", &mut steps.cargo(words))?;
     let words = "test -p foldwire-benchmark -p foldwire-stack --lib \
                  --features foldwire-benchmark/simulated,foldwire-stack/simulated \
@@ -37,7 +38,7 @@ pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
         steps.skip("kernels by NVRTC", &format!("{error:#}"));
         return Ok(());
     }
-    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc -- --skip long:: --nocapture");
+    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc -- --nocapture");
     steps.run("kernels by NVRTC", test.env("FOLDWIRE_NVRTC", library()?)).map(drop)
 }
 

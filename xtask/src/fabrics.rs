@@ -178,7 +178,8 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
         ),
         (
             "TCP, C, Python, no fabrics",
-            "test --test info --test tcp --test c_programs --test python_programs",
+            "test --test info --test tcp --test c_programs --test c_devices \
+             --test python_programs",
         ),
         ("bench over TCP", "test --test bench -- tcp::"),
     ] {

@@ -4,6 +4,7 @@
 
 KERNEL(fault, 64, 1, (u8 *out, u64 which), {
     SHARED(u32, numbers, 64);
+    SHARED(u32, behind, 64);
     const u32 thread = thread_id();
     if (which == 0) {
         // Nothing wrong: a sum that goes through shared memory, and a rotation in each warp.
@@ -28,5 +29,9 @@ KERNEL(fault, 64, 1, (u8 *out, u64 which), {
         numbers.put(64, 1);
     } else if (which == 8 && warp_id() == 1) {
         barrier();
+    } else if (which == 9) {
+        behind.from(32).put(32, 1);
+    } else if (which == 10) {
+        numbers.as<u8>().put(256, 1);
     }
 })

@@ -246,11 +246,13 @@ void *shared_array(const void *site, u64 n_bytes) {
     return array;
 }
 
-void check_shared(const void *at, u64 n_bytes, bool is_write) {
+void check_shared(const void *at, u64 n_bytes, bool is_write, const void *array,
+                  const void *end) {
     Machine &m = *current;
     const u64 start = static_cast<u64>(static_cast<const u8 *>(at) - m.shared);
-    if (start > m.n_shared || m.n_shared - start < n_bytes) {
-        fail("an access outside of shared memory: offset", start);
+    if (at < array || at > end ||
+        static_cast<u64>(static_cast<const u8 *>(end) - static_cast<const u8 *>(at)) < n_bytes) {
+        fail("an access outside of a shared array: offset", start);
     }
     if (start % n_bytes != 0) {
         fail("an access to shared memory that is not aligned: offset", start);

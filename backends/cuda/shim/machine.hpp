@@ -4,7 +4,7 @@
 //! host. A fiber runs to its next collective, then the next lane. At the last lane all lanes of
 //! the warp must be at the same collective, and at the last warp all warps at the same barrier.
 //! Found and reported: divergence at collectives, accesses outside of the memory that the caller
-//! named or that are not aligned, reads of shared memory that nothing has written, and accesses of
+//! named, or of a shared array, or that are not aligned, reads of shared memory that nothing has written, and accesses of
 //! two threads to the same shared bytes without a barrier between them, one of them a write.
 
 #pragma once
@@ -90,7 +90,8 @@ u32 counted();
 void check(const void *at, u64 n_bytes, bool is_write);
 /// Returns the shared array of a place in the source.
 void *shared_array(const void *site, u64 n_bytes);
-void check_shared(const void *at, u64 n_bytes, bool is_write);
+/// Checks an access to the shared memory between `start` and `end`.
+void check_shared(const void *at, u64 n_bytes, bool is_write, const void *start, const void *end);
 
 } // namespace shim
 
@@ -148,26 +149,29 @@ template <class T> DEVICE void store(u8 *at, T x) {
     std::memcpy(at, &x, sizeof x);
 }
 
+/// Shared memory from `memory` to `end`: an array, or the rest of one.
 template <class T> struct Shared {
     T *memory;
+    const void *end;
     T get(u32 i) const {
-        shim::check_shared(memory + i, sizeof(T), false);
+        shim::check_shared(memory + i, sizeof(T), false, memory, end);
         T x;
         std::memcpy(&x, memory + i, sizeof x);
         return x;
     }
     void put(u32 i, T x) const {
-        shim::check_shared(memory + i, sizeof(T), true);
+        shim::check_shared(memory + i, sizeof(T), true, memory, end);
         std::memcpy(memory + i, &x, sizeof x);
     }
-    template <class U> Shared<U> as() const { return {reinterpret_cast<U *>(memory)}; }
-    Shared<T> from(u32 i) const { return {memory + i}; }
+    template <class U> Shared<U> as() const { return {reinterpret_cast<U *>(memory), end}; }
+    Shared<T> from(u32 i) const { return {memory + i, end}; }
 };
 
 #define SHARED(type, name, n)                                                                     \
     static const char name##_site = 0;                                                            \
-    const Shared<type> name = {                                                                   \
-        static_cast<type *>(shim::shared_array(&name##_site, sizeof(type) * (n)))}
+    type *const name##_memory =                                                                   \
+        static_cast<type *>(shim::shared_array(&name##_site, sizeof(type) * (n)));                \
+    const Shared<type> name = {name##_memory, name##_memory + (n)}
 
 static inline u32 ones(u32 x) { return static_cast<u32>(__builtin_popcount(x)); }
 static inline u32 leading_zeros(u32 x) {

@@ -3,7 +3,8 @@
 use crate::driver::{Driver, OwnedMemory, Staging, Stream};
 use crate::{DeviceError, DevicePtr};
 use bytemuck::Pod;
-use foldwire::device::DeviceSlice;
+use foldwire::device::{DeviceSlice, OnDevice, Region};
+use foldwire::{Buffer, Input};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -168,6 +169,25 @@ impl<T> DeviceBuffer<T> {
             return Err(DeviceError::Capacity { need, have });
         }
         Ok(())
+    }
+}
+
+/// A call may own a buffer.
+impl<T: Pod> OnDevice<T> for DeviceBuffer<T> {
+    fn region(&self) -> Region {
+        Region { address: self.ptr().0, n_values: self.n_values }
+    }
+}
+
+impl<T: Pod> Input<T> for DeviceBuffer<T> {
+    fn n_values(&self) -> usize {
+        self.n_values
+    }
+}
+
+impl<T: Pod> Buffer<T> for DeviceBuffer<T> {
+    fn n_values(&mut self) -> usize {
+        self.n_values
     }
 }
 

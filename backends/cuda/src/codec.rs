@@ -361,7 +361,10 @@ impl DeviceCodec {
             let have = bytes.n_bytes;
             if have < need { Err(DeviceError::Capacity { need, have }) } else { payload(bytes) }
         };
-        let values = |values: DevicePtr| job::aligned(values, self.dtype.n_bytes());
+        let values = |values: DevicePtr| match n_values {
+            0 => Ok(()),
+            _ => job::aligned(values, self.dtype.n_bytes()),
+        };
         match *task {
             Task::Encode { own, dst, .. } => values(own).and(target(dst)),
             Task::Decode { src, dst, .. } => payload(src).and(values(dst)),

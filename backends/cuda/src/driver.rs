@@ -4,10 +4,12 @@
 //! processor. All functions may be called from any thread.
 
 use crate::{DeviceError, DevicePtr, Launch, Launcher};
+use foldwire::DType;
+use foldwire::codec::CodecId;
 use foldwire::device::{FrameLocking, PageLock, PageLocker, lock_frames};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// Address of pinned memory: memory of the host which the device can copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +35,9 @@ pub struct EventId(pub u64);
 pub trait Driver: Send + Sync + fmt::Debug {
     /// Describes the device and its software in a line.
     fn description(&self) -> String;
+
+    /// Kernels that gave the host's bytes on this device.
+    fn checked(&self) -> &CheckedKernels;
 
     /// Allocates memory of the device.
     ///
@@ -139,13 +144,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Lets `event` stand for all that the stream has to do so far.
     ///
     /// # Errors
-    /// [`DeviceError`] if the device fails.
+    /// [`DeviceError`] if the device fails; [`DeviceError::Unanswered`] if it goes on.
     fn record(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
 
     /// Returns whether an event has happened.
     ///
     /// # Errors
-    /// [`DeviceError`] if something before the event failed.
+    /// [`DeviceError`] if something before the event failed, and nothing enqueued goes on;
+    /// [`DeviceError::Unanswered`] if the device may go on.
     fn has_happened(&self, event: EventId) -> Result<bool, DeviceError>;
 
     /// Lets a stream wait for an event.
@@ -183,6 +189,24 @@ struct LockedMemory {
 impl Drop for LockedMemory {
     fn drop(&mut self) {
         self.driver.unlock_pages(self.start, self.n_bytes);
+    }
+}
+
+/// Kernels that a device was checked with, by codec and type. Each implementation of [`Driver`]
+/// keeps a list.
+#[derive(Debug, Default)]
+pub struct CheckedKernels(Mutex<Vec<(CodecId, DType)>>);
+
+impl CheckedKernels {
+    /// Returns whether these were checked.
+    #[must_use]
+    pub fn contains(&self, codec: CodecId, dtype: DType) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(codec, dtype))
+    }
+
+    /// Adds kernels.
+    pub fn insert(&self, codec: CodecId, dtype: DType) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((codec, dtype));
     }
 }
 
@@ -272,6 +296,10 @@ impl Stream {
     /// # Errors
     /// [`DeviceError`] if the device fails.
     pub fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        if n_bytes == 0 {
+            // An empty array may be anywhere.
+            return Ok(());
+        }
         self.driver.copy_within(self.id, from, to, n_bytes)
     }
 
@@ -304,18 +332,24 @@ impl Stream {
     /// Waits until the stream has nothing left to do.
     ///
     /// # Errors
-    /// [`DeviceError`] if something failed.
+    /// [`DeviceError`] if something failed. Nothing goes on then.
     pub fn finish(&self) -> Result<(), DeviceError> {
-        self.mark()?;
-        let mut n_asked = 0_u32;
-        while !self.is_done()? {
+        let (mut is_marked, mut n_asked) = (false, 0_u32);
+        loop {
+            let is_done = if is_marked { self.is_done() } else { self.mark().map(|()| false) };
+            match is_done {
+                Ok(true) => return Ok(()),
+                Ok(false) => is_marked = true,
+                // The device goes on, and may use memory of the caller.
+                Err(DeviceError::Unanswered { .. }) => {}
+                Err(error) => return Err(error),
+            }
             // Short work ends before another thread would give the processor back.
             n_asked = n_asked.saturating_add(1);
             if n_asked > 100 {
                 std::thread::yield_now();
             }
         }
-        Ok(())
     }
 }
 
@@ -389,6 +423,8 @@ impl Staging {
         stream: &Stream,
         to: DevicePtr,
     ) -> Result<(), DeviceError> {
+        // The memory at `to` has the same size.
+        self.check(bytes.len())?;
         let from = PinnedPtr(bytes.as_ptr().expose_provenance() as u64);
         if self.driver.is_locked(from, bytes.len()) {
             return self.driver.copy_in(stream.id, from, to, bytes.len());

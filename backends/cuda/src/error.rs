@@ -48,6 +48,14 @@ pub enum DeviceError {
         /// The driver's words.
         reason: String,
     },
+    /// The driver refused a request. What is enqueued on the device goes on.
+    #[error("the driver did not answer in {during}: {reason}")]
+    Unanswered {
+        /// The request.
+        during: &'static str,
+        /// The driver's words.
+        reason: String,
+    },
     /// The driver, the compiler or a device is missing.
     #[error("{what}; {remedy}")]
     Missing {
@@ -82,7 +90,9 @@ impl DeviceError {
             Self::Capacity { .. } | Self::TooLong { .. } => DeviceErrorKind::Pool,
             Self::Misaligned { .. } => DeviceErrorKind::Memory,
             Self::OutOfMemory { .. } => DeviceErrorKind::OutOfMemory,
-            Self::Failed { .. } | Self::Missing { .. } => DeviceErrorKind::Lost,
+            Self::Failed { .. } | Self::Unanswered { .. } | Self::Missing { .. } => {
+                DeviceErrorKind::Lost
+            }
             Self::Differs { .. } => DeviceErrorKind::Differs,
             Self::Unsupported { .. } | Self::Launch { .. } => DeviceErrorKind::Launch,
         }

@@ -1,5 +1,44 @@
 //! Devices and workspaces that a process has opened, for bindings whose callers name a device by
 //! its number.
+//!
+//! Several calls in progress need a workspace each. Each owns its buffers, or borrows them for
+//! longer than the communicator lives:
+//!
+//! ```no_run
+//! use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
+//! use foldwire_cuda::{DeviceBuffer, WorkspaceConfig, pool};
+//!
+//! fn twice<'a, X: Transport>(
+//!     comm: &SharedCommunicator<'a, X>,
+//!     x: DeviceBuffer<f32>,
+//!     y: DeviceBuffer<f32>,
+//! ) -> Result<[DeviceBuffer<f32>; 2], Error> {
+//!     let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.frame_bytes());
+//!     let start = |buffer: DeviceBuffer<f32>| {
+//!         let workspace = pool::lend(0, WorkspaceConfig { n_lanes, frame_bytes }, None);
+//!         comm.start_on(Box::new(workspace), Call::all_reduce(buffer, Op::Sum), &Plan::raw())
+//!     };
+//!     let (x, y) = (start(x)?, start(y)?);
+//!     Ok([x.wait().into_result()?.0, y.wait().into_result()?.0])
+//! }
+//! ```
+//!
+//! A buffer cannot end before its call:
+//!
+//! ```compile_fail,E0597
+//! # use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
+//! # use foldwire_cuda::{DeviceBuffer, WorkspaceConfig, pool};
+//! fn early<'a, X: Transport>(comm: &SharedCommunicator<'a, X>) -> Result<(), Error> {
+//!     let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.frame_bytes());
+//!     let workspace = pool::lend(0, WorkspaceConfig { n_lanes, frame_bytes }, None);
+//!     let call = {
+//!         let gpu = pool::device(0).unwrap();
+//!         let mut x = DeviceBuffer::from_values(&gpu, &[1.0_f32]).unwrap();
+//!         comm.start_on(Box::new(workspace), Call::all_reduce(x.output(), Op::Sum), &Plan::raw())?
+//!     };
+//!     call.wait().into_result().map(drop)
+//! }
+//! ```
 
 use crate::driver::StreamId;
 use crate::{Cuda, DeviceError, DevicePtr, Driver, Workspace, WorkspaceConfig};
@@ -46,21 +85,40 @@ pub fn register(ordinal: usize, driver: Arc<dyn Driver>) {
 /// Lends a workspace of these sizes. It is made if none is free, and kept for later calls.
 /// `stream` is the caller's ([`Workspace::set_stream`]).
 ///
-/// # Errors
-/// As [`device`] and [`Workspace::with_config`].
-pub fn lend(
-    ordinal: usize,
-    config: WorkspaceConfig,
-    stream: Option<StreamId>,
-) -> Result<LentWorkspace, DeviceError> {
+/// If the workspace cannot be made, or a [copy](LentWorkspace::copy) fails, the call on it ends
+/// with [`Error::Device`], and tells the other ranks.
+#[must_use]
+pub fn lend(ordinal: usize, config: WorkspaceConfig, stream: Option<StreamId>) -> LentWorkspace {
     let free = pool().free.get_mut(&(ordinal, config)).and_then(Vec::pop);
-    let mut workspace = match free {
-        Some(workspace) => workspace,
-        None => Workspace::with_config(&device(ordinal)?, config)?,
+    let made = || {
+        let driver = device(ordinal)?;
+        match Workspace::with_config(&driver, config) {
+            Err(DeviceError::OutOfMemory { .. }) if end_unused(ordinal) => {
+                Workspace::with_config(&driver, config)
+            }
+            made => made,
+        }
     };
-    workspace.set_stream(stream);
+    let mut workspace = free.map_or_else(made, Ok);
+    if let Ok(workspace) = &mut workspace {
+        workspace.set_stream(stream);
+    }
     let (workspace, last_error) = (Some(workspace), LastError::default());
-    Ok(LentWorkspace { key: (ordinal, config), workspace, last_error })
+    LentWorkspace { key: (ordinal, config), workspace, last_error }
+}
+
+/// Ends the workspaces of a device that no call uses. Returns whether there were any.
+fn end_unused(ordinal: usize) -> bool {
+    let mut unused = Vec::new();
+    pool().free.retain(|(of, _), workspaces| {
+        let is_other = *of != ordinal;
+        if !is_other {
+            unused.append(workspaces);
+        }
+        is_other
+    });
+    // They end here, outside of the lock, because that may wait for the device.
+    !unused.is_empty()
 }
 
 /// The error behind a call's [`Error::Device`], with the driver's words. It is there when the call
@@ -84,8 +142,8 @@ impl LastError {
 #[derive(Debug)]
 pub struct LentWorkspace {
     key: (usize, WorkspaceConfig),
-    /// Present until it is dropped.
-    workspace: Option<Workspace>,
+    /// The workspace, or why there is none. Present until this is dropped.
+    workspace: Option<Result<Workspace, DeviceError>>,
     last_error: LastError,
 }
 
@@ -97,31 +155,36 @@ impl LentWorkspace {
     }
 
     /// Copies bytes within the device before the call ([`Workspace::copy`]).
-    ///
-    /// # Errors
-    /// As [`Workspace::copy`].
-    pub fn copy(
-        &mut self,
-        from: DevicePtr,
-        to: DevicePtr,
-        n_bytes: usize,
-    ) -> Result<(), DeviceError> {
-        self.workspace.as_ref().map_or(Ok(()), |workspace| workspace.copy(from, to, n_bytes))
+    pub fn copy(&mut self, from: DevicePtr, to: DevicePtr, n_bytes: usize) {
+        if let Some(Ok(workspace)) = &self.workspace
+            && let Err(error) = workspace.copy(from, to, n_bytes)
+        {
+            self.workspace = Some(Err(error));
+        }
     }
 
     fn get(&mut self) -> Result<&mut Workspace, Error> {
-        self.workspace.as_mut().ok_or(Error::Internal)
+        match &mut self.workspace {
+            Some(Ok(workspace)) => Ok(workspace),
+            Some(Err(error)) => Err(Error::Device { kind: error.kind() }),
+            None => Err(Error::Internal),
+        }
     }
 }
 
 impl Drop for LentWorkspace {
     fn drop(&mut self) {
-        let Some(workspace) = self.workspace.take() else { return };
-        match workspace.last_error() {
-            None => pool().free.entry(self.key).or_default().push(workspace),
+        let failure = match self.workspace.take() {
+            Some(Ok(workspace)) if workspace.last_error().is_none() => {
+                pool().free.entry(self.key).or_default().push(workspace);
+                None
+            }
             // A workspace whose device failed is not lent again.
-            Some(error) => *self.last_error.place() = Some(error.clone()),
-        }
+            Some(Ok(workspace)) => workspace.last_error().cloned(),
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        *self.last_error.place() = failure;
     }
 }
 

@@ -47,10 +47,8 @@ pub struct Workspace {
     last_error: Option<DeviceError>,
     /// True if an operation of the call has failed. Others that were enqueued may still run.
     has_failed: bool,
-    /// True while a call that ends waits for what it has enqueued.
-    is_ending: bool,
-    /// Kernels whose bytes equal the host's.
-    checked: Vec<(CodecId, DType)>,
+    /// First error of the device since a call began to end.
+    end_error: Option<DeviceError>,
 }
 
 impl Workspace {
@@ -89,14 +87,14 @@ impl Workspace {
             event,
             last_error: None,
             has_failed: false,
-            is_ending: false,
-            checked: Vec::new(),
+            end_error: None,
         })
     }
 
     /// Sets the stream on which the caller uses the buffers of calls, such as torch's current
-    /// stream. A call then waits for what this stream has to do when the call begins, and the
-    /// stream waits for the call's kernels. Without it, buffers must be ready when a call begins.
+    /// stream. A call then waits on the device for what this stream has to do when the call begins.
+    /// Without it, buffers must be ready when a call begins. Nothing is enqueued on the stream
+    /// after a call: when the call returns, the host has waited for all its results.
     pub fn set_stream(&mut self, stream: Option<StreamId>) {
         self.caller = stream;
     }
@@ -131,28 +129,28 @@ impl Workspace {
     }
 
     /// Returns whether the streams have done everything that was enqueued when this was first
-    /// asked.
-    fn poll_streams(&mut self) -> Result<bool, DeviceError> {
-        if !std::mem::replace(&mut self.is_ending, true) {
-            self.lanes.iter().try_for_each(|lane| lane.stream.mark())?;
-        }
-        for lane in &self.lanes {
-            if !lane.stream.is_done()? {
-                return Ok(false);
+    /// asked. A device that failed does nothing more. Keeps the first error.
+    fn poll_streams(&mut self) -> bool {
+        let mut has_ended = true;
+        for lane in &mut self.lanes {
+            match lane.poll_end() {
+                Ok(is_done) => has_ended &= is_done,
+                Err(error) => {
+                    has_ended &= !matches!(error, DeviceError::Unanswered { .. });
+                    self.end_error.get_or_insert(error);
+                }
             }
         }
-        Ok(true)
-    }
-
-    fn synchronize(&self) -> Result<(), DeviceError> {
-        self.lanes.iter().try_for_each(|lane| lane.stream.finish())
+        has_ended
     }
 }
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        // Running operations use the lanes' memory. An error leaves none running.
-        let _ = self.synchronize();
+        // Running operations use the lanes' memory.
+        while !self.poll_streams() {
+            std::thread::yield_now();
+        }
         self.driver.end_event(self.event);
     }
 }
@@ -163,11 +161,11 @@ impl Device for Workspace {
         if op == OpCode::User || DeviceCodec::new(dtype, codec, &params).is_none() {
             return Ok(false);
         }
-        for kernels in [(codec, dtype), (CodecId::Raw, dtype)] {
-            if !self.checked.contains(&kernels) {
-                self_check::check(&self.driver, kernels.0, dtype)
+        for codec in [codec, CodecId::Raw] {
+            if !self.driver.checked().contains(codec, dtype) {
+                self_check::check(&self.driver, codec, dtype)
                     .map_err(|error| self.report(error))?;
-                self.checked.push(kernels);
+                self.driver.checked().insert(codec, dtype);
             }
         }
         Ok(true)
@@ -221,7 +219,9 @@ impl Device for Workspace {
     fn value_range(&mut self, values: Region, dtype: DType) -> Result<[f64; 2], Error> {
         let found = at(values, dtype).and_then(|from| {
             let lane = self.lanes.first_mut().ok_or(DeviceError::Capacity { need: 1, have: 0 })?;
-            let parts = DeviceBytes { ptr: lane.scratch.ptr, n_bytes: lane.scratch.n_bytes };
+            // The host receives the parts of all blocks at once.
+            let n_bytes = lane.scratch.n_bytes.min(lane.received.n_bytes());
+            let parts = DeviceBytes { ptr: lane.scratch.ptr, n_bytes };
             let n_parts = range::enqueue(&mut lane.stream, dtype, from, values.n_values, parts)?;
             let mut extremes = vec![[0_f64; 2]; n_parts];
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut extremes);
@@ -239,12 +239,18 @@ impl Device for Workspace {
         if !self.has_failed && !self.lanes.iter().any(Lane::is_busy) {
             return Poll::Ready(Ok(()));
         }
-        let ended = self.poll_streams();
-        if matches!(ended, Ok(false)) {
+        if !self.poll_streams() {
             return Poll::Pending;
         }
         self.lanes.iter_mut().for_each(Lane::forget);
-        (self.has_failed, self.is_ending) = (false, false);
-        Poll::Ready(ended.map(drop).map_err(|error| self.report(error)))
+        let had_failed = self.has_failed;
+        let ended = match self.end_error.take() {
+            None => Ok(()),
+            // The words about the call's first error stay.
+            Some(error) if had_failed => Err(Error::Device { kind: error.kind() }),
+            Some(error) => Err(self.report(error)),
+        };
+        self.has_failed = false;
+        Poll::Ready(ended)
     }
 }

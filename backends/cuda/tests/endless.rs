@@ -105,20 +105,20 @@ fn a_call_on_a_shared_transport_tells_the_others_before_its_kernels_end() {
             let rank = comm.rank();
             let device: Arc<dyn Driver> = devices[rank.index()].clone();
             pool::register(rank.index(), device.clone());
-            let mut x = DeviceBuffer::from_values(&device, &values()).expect("memory");
+            let x = DeviceBuffer::from_values(&device, &values()).expect("memory");
             let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.frame_bytes());
-            let mut start = || {
+            let start = |x: DeviceBuffer<f32>| {
                 let config = WorkspaceConfig { n_lanes, frame_bytes };
-                let workspace = pool::lend(rank.index(), config, None).expect("memory");
-                let call = Call::all_reduce(x.output(), Op::Sum);
+                let workspace = pool::lend(rank.index(), config, None);
+                let call = Call::all_reduce(x, Op::Sum);
                 comm.start_on(Box::new(workspace), call, &plan()).expect("it starts")
             };
             // The first call checks the device.
-            start().wait().into_result().expect("no fault");
+            let (x, _) = start(x).wait().into_result().expect("no fault");
             if rank == Rank(1) {
                 plant(stuck, 5, end);
             }
-            let (call, start) = (start(), Instant::now());
+            let (call, start) = (start(x), Instant::now());
             if rank != Rank(1) {
                 let found = call.with_timeout(LIMIT).wait().into_result().err();
                 return check(found, end, start, stuck, &format!("{end:?}, {rank}"));

@@ -1,4 +1,4 @@
-//! Codec `fz-light` as kernels, against the scalar codec of core.
+//! Codecs `fz-light` and `fz-static` as kernels, against the scalar codecs of core.
 
 mod shim;
 
@@ -72,15 +72,35 @@ fn bytes_and_values_of_bf16_are_those_of_core() {
     bytes_are_equal::<bf16>(CodecId::FzLight);
 }
 
+#[test]
+fn fz_static_is_that_of_core() {
+    for n_values in [0, 1, 33, 300, CHUNK + 77] {
+        a_few::<f32>(CodecId::FzStatic, n_values);
+        a_few::<f64>(CodecId::FzStatic, n_values);
+        a_few::<f16>(CodecId::FzStatic, n_values);
+        a_few::<bf16>(CodecId::FzStatic, n_values);
+    }
+}
+
+/// Runs all tasks on two kinds of data.
+fn a_few<T: Float>(id: CodecId, n_values: usize) {
+    let arrays = arrays::<T>(n_values, 1).into_iter().zip(arrays::<T>(n_values, 2));
+    let params = CodecParams::new(Quantum::new::<T>(1e-3).unwrap()).for_averages_of(3);
+    for ((name, x), (_, y)) in arrays.filter(|((name, _), _)| ["smooth", "dotted"].contains(name)) {
+        let context = format!("{n_values} values, {name}");
+        all_tasks(&mut Pair::<T>::new(id, &params, &context), &x, &y, 3);
+    }
+}
+
 /// Payloads that are cut short or of which a byte differs are refused as core refuses them, or give
 /// the same values and bytes.
-fn damage_is_found_alike<T: Float>() {
+fn damage_is_found_alike<T: Float>(id: CodecId) {
     let quantum = Quantum::new::<T>(1e-3).unwrap();
     let params = CodecParams::new(quantum).for_sums_of(3);
     let names = ["smooth", "dotted", "holes", "sparse", "any magnitude"];
     let arrays = arrays::<T>(150, 1).into_iter().zip(arrays::<T>(150, 2));
     for ((name, x), (_, y)) in arrays.filter(|((name, _), _)| names.contains(name)) {
-        let pair = &mut Pair::<T>::new(CodecId::FzLight, &params, name);
+        let pair = &mut Pair::<T>::new(id, &params, name);
         let (payload, other) = (pair.encode(&x, false), pair.encode(&y, false));
         for n_bytes in 0..payload.len() {
             pair.decode(&payload[..n_bytes], x.len(), 1);
@@ -103,9 +123,76 @@ fn damage_is_found_alike<T: Float>() {
 
 #[test]
 fn damaged_payloads_are_refused_alike() {
-    damage_is_found_alike::<f32>();
-    damage_is_found_alike::<f64>();
-    damage_is_found_alike::<f16>();
+    damage_is_found_alike::<f32>(CodecId::FzLight);
+    damage_is_found_alike::<f64>(CodecId::FzLight);
+    damage_is_found_alike::<f16>(CodecId::FzLight);
+}
+
+/// The same for payloads of several chunks: all bytes before the chunks, which say where each chunk
+/// ends, and bytes around the first chunks' ends.
+fn damage_of_an_index_is_found_alike<T: Float>(id: CodecId, n_values: usize) {
+    let params = CodecParams::new(Quantum::new::<T>(1e-3).unwrap()).for_sums_of(3);
+    let n_chunks = n_values.div_ceil(CHUNK);
+    for (name, x) in arrays::<T>(n_values, 1).into_iter().take(1) {
+        let pair = &mut Pair::<T>::new(id, &params, name);
+        let payload = pair.encode(&x, false);
+        let other = payload.clone();
+        // A header of 24 bytes, and the end of each chunk.
+        let first = 24 + 4 * n_chunks;
+        let ends = payload[24..first].as_chunks().0;
+        let ends: Vec<usize> =
+            ends.iter().map(|end| first + u32::from_le_bytes(*end) as usize).collect();
+        assert!(ends.is_sorted() && *ends.last().unwrap() <= payload.len(), "{ends:?}");
+        for n_bytes in (0..=first).chain(ends.iter().flat_map(|end| [end - 1, *end, end + 1])) {
+            pair.decode(&payload[..n_bytes.min(payload.len())], x.len(), 1);
+        }
+        for at in (16..first).chain(ends.iter().flat_map(|end| [end - 1, *end])) {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut payload = payload.clone();
+                let Some(byte) = payload.get_mut(at) else { continue };
+                *byte ^= flip;
+                pair.decode(&payload, x.len(), 1);
+                match (at + usize::from(flip)) % 3 {
+                    0 => drop(pair.fold(&Op::Sum, &payload, &x, None)),
+                    1 => pair.combine(&Op::Sum, &other, &payload, x.len()),
+                    _ => pair.reduce(&Op::Sum, &payload, &x),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_indices_of_several_chunks_are_refused_alike() {
+    damage_of_an_index_is_found_alike::<f32>(CodecId::FzLight, 2 * CHUNK + 77);
+    damage_of_an_index_is_found_alike::<bf16>(CodecId::FzStatic, CHUNK + 1);
+}
+
+/// The slowest tests.
+mod long {
+    use super::*;
+
+    #[test]
+    fn damaged_payloads_are_refused_alike_in_every_type_and_codec() {
+        damage_is_found_alike::<bf16>(CodecId::FzLight);
+        damage_is_found_alike::<f32>(CodecId::FzStatic);
+        damage_is_found_alike::<bf16>(CodecId::FzStatic);
+    }
+
+    #[test]
+    fn damaged_indices_are_refused_alike_in_every_type() {
+        damage_of_an_index_is_found_alike::<f64>(CodecId::FzLight, 3 * CHUNK);
+        damage_of_an_index_is_found_alike::<f16>(CodecId::FzLight, 3 * CHUNK);
+        damage_of_an_index_is_found_alike::<bf16>(CodecId::FzLight, 5 * CHUNK + 1);
+    }
+
+    #[test]
+    fn long_arrays_of_every_type() {
+        a_few::<f64>(CodecId::FzLight, 400_001);
+        a_few::<f16>(CodecId::FzLight, 400_001);
+        a_few::<bf16>(CodecId::FzLight, 400_001);
+        a_few::<f32>(CodecId::FzStatic, 400_001);
+    }
 }
 
 /// Payloads that do not suit are refused with the same error: another number of values, lattice,

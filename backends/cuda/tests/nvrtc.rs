@@ -10,6 +10,9 @@ use foldwire::DType;
 use foldwire_cuda::Module;
 use foldwire_cuda::kernel::{KernelFile, NVRTC_OPTIONS};
 use nvrtc_ffi::Nvrtc;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Registers and spilled bytes of a kernel.
 struct Usage {
@@ -61,22 +64,33 @@ fn compile_all(modules: impl Iterator<Item = Module>, architectures: &[&str]) {
         Err(why) => return println!("skipped: {why}"),
     };
     let known = nvrtc.architectures();
-    for module in modules {
-        for architecture in architectures {
-            let number = architecture.trim_start_matches("sm_").parse().expect("a number");
-            if known.contains(&number) {
-                compile(&nvrtc, module, architecture);
-            } else {
-                println!("skipped: this NVRTC does not know {architecture}");
-            }
+    let is_known = |architecture: &&&str| {
+        let number = architecture.trim_start_matches("sm_").parse().expect("a number");
+        let is_known = known.contains(&number);
+        if !is_known {
+            println!("skipped: this NVRTC does not know {architecture}");
         }
-    }
+        is_known
+    };
+    let architectures: Vec<&str> = architectures.iter().filter(is_known).copied().collect();
+    let jobs = modules.flat_map(|module| architectures.iter().map(move |&on| (module, on)));
+    let (jobs, next): (Vec<_>, _) = (jobs.collect(), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                while let Some(&(module, on)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    compile(&nvrtc, module, on);
+                }
+            });
+        }
+    });
 }
 
 #[test]
-fn kernels_of_fz_light_for_f32_do_not_spill() {
-    let module = Module { file: KernelFile::FzLight, dtype: DType::F32 };
-    compile_all([module].into_iter(), &["sm_90"]);
+fn kernels_of_fz_light_do_not_spill() {
+    let modules = DType::ALL.iter().filter(|&&dtype| KernelFile::FzLight.is_for(dtype));
+    let modules = modules.map(|&dtype| Module { file: KernelFile::FzLight, dtype });
+    compile_all(modules, &["sm_90"]);
 }
 
 /// The slowest test.

@@ -1,12 +1,12 @@
 //! A device copies from locked frames and to them by itself, and no copy outlives the use of a
 //! frame.
 
-use foldwire::error::AbortReason;
+use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::transport::{Tag, Transport};
 use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Rank, pipeline};
 use foldwire_cuda::driver::lock_frames_for;
-use foldwire_cuda::{DeviceBuffer, Driver, Outcome, Workspace};
-use foldwire_cuda_host::{HostCopies, SimulatedDevice};
+use foldwire_cuda::{DeviceBuffer, Driver, Outcome, Workspace, WorkspaceConfig};
+use foldwire_cuda_host::{Faults, HostCopies, SimulatedDevice};
 use foldwire_threads::{Endpoint, World};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -207,4 +207,99 @@ fn a_call_that_ends_early_recycles_no_frame_that_a_device_uses() {
     }
     assert!(n_dropped > 5 && n_aborted > 5, "{n_dropped} {n_aborted}");
     assert_eq!(n_in_use.into_inner(), 0);
+}
+
+/// A workspace for shorter frames than the transport's.
+#[test]
+fn a_payload_longer_than_the_workspaces_frames_is_refused() {
+    let _turn = turn();
+    let simulated = SimulatedDevice::new();
+    let device: Arc<dyn Driver> = simulated.clone();
+    for is_locked in [false, true] {
+        let locking = is_locked.then(|| lock_frames_for(Arc::downgrade(&device)));
+        let results = World::new(2).frame_bytes(24 << 10).run(|mut comm| {
+            // They fill a frame of the workspace. None is on the lattice, so the payload is longer.
+            let bits = |i: u32| 0x7f00_0000 | i.wrapping_mul(0x9e37_79b9) >> 9;
+            let mut values: Vec<f32> = (0..1024).map(|i| f32::from_bits(bits(i))).collect();
+            let plan = Plan::foldwire(Bound::Absolute(1e-3));
+            if comm.rank() == Rank(0) {
+                return comm.broadcast(&mut values, Rank(0), &plan).map(drop);
+            }
+            let n_lanes = comm.n_lanes();
+            let config = WorkspaceConfig { n_lanes, frame_bytes: 4096 };
+            let mut workspace = Workspace::with_config(&device, config).expect("memory");
+            let mut x = DeviceBuffer::from_values(&device, &values).expect("memory");
+            let call = Call::broadcast(x.output(), Rank(0));
+            comm.run_on(&mut workspace, call, &plan).map(drop)
+        });
+        drop(locking);
+        let kind = DeviceErrorKind::Pool;
+        assert_eq!(results[1], Err(Error::Device { kind }), "locked: {is_locked}");
+    }
+}
+
+/// Copies of other lanes are under way when the driver refuses to answer for the first one.
+#[test]
+fn a_driver_that_refuses_a_question_leaves_no_frame_that_a_device_uses() {
+    let _turn = turn();
+    let devices: Vec<_> = (0..3).map(|_| SimulatedDevice::new()).collect();
+    let drivers: Vec<Arc<dyn Driver>> = devices.iter().map(|device| device.clone() as _).collect();
+    let _locking: Vec<_> =
+        drivers.iter().map(|driver| lock_frames_for(Arc::downgrade(driver))).collect();
+    let n_in_use = AtomicUsize::new(0);
+    let mut n_dropped = 0;
+    for n_polls in 0..40 {
+        let ended = world().run_endpoints(|inner| {
+            let rank = inner.rank();
+            let (device, driver) = (&devices[rank.index()], &drivers[rank.index()]);
+            let transport = Watched { inner, device, n_in_use: &n_in_use };
+            let mut comm = Communicator::new(transport).expect("a communicator");
+            let mut workspace = Workspace::new(driver, &comm).expect("there is memory");
+            let mut x = DeviceBuffer::from_values(driver, &values(rank)).expect("memory");
+            let plan = Plan::foldwire(Bound::Absolute(1e-3));
+            let call = Call::all_reduce(x.output(), Op::Sum);
+            let mut operation = comm.start_on(&mut workspace, call, &plan).expect("it starts");
+            if rank != Rank(1) {
+                return operation.wait().is_err();
+            }
+            for _ in 0..n_polls {
+                if operation.poll().is_ready() {
+                    return false;
+                }
+            }
+            device.plant(Faults { queries: Some(0), ..Faults::default() });
+            drop(operation);
+            device.plant(Faults::default());
+            true
+        });
+        n_dropped += usize::from(ended[1]);
+    }
+    assert!(n_dropped > 5, "{n_dropped}");
+    assert_eq!(n_in_use.into_inner(), 0);
+    assert!(devices.iter().all(|device| device.n_live() == 0), "nothing leaks");
+}
+
+/// A device that adds a payload to the floats of a frame reads no more of the frame than them.
+#[test]
+fn copies_of_a_short_sum_are_short() {
+    let _turn = turn();
+    let written = World::new(4).frame_bytes(64 << 10).run(|mut comm| {
+        let simulated = SimulatedDevice::new();
+        let device: Arc<dyn Driver> = simulated.clone();
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let n_received = if comm.rank() == Rank(0) { 100 } else { 0 };
+        let x = DeviceBuffer::from_values(&device, &[1.0_f32; 100]).expect("memory");
+        let mut sums = DeviceBuffer::new(&device, n_received).expect("memory");
+        let plan = Plan::raw().compressed(pipeline::PER_HOP, Bound::Absolute(1e-3));
+        let mut before = 0;
+        // The first call also checks the device.
+        for _ in 0..2 {
+            before = simulated.host_copies().written;
+            let call = Call::reduce(x.input(), sums.output(), Op::Sum, Rank(0));
+            comm.run_on(&mut workspace, call, &plan).expect("the call works");
+        }
+        simulated.host_copies().written - before
+    });
+    // Two payloads and sums, of 400 bytes each and less.
+    assert!(written[0] > 400 && written[0] < 4000, "{written:?}");
 }

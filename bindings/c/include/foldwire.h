@@ -331,8 +331,8 @@ typedef int32_t fwLayout;
 // A bug in Foldwire. Please report it.
 #define FW_INTERNAL_ERROR 15
 
-// A device failed. fwGetLastError has the words of its driver. If it failed before the call began,
-// the communicator stays usable; fwCommGetAsyncError tells.
+// A device failed. fwGetLastError has the words of its driver. The call ends on all ranks, and so
+// does the communicator, except if fwCommSetMemory returns this.
 #define FW_DEVICE_ERROR 16
 
 // float

@@ -1,6 +1,7 @@
 """Tests of arrays in the memory of a device. No device is needed: arrays that claim to be on one
 are refused before anything reads them."""
 
+import ctypes
 import sys
 import types
 import unittest
@@ -9,7 +10,7 @@ from unittest import mock
 import numpy as np
 
 import foldwire
-from foldwire import _device_arrays
+from foldwire import _device_arrays, _dlpack
 from foldwire._device_arrays import device_array
 
 # No machine has this device.
@@ -26,6 +27,45 @@ class Fake:
 
     def __dlpack_device__(self):
         return (2, self.device)
+
+
+_NAME, _NAME_OF_VERSIONED = b"dltensor", b"dltensor_versioned"
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi))
+
+
+class Exporter:
+    """An array with DLPack alone, at an address that nothing may read. Without ``flags`` it has an
+    early version of the protocol."""
+
+    def __init__(self, shape=(6,), kind=2, n_bits=32, address=256, device=(2, MISSING), lanes=1,
+                 strides=None, offset=0, flags=None):
+        self.device, self.flags, self.streams, self.n_back = device, flags, [], 0
+        # What the capsule points to lives as long as this.
+        self.numbers = [None if numbers is None else (ctypes.c_int64 * len(numbers))(*numbers)
+                        for numbers in (shape, strides)]
+        shape, strides = (numbers and ctypes.cast(numbers, ctypes.POINTER(ctypes.c_int64))
+                          for numbers in self.numbers)
+        n_dims = len(self.numbers[0])
+        self.tensor = _dlpack._Tensor(address, *device, n_dims, kind, n_bits, lanes, shape,
+                                      strides, offset)
+        self.versioned = _dlpack._Versioned(1, 0, None, None, flags or 0, self.tensor)
+        self.destroy = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self.take_back)
+
+    def take_back(self, _):
+        self.n_back += 1
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, stream=None, **more):
+        if more and self.flags is None:
+            raise TypeError(f"no such arguments: {more}")
+        self.streams.append(stream)
+        of, name = ((self.tensor, _NAME) if self.flags is None
+                    else (self.versioned, _NAME_OF_VERSIONED))
+        return _new_capsule(ctypes.addressof(of), name, self.destroy)
 
 
 def collectives(comm, make):
@@ -123,16 +163,65 @@ class Devices(unittest.TestCase):
             self.assertEqual(device_array(same).address,
                              same.__cuda_array_interface__["data"][0])
 
-    def test_dlpack_alone_is_refused_and_never_copied(self):
-        class OnlyDlpack:
-            def __dlpack_device__(self):
-                return (2, 0)
-
-            def __dlpack__(self, **_):
-                raise AssertionError("nobody reads it")
-
+    def test_dlpack_alone_tells_where_an_array_is(self):
+        for flags in (None, 0):
+            for exporter, dtype, address in (
+                (Exporter(flags=flags), "float32", 256),
+                (Exporter(flags=flags, n_bits=64, strides=(1,)), "float64", 256),
+                (Exporter(flags=flags, kind=4, n_bits=16, offset=64), "bfloat16", 320),
+                (Exporter(flags=flags, kind=0, n_bits=8), "int8", 256),
+                (Exporter(flags=flags, kind=1, n_bits=32, shape=(2, 3), strides=(3, 1)), "uint32",
+                 256),
+            ):
+                found = device_array(exporter)
+                self.assertEqual((found.dtype.name, found.address, found.size, found.device),
+                                 (dtype, address, 6, MISSING))
+                self.assertEqual(found.shape, tuple(exporter.numbers[0]))
+                self.assertIs(found.owner, exporter)
+                self.assertEqual(exporter.streams, [found.stream])
+                # The library keeps the memory for as long as the array is in use.
+                self.assertEqual(exporter.n_back, 0)
+                del found
+                self.assertEqual(exporter.n_back, 1)
         comm, = foldwire.threads(1)
-        self.refused(lambda: comm.all_reduce(OnlyDlpack()), says="from_dlpack")
+        says = "driver" if foldwire._native.HAS_DEVICES else "pip install"
+        self.refused(lambda: comm.all_reduce(Exporter(), out=Exporter(address=512)), says=says)
+        self.refused(lambda: comm.all_reduce(Exporter()), says="pass an array")
+
+    def test_strange_arrays_with_dlpack_are_refused(self):
+        for strange, kind, says in (
+            (Exporter(strides=(2,)), "unsupported", "contiguous"),
+            (Exporter(shape=(2, 3), strides=(1, 2)), "unsupported", "contiguous"),
+            (Exporter(lanes=4), "unsupported", "type"),
+            (Exporter(kind=3), "unsupported", "type"),
+            (Exporter(kind=6, n_bits=4), "unsupported", "type"),
+            (Exporter(offset=2), "argument", "aligned"),
+        ):
+            self.refused(lambda: device_array(strange), kind, says)
+            self.assertEqual(strange.n_back, len(strange.streams))
+        later = Exporter(flags=0)
+        later.versioned.major = 2
+        self.refused(lambda: device_array(later), says="DLPack 2")
+        comm, = foldwire.threads(1)
+        read_only = Exporter(flags=_dlpack._IS_READ_ONLY, address=512)
+        self.refused(lambda: comm.all_reduce(Exporter(), out=read_only), "argument", "read-only")
+        # Another kind of device is none of CUDA's.
+        self.assertIsNone(device_array(Exporter(device=(10, 0))))
+
+    def test_the_driver_knows_the_device_of_an_array_that_does_not(self):
+        class Driver:
+            def cuPointerGetAttribute(self, number, attribute, address):
+                if address.value != 256:
+                    return 1
+                number._obj.value = 5
+                return 0
+
+        with mock.patch.object(Fake, "__dlpack_device__", None):
+            with mock.patch.object(_device_arrays, "_driver", Driver):
+                self.assertEqual(device_array(Fake()).device, 5)
+                self.assertEqual(device_array(Fake(address=512)).device, 0)
+            with mock.patch.object(_device_arrays, "_driver", lambda: None):
+                self.assertEqual(device_array(Fake()).device, 0)
 
     def test_tensors_of_torch_are_read_by_torchs_own_functions(self):
         class Tensor:
@@ -217,6 +306,31 @@ class SimulatedDevices(unittest.TestCase):
                 self.assertIs(request.wait(), array)
 
         foldwire.run(self.SIZE, program)
+
+    def test_arrays_with_dlpack_alone_give_the_bits_of_the_cpu(self):
+        def program(comm):
+            own = np.sin(np.arange(600) + comm.rank).astype(np.float32)
+
+            def put(values, flags):
+                address = self.device.put(values.tobytes())
+                return Exporter(values.shape, address=address, device=(2, MISSING + 1),
+                                flags=flags)
+
+            for flags in (None, 0):
+                for bound in (None, "abs:1e-3"):
+                    expected = comm.all_reduce(own, bound=bound)
+                    array, out = put(own, flags), put(np.zeros_like(own), flags)
+                    self.assertIs(comm.all_reduce(array, out=out, bound=bound), out)
+                    self.assertIs(comm.all_reduce(array, out=array, bound=bound), array)
+                    for each in (array, out):
+                        found = np.frombuffer(self.device.get(each.tensor.data), np.float32)
+                        np.testing.assert_array_equal(found, expected)
+                        self.assertEqual(each.n_back, len(each.streams))
+                        self.assertEqual(set(each.streams), {self.streams[0]})
+
+        # The simulated device has no stream 1.
+        with mock.patch.object(_device_arrays, "_DEFAULT_STREAM", self.streams[0]):
+            foldwire.run(self.SIZE, program)
 
     def test_what_the_device_cannot_do_is_an_error_and_nothing_was_sent(self):
         def program(comm):

@@ -1,5 +1,6 @@
 """Tests of the hook for DistributedDataParallel, and of the process group."""
 
+import types
 import unittest
 from unittest import mock
 
@@ -551,6 +552,43 @@ class Devices(unittest.TestCase):
             self.assertIn("pip install", why_through_cpu(floats))
         self.assertIn("not on meta", why_through_cpu(torch.empty(3, device="meta")))
         self.assertIsNone(why_through_cpu(torch.ones(3, dtype=torch.int64)))
+
+    def test_lists_on_a_gpu_have_the_bound_and_are_there_when_the_call_has_finished(self):
+        from foldwire._torch_calls import Calls, _deal
+
+        class Cuda(torch.Tensor):
+            """A tensor that says that it is on a GPU."""
+
+            is_cuda, is_cpu = True, False
+
+        def tensors(dtype=torch.float32):
+            return [torch.zeros(3, dtype=dtype).as_subclass(Cuda) for _ in range(2)]
+
+        made, synchronized = [], []
+        comm = types.SimpleNamespace(
+            all_reduce=lambda *_, dtype, **__: made.append(dtype),
+            all_reduce_group=lambda *_, **__: self.fail("a group would be on the CPU"))
+
+        class Group(Calls):
+            def _bounded(self, op, tensor, n_bytes):
+                return "bounded", n_bytes
+
+            def _start(self, call, result, opts, tensor=None, comm_of=None):
+                call(comm)
+                return comm_of
+
+        class Stream:
+            def synchronize(self):
+                synchronized.append([output.tolist() for output in outputs])
+
+        self.assertEqual(Group().allreduce_coalesced(tensors()), ("bounded", 24))
+        self.assertEqual(made, ["float32"] * 2)
+        mixed = [tensors()[0], tensors(torch.float64)[0]]
+        self.assertIsNone(Group().allreduce_coalesced(mixed))
+        outputs = tensors()
+        with mock.patch.object(torch.cuda, "current_stream", lambda _: Stream()):
+            _deal(torch.arange(6.0), [3, 3], outputs)
+        self.assertEqual(synchronized[-1], [[0, 1, 2], [3, 4, 5]])
 
     def test_a_call_for_each_gradient_gives_the_bits_of_the_call_for_all(self):
         import foldwire.torch as ft

@@ -459,11 +459,17 @@ where
 impl<'s, T: Element, S: OnDevice<T>, R: OnDevice<T>> Call<'s, T, S, R> {
     /// Returns the request that this rank makes, and its buffers in a device's memory. Fails if the
     /// call has feedback, or an operation that is not the device's.
-    pub(crate) fn into_regions(self, rank: Rank) -> Result<(Request<'s>, [Region; 2]), Error> {
+    pub(crate) fn into_regions(
+        self,
+        rank: Rank,
+    ) -> Result<(Request<'s>, [Region; 2], (S, R)), Error> {
         let request = self.request.on(rank);
         match self.residues {
             Some(_) => Err(Error::NoRoomToRound),
-            None => Ok((request, [self.send.region(), self.recv.region()])),
+            None => {
+                let regions = [self.send.region(), self.recv.region()];
+                Ok((request, regions, (self.send, self.recv)))
+            }
         }
     }
 }

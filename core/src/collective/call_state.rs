@@ -285,6 +285,9 @@ impl<'s> CallState<'s> {
             }
         }
         let CallStage::Full(call) = &mut self.stage else { return Err(Error::Finished) };
+        if let Some(error) = work.failure() {
+            return self.lose(comm, work, error);
+        }
         call.round_input(comm, work);
         let Communicator { transport, notices, state, .. } = &mut *comm;
         let Running { engine, phase } = call.running.as_mut().ok_or(Error::Finished)?;

@@ -40,24 +40,34 @@ pub struct DeviceOperands<'d> {
     /// True if a computation of the last poll is pending.
     is_computing: bool,
     has_ended: bool,
+    /// Error of the device before or between polls of the engine. The next poll ends the call with
+    /// it, and tells the other ranks. Until then the call goes on with values that mean nothing.
+    failure: Option<Error>,
+    /// Buffers that the call owns, if nobody else keeps them.
+    _kept: Option<Box<dyn Kept + 'd>>,
 }
+
+/// Anything, of an erased type.
+trait Kept {}
+
+impl<B> Kept for B {}
 
 impl<'d> DeviceOperands<'d> {
     /// Lends the buffers of a call to it, and begins it on the device. Also returns the request
-    /// that this rank makes, and the plan that it follows: an automatic plan compresses with
-    /// fz-light.
+    /// that this rank makes, the plan that it follows (an automatic plan compresses with fz-light),
+    /// and the buffers, which must live until the device has ended the call.
     pub(crate) fn of<'s, T, S, R>(
         call: Call<'s, T, S, R>,
-        device: Box<dyn Device + 'd>,
+        mut device: Box<dyn Device + 'd>,
         rank: Rank,
         plan: &Plan,
-    ) -> Result<(Request<'s>, Self, Plan), Error>
+    ) -> Result<(Request<'s>, Self, Plan, (S, R)), Error>
     where
         T: Element,
         S: OnDevice<T>,
         R: OnDevice<T>,
     {
-        let (request, [send, recv]) = call.into_regions(rank)?;
+        let (request, [send, recv], buffers) = call.into_regions(rank)?;
         let plan = match request.op {
             // No bound can be kept for these.
             OpCode::Prod | OpCode::User if plan.is_auto => plan.exactly(),
@@ -66,11 +76,26 @@ impl<'d> DeviceOperands<'d> {
         let Request { window, dtype, op, .. } = request;
         let send = if matches!(window, Window::Whole) { recv } else { send };
         let call = DeviceCall { dtype, op, params: CodecParams::new(Quantum::LOSSLESS) };
-        let mut work =
-            Self { device, window, send, recv, call, is_computing: false, has_ended: false };
-        work.device.begin()?;
+        let (is_computing, has_ended) = (false, false);
+        let failure = device.begin().err();
+        let work = Self {
+            device,
+            window,
+            send,
+            recv,
+            call,
+            is_computing,
+            has_ended,
+            failure,
+            _kept: None,
+        };
         let request = Request { lengths: work.lengths(), ..request };
-        Ok((request, work, plan))
+        Ok((request, work, plan, buffers))
+    }
+
+    /// Keeps the buffers until the device has ended the call.
+    pub(crate) fn keep<B: 'd>(&mut self, buffers: B) {
+        self._kept = Some(Box::new(buffers));
     }
 
     /// Returns the numbers of values to send and of values in the buffer for results.
@@ -89,6 +114,25 @@ impl<'d> DeviceOperands<'d> {
         }
         let address = buffer.address + (range.start * self.call.dtype.n_bytes()) as u64;
         Ok(Region { address, n_values: range.len() })
+    }
+
+    /// Returns what a pass found. If it failed, or the device failed before, keeps the error and
+    /// returns `neutral`.
+    fn unless_failed<V>(
+        &mut self,
+        neutral: V,
+        pass: impl FnOnce(&mut Self) -> Result<V, Error>,
+    ) -> V {
+        if self.failure.is_some() {
+            return neutral;
+        }
+        match pass(self) {
+            Ok(found) => found,
+            Err(error) => {
+                self.failure = Some(error);
+                neutral
+            }
+        }
     }
 
     fn own(&self, segment: &Segment) -> Result<Region, Error> {
@@ -171,6 +215,9 @@ impl<'d> DeviceOperands<'d> {
             }
             Primitive::Reduce { into } => {
                 let (payload, floats) = payloads.to(Slot::In, into)?;
+                // The rest of the frame is of no use to the device.
+                let n_bytes = segment.len * self.call.dtype.n_bytes();
+                let floats = floats.get_mut(..n_bytes).ok_or(Error::Internal)?;
                 let codec = self.call.params.codec;
                 DeviceOp::Reduce { payload, codec, floats }
             }
@@ -266,7 +313,8 @@ impl Operands for DeviceOperands<'_> {
             return Err(FillError::Device.into());
         }
         let (codec, dtype, op) = (spec.plan.codec, spec.dtype, spec.op);
-        if self.device.supports(codec, dtype, op)? && !spec.rounds_first {
+        let is_supported = self.unless_failed(true, |work| work.device.supports(codec, dtype, op));
+        if is_supported && !spec.rounds_first {
             Ok(())
         } else {
             Err(Error::NotOnDevice { codec, dtype, op })
@@ -289,10 +337,11 @@ impl Operands for DeviceOperands<'_> {
         _: Option<Fill>,
     ) -> Result<[f64; value_range::N_VALUES], Error> {
         // A device reads its memory so fast that a sample would save nothing.
-        with_float!(
-            self.call.dtype, T => self.scan_floats::<T>(own),
-            else Ok([value_range::UNKNOWN; value_range::N_VALUES])
-        )
+        let unknown = [value_range::UNKNOWN; value_range::N_VALUES];
+        Ok(with_float!(
+            self.call.dtype, T => self.unless_failed(unknown, |work| work.scan_floats::<T>(own)),
+            else unknown
+        ))
     }
 
     fn estimate_bits(
@@ -302,11 +351,15 @@ impl Operands for DeviceOperands<'_> {
         value_range: Option<ValueRange>,
         _: Option<Level>,
     ) -> Result<([f64; N_LOSSY], [u32; 2]), Error> {
-        with_float!(
+        let unknown = ([value_range::UNKNOWN; N_LOSSY], [0; 2]);
+        Ok(with_float!(
             self.call.dtype,
-            T => Ok(value_range::estimate_bits(spec, &self.sample::<T>(own)?, value_range, None)),
-            else Ok(([value_range::UNKNOWN; N_LOSSY], [0; 2]))
-        )
+            T => self.unless_failed(unknown, |work| {
+                let sample = work.sample::<T>(own)?;
+                Ok(value_range::estimate_bits(spec, &sample, value_range, None))
+            }),
+            else unknown
+        ))
     }
 
     fn suspect_fill(
@@ -315,11 +368,13 @@ impl Operands for DeviceOperands<'_> {
         value_range: Option<ValueRange>,
         bound: f64,
     ) -> Result<Option<f64>, Error> {
-        with_float!(
+        Ok(with_float!(
             self.call.dtype,
-            T => Ok(value_range::suspect_fill(&self.sample::<T>(own)?, value_range, bound)),
-            else Ok(None)
-        )
+            T => self.unless_failed(None, |work| {
+                Ok(value_range::suspect_fill(&work.sample::<T>(own)?, value_range, bound))
+            }),
+            else None
+        ))
     }
 
     fn find_shape(&self, _: Range<usize>, params: CodecParams) -> CodecParams {
@@ -340,17 +395,21 @@ impl Operands for DeviceOperands<'_> {
         Ok(())
     }
 
+    fn failure(&self) -> Option<Error> {
+        self.failure
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.has_ended = true;
+        self.end(&mut core::hint::spin_loop)
+    }
+
     /// Asks for another poll at once if this one left a computation pending: no frame arrives when
     /// the device is done.
     fn after_poll(&mut self, progress: Progress) -> Result<Progress, Error> {
         let is_computing = core::mem::replace(&mut self.is_computing, false);
         Ok(match progress {
             Progress::Waiting if is_computing => Progress::Moved,
-            Progress::Finished => {
-                self.has_ended = true;
-                self.end(&mut core::hint::spin_loop)?;
-                Progress::Finished
-            }
             progress => progress,
         })
     }

@@ -341,7 +341,11 @@ impl<'s> FullCall<'s> {
             Phase::Probe(probe) => self.end_probe(comm, work, probe)?,
             Phase::DataScan(scan) => self.end_data_scan(comm, work, &scan)?,
             Phase::Call(_call) => {
-                self.request.end(comm.size(), comm.rank(), work)?;
+                if let Err(error) = self.request.end(comm.size(), comm.rank(), work) {
+                    // The other ranks learn of it by a notice of this call.
+                    self.running = Some(Running { engine, phase: Phase::Call(_call) });
+                    return Err(error);
+                }
                 #[cfg(feature = "alloc")]
                 {
                     comm.end_trial();

@@ -73,8 +73,18 @@ pub(crate) trait Operands: Compute {
     /// Moves the result of an in-place call to the front of its buffer.
     fn move_to_front(&mut self, result: Range<usize>) -> Result<(), Error>;
 
-    /// Follows a poll of the call. Ends the use of the buffers if it has finished. Returns what the
-    /// caller of the poll is told.
+    /// Returns the error of a pass outside the engine. It ends the call on all ranks, as an error
+    /// of the engine does.
+    fn failure(&self) -> Option<Error> {
+        None
+    }
+
+    /// Ends the use of the buffers by a call whose lanes have finished.
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Follows a poll of the call. Returns what the caller of the poll is told.
     fn after_poll(&mut self, progress: Progress) -> Result<Progress, Error> {
         Ok(progress)
     }

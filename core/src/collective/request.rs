@@ -92,7 +92,8 @@ impl<'s> Request<'s> {
         self.shares.count().saturating_mul(self.dtype.n_bytes())
     }
 
-    /// Moves the result of a finished call to the front of its buffer, if the request asks for it.
+    /// Moves the result of a finished call to the front of its buffer, if the request asks for it,
+    /// and ends the use of the buffers.
     pub(super) fn end(
         &self,
         size: usize,
@@ -103,7 +104,7 @@ impl<'s> Request<'s> {
             let result = self.call(size).output(rank);
             work.move_to_front(self.shares.within_whole(result, size, rank))?;
         }
-        Ok(())
+        work.finish()
     }
 
     /// Returns whether the collective supports the request's shares. No request has arrays as

@@ -1,6 +1,6 @@
 //! Calls and messages in progress, as the shared transport drives them.
 
-use crate::collective::{Call, CallState, Communicator, Operands};
+use crate::collective::{Call, CallState, Communicator, DeviceOperands, Operands};
 use crate::element::Element;
 use crate::error::{Buffer, Error};
 use crate::handle::Progress;
@@ -169,6 +169,31 @@ impl<W: Operands> CallBuffers for W {
     }
 
     fn into_given(self) {}
+}
+
+/// Buffers in a device's memory, which the call owns: where it sends from, and where its result
+/// goes.
+pub(super) struct DeviceBuffers<'a, S, R> {
+    /// Ends the use of the buffers when it is dropped, so it is dropped first.
+    pub(super) operands: DeviceOperands<'a>,
+    pub(super) given: (S, R),
+}
+
+impl<S, R> CallBuffers for DeviceBuffers<'_, S, R> {
+    type Given = R;
+
+    fn with(
+        &mut self,
+        then: impl FnOnce(&mut dyn Operands) -> Result<Progress, Error>,
+    ) -> Result<Progress, Error> {
+        then(&mut self.operands)
+    }
+
+    fn into_given(self) -> R {
+        let Self { operands, given: (_, result) } = self;
+        drop(operands);
+        result
+    }
 }
 
 /// Buffers in the host's memory, which the call owns.

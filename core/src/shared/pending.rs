@@ -1,6 +1,6 @@
 //! Calls and messages in progress that own their buffers.
 
-use super::driven::{BufferOwner, CallWork, Driven, HostBuffers};
+use super::driven::{BufferOwner, CallWork, DeviceBuffers, Driven, HostBuffers};
 use crate::collective::{Call, CallState, DeviceOperands};
 use crate::device::{Device, OnDevice};
 use crate::element::Element;
@@ -98,21 +98,23 @@ impl<'a, X: Transport + 'a, R: 'a> Handle<RunningPending<'a, X, R>> {
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
-}
 
-impl<'a, X: Transport + 'a> Handle<RunningPending<'a, X, ()>> {
-    pub(super) fn start_on<T: Element, S: OnDevice<T>, R: OnDevice<T>>(
+    pub(super) fn start_on<T: Element, S: OnDevice<T> + 'a>(
         shared: Rc<SharedTransport<'a, X>>,
         call_slot: &Rc<CallSlot<'a, X>>,
         device: Box<dyn Device + 'a>,
         call: Call<'a, T, S, R>,
         plan: &Plan,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Error>
+    where
+        R: OnDevice<T>,
+    {
         let work = call_slot.with(|comm| {
             let rank = comm.rank();
-            let (request, mut buffers, plan) = DeviceOperands::of(call, device, rank, plan)?;
-            let call_state = CallState::start(comm, request, &mut buffers, &plan)?;
-            Ok(CallWork { call_state, buffers })
+            let (request, mut operands, plan, given) =
+                DeviceOperands::of(call, device, rank, plan)?;
+            let call_state = CallState::start(comm, request, &mut operands, &plan)?;
+            Ok(CallWork { call_state, buffers: DeviceBuffers { operands, given } })
         })?;
         Ok(Self::of(shared, Driven::call(call_slot, work)))
     }

@@ -6,7 +6,7 @@
 //! is not freed is counted.
 
 use crate::{Device, ffi};
-use foldwire_cuda::driver::{Driver, EventId, LockedPages, PinnedPtr, StreamId};
+use foldwire_cuda::driver::{CheckedKernels, Driver, EventId, LockedPages, PinnedPtr, StreamId};
 use foldwire_cuda::{DeviceError, DevicePtr, KernelArg, Launch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -17,12 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Faults {
     /// Allocations until there is no memory left.
     pub allocations: Option<usize>,
+    /// Most allocations, of device memory or pinned memory, at a time.
+    pub live: Option<usize>,
     /// Launches until one is refused.
     pub launches: Option<usize>,
     /// Operations until the device no longer responds.
     pub operations: Option<usize>,
     /// Launches until kernels round differently.
     pub rounding: Option<usize>,
+    /// Questions for events until the driver refuses one. The device goes on.
+    pub queries: Option<usize>,
     /// Operations until one never ends. It ends after all when other faults are planted.
     pub hang: Option<usize>,
 }
@@ -32,6 +36,7 @@ pub struct SimulatedDevice {
     state: Mutex<State>,
     /// Pages of the process that are pinned memory, too.
     locked: Arc<LockedPages>,
+    checked: CheckedKernels,
 }
 
 /// Bytes that the host itself has copied, to pinned memory and from there.
@@ -80,7 +85,8 @@ impl SimulatedDevice {
     pub fn with_faults(faults: Faults) -> Arc<Self> {
         let locked = Arc::default();
         let state = State { faults, next_id: 1, locked: Arc::clone(&locked), ..State::default() };
-        Arc::new(Self { state: Mutex::new(state), locked })
+        let checked = CheckedKernels::default();
+        Arc::new(Self { state: Mutex::new(state), locked, checked })
     }
 
     /// Number of frames whose pages are locked.
@@ -138,7 +144,9 @@ impl SimulatedDevice {
     /// Returns the state, unless an allocation of this many bytes fails.
     fn allocating(&self, n_bytes: usize) -> Result<MutexGuard<'_, State>, DeviceError> {
         let mut state = self.lock();
-        if strikes(&mut state.faults.allocations) {
+        let n_live = state.memory.n_buffers() + state.pinned.len();
+        let is_full = state.faults.live.is_some_and(|most| n_live >= most);
+        if is_full || strikes(&mut state.faults.allocations) {
             return Err(DeviceError::OutOfMemory { n_bytes });
         }
         Ok(state)
@@ -256,6 +264,10 @@ impl State {
 impl Driver for SimulatedDevice {
     fn description(&self) -> String {
         "a device that the host simulates".into()
+    }
+
+    fn checked(&self) -> &CheckedKernels {
+        &self.checked
     }
 
     fn allocate(&self, n_bytes: usize) -> Result<DevicePtr, DeviceError> {
@@ -388,6 +400,11 @@ impl Driver for SimulatedDevice {
     fn has_happened(&self, event: EventId) -> Result<bool, DeviceError> {
         let mut state = self.lock();
         state.check()?;
+        if strikes(&mut state.faults.queries) {
+            state.faults.queries = None;
+            let (during, reason) = ("the simulation", "the driver refuses it".into());
+            return Err(DeviceError::Unanswered { during, reason });
+        }
         let has_happened = |state: &State| {
             state.events.get(&event).copied().ok_or_else(|| failed("no such event"))
         };

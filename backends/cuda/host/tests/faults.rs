@@ -31,8 +31,11 @@ fn each_fault_is_reported() {
         (4, "not aligned"),
         (5, "nothing has written"),
         (6, "a race in shared memory"),
-        (7, "outside of shared memory"),
+        // The next array begins there.
+        (7, "outside of a shared array"),
         (8, "not at the collective"),
+        (9, "outside of a shared array"),
+        (10, "outside of a shared array"),
     ] {
         let report = run(which).0.unwrap_or_else(|| panic!("fault {which} is not found"));
         assert!(report.contains(expected), "fault {which}: {report}");

@@ -1,7 +1,9 @@
 //! NVIDIA's driver as a [`Driver`]. It is loaded when the first device is opened.
 
 use super::nvrtc;
-use crate::driver::{Driver, EventId, LockedPages, PinnedPtr, StreamId, lock_frames_for};
+use crate::driver::{
+    CheckedKernels, Driver, EventId, LockedPages, PinnedPtr, StreamId, lock_frames_for,
+};
 use crate::kernel::Module;
 use crate::{DeviceError, DevicePtr, Launch};
 use cudarc::driver::result::{self, DriverError};
@@ -26,6 +28,7 @@ pub struct Cuda {
     /// Compute capability.
     capability: (i32, i32),
     modules: Mutex<HashMap<Module, LoadedModule>>,
+    checked: CheckedKernels,
     /// New frames are locked while the device is open.
     _locking: FrameLocking,
 }
@@ -66,7 +69,8 @@ impl Cuda {
             opened.map_err(|error: DriverError| missing(words(error)))?;
         Ok(Arc::new_cyclic(|cuda: &Weak<Self>| {
             let (modules, _locking) = (Mutex::default(), lock_frames_for(cuda.clone()));
-            Self { device, context, name, capability, modules, _locking }
+            let checked = CheckedKernels::default();
+            Self { device, context, name, capability, modules, checked, _locking }
         }))
     }
 
@@ -117,17 +121,37 @@ impl Cuda {
         Ok((name, capability))
     }
 
-    /// Makes the context current, and turns the driver's error into ours.
+    /// Makes the context current during a call, and turns the driver's error into ours.
     fn with<R>(
         &self,
         during: &'static str,
         call: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DeviceError> {
-        // SAFETY: The context lives as long as `self`.
-        let current = unsafe { result::ctx::set_current(self.context) };
-        current
-            .and_then(|()| call())
-            .map_err(|error| DeviceError::Failed { during, reason: words(error) })
+        let called = Current::new(self.context).and_then(|_current| call());
+        called.map_err(|error| {
+            let reason = words(error);
+            if leaves_running(error) {
+                DeviceError::Unanswered { during, reason }
+            } else {
+                DeviceError::Failed { during, reason }
+            }
+        })
+    }
+
+    /// Allocates memory of this many bytes.
+    fn allocating<R>(
+        &self,
+        n_bytes: usize,
+        call: impl FnOnce() -> Result<R, DriverError>,
+    ) -> Result<R, DeviceError> {
+        let mut is_full = false;
+        let allocated = self.with("allocating", || {
+            call().inspect_err(|error| {
+                is_full = error.0 == sys::cudaError_enum::CUDA_ERROR_OUT_OF_MEMORY;
+            })
+        });
+        allocated
+            .map_err(|error| if is_full { DeviceError::OutOfMemory { n_bytes } } else { error })
     }
 
     /// Does the same without a result, when something is freed.
@@ -179,6 +203,54 @@ impl fmt::Debug for Cuda {
     }
 }
 
+/// Makes a context current for this thread, and lets the thread call functions that a capture of
+/// another thread's stream would refuse. Both are undone when it is dropped: the context and the
+/// mode are the program's.
+struct Current(Option<sys::CUstreamCaptureMode>);
+
+impl Current {
+    fn new(context: sys::CUcontext) -> Result<Self, DriverError> {
+        // SAFETY: `Cuda` keeps the context while it uses it.
+        unsafe { sys::cuCtxPushCurrent_v2(context) }.result()?;
+        let mut mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: The pointer is that of a mode.
+        let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }.result();
+        // After an error the mode is as it was. An error of an earlier kernel meets the call, too.
+        Ok(Self(exchanged.is_ok().then_some(mode)))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let mut context = std::ptr::null_mut();
+        if let Some(mode) = &mut self.0 {
+            // SAFETY: As in `new`.
+            let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
+        }
+        // SAFETY: The pointer is that of a context. `new` pushed the one that this takes off.
+        let _ = unsafe { sys::cuCtxPopCurrent_v2(&raw mut context) };
+    }
+}
+
+/// Returns whether the device goes on after an error, which concerns only the request: memory is
+/// missing, or a stream is being captured. All errors of kernels end everything on the device.
+const fn leaves_running(error: DriverError) -> bool {
+    use sys::cudaError_enum as Code;
+    matches!(
+        error.0,
+        Code::CUDA_ERROR_OUT_OF_MEMORY
+            | Code::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            | Code::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+            | Code::CUDA_ERROR_STREAM_CAPTURE_MERGE
+            | Code::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
+            | Code::CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+            | Code::CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+            | Code::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+            | Code::CUDA_ERROR_CAPTURED_EVENT
+            | Code::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+    )
+}
+
 fn missing(what: String) -> DeviceError {
     DeviceError::Missing { what, remedy: REMEDY }
 }
@@ -218,10 +290,14 @@ impl Driver for Cuda {
         format!("{} (compute capability {major}.{minor})", self.name)
     }
 
+    fn checked(&self) -> &CheckedKernels {
+        &self.checked
+    }
+
     fn allocate(&self, n_bytes: usize) -> Result<DevicePtr, DeviceError> {
         // SAFETY: Memory without a type has no requirements.
-        let memory = self.with("allocating", || unsafe { result::malloc_sync(n_bytes) });
-        memory.map(DevicePtr).map_err(|_| DeviceError::OutOfMemory { n_bytes })
+        let memory = self.allocating(n_bytes, || unsafe { result::malloc_sync(n_bytes) });
+        memory.map(DevicePtr)
     }
 
     fn free(&self, ptr: DevicePtr) {
@@ -231,8 +307,7 @@ impl Driver for Cuda {
 
     fn allocate_pinned(&self, n_bytes: usize) -> Result<PinnedPtr, DeviceError> {
         // SAFETY: As in `allocate`. Flag 0 makes memory that the device's context can copy.
-        let memory = self.with("allocating", || unsafe { result::malloc_host(n_bytes, 0) });
-        let memory = memory.map_err(|_| DeviceError::OutOfMemory { n_bytes })?;
+        let memory = self.allocating(n_bytes, || unsafe { result::malloc_host(n_bytes, 0) })?;
         // SAFETY: The memory has this many bytes. Zeros make all of it readable.
         unsafe { memory.cast::<u8>().write_bytes(0, n_bytes) };
         Ok(PinnedPtr(memory as u64))

@@ -26,6 +26,8 @@ pub(super) struct Lane {
     pub(super) received: Staging,
     reported: Staging,
     state: LaneState,
+    /// True once the end of what is enqueued is marked, for a call that ends.
+    is_ending: bool,
     /// Bytes of the last payload.
     last: usize,
 }
@@ -98,6 +100,7 @@ impl Lane {
             received: staging(frame_bytes)?,
             reported: staging(size_of::<Outcome>())?,
             state: LaneState::Idle,
+            is_ending: false,
             last: 0,
         })
     }
@@ -144,7 +147,8 @@ impl Lane {
         let n_bytes = n * dtype.n_bytes();
         let (values, dst) = (self.values.ptr, self.written());
         let floats = Output::Floats(n_bytes);
-        if n_bytes > self.values.n_bytes {
+        // Only a copy within the device may be longer than a frame.
+        if n_bytes > self.values.n_bytes && !matches!(op, DeviceOp::Copy { .. }) {
             return Err(DeviceError::Capacity { need: n_bytes, have: self.values.n_bytes });
         }
         self.stream.clear(self.outcome.ptr, size_of::<Outcome>())?;
@@ -384,9 +388,19 @@ impl Lane {
         !matches!(self.state, LaneState::Idle)
     }
 
+    /// Returns whether the stream has done everything that was enqueued when this was first asked.
+    /// After [`DeviceError::Unanswered`] the device may go on.
+    pub(super) fn poll_end(&mut self) -> Result<bool, DeviceError> {
+        if !self.is_ending {
+            self.stream.mark()?;
+            self.is_ending = true;
+        }
+        self.stream.is_done()
+    }
+
     /// Forgets the operation under way, which has ended.
     pub(super) fn forget(&mut self) {
-        self.state = LaneState::Idle;
+        (self.state, self.is_ending) = (LaneState::Idle, false);
     }
 }
 

@@ -139,3 +139,56 @@ impl<T: Float + Into<f64>> CodecBench<'_, T> {
         Ok(measured)
     }
 }
+
+#[cfg(all(test, feature = "simulated"))]
+mod tests {
+    use foldwire::codec::CodecId;
+    use foldwire::{Quantum, bf16};
+    use foldwire_cuda_host::{Faults, SimulatedDevice};
+
+    use super::*;
+
+    /// Measures a codec on a device with these faults.
+    fn measured<T: Float + Into<f64>>(
+        codec: CodecId,
+        faults: Faults,
+    ) -> anyhow::Result<CodecMeasurements> {
+        let driver: Arc<dyn Driver> = SimulatedDevice::with_faults(faults);
+        let values: Vec<T> = (0..5000).map(|i| T::from_f64((f64::from(i) * 1e-2).sin())).collect();
+        let coding = CodecArg::from(codec);
+        let params = CodecParams::new(Quantum::new::<T>(1e-3)?);
+        CodecBench::new(&values, &[coding], 1).run_on(&driver, coding, 1e-3, params)
+    }
+
+    #[test]
+    fn the_devices_bytes_are_checked_and_every_task_is_timed() {
+        for measured in [
+            measured::<f32>(CodecId::FzLight, Faults::default()),
+            measured::<bf16>(CodecId::FzLight, Faults::default()),
+            measured::<f32>(CodecId::CuSzp, Faults::default()),
+        ] {
+            let measured = measured.expect("the bytes are the same");
+            assert!(measured.ratio > 1.0 && measured.values_over_bound == 0, "{measured:?}");
+            let speeds = [measured.encode_gbps, measured.decode_gbps, measured.fold_gbps];
+            assert!(speeds.iter().all(|speed| *speed > 0.0), "{measured:?}");
+            assert!(measured.memcpy_gbps > 0.0);
+        }
+    }
+
+    #[test]
+    fn a_device_that_rounds_differently_fails_the_measurement() {
+        for failure in [
+            measured::<f32>(CodecId::FzLight, Faults { rounding: Some(0), ..Faults::default() }),
+            measured::<bf16>(CodecId::FzLight, Faults { rounding: Some(0), ..Faults::default() }),
+        ] {
+            let failure = failure.expect_err("the bytes differ").to_string();
+            assert!(failure.contains("other bytes"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_codec_that_the_device_lacks_is_named() {
+        let failure = measured::<f32>(CodecId::Dense, Faults::default()).expect_err("no kernels");
+        assert!(failure.to_string().contains("the device has no codec dense"), "{failure}");
+    }
+}

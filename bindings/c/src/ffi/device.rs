@@ -153,38 +153,29 @@ mod built {
 
     use super::*;
 
-    /// Converts an error before the call has begun.
-    fn refused(error: &DeviceError) -> ApiError {
-        let code = match error {
-            DeviceError::Missing { .. }
-            | DeviceError::Unsupported { .. }
-            | DeviceError::Differs { .. } => FW_UNSUPPORTED,
-            DeviceError::OutOfMemory { .. } => FW_NO_ROOM,
-            _ => FW_DEVICE_ERROR,
-        };
-        ApiError::new(code, error.to_string())
-    }
-
     /// Opens a device, for the first call on it.
     pub(super) fn open(device: usize) -> Result<(), ApiError> {
-        pool::device(device).map(|_| ()).map_err(|error| refused(&error))
+        let refused = |error: DeviceError| {
+            let is_missing = matches!(error, DeviceError::Missing { .. });
+            let code = if is_missing { FW_UNSUPPORTED } else { FW_DEVICE_ERROR };
+            ApiError::new(code, error.to_string())
+        };
+        pool::device(device).map(|_| ()).map_err(refused)
     }
 
-    /// Lends a workspace to a call of this communicator, after a copy within the device.
+    /// Lends a workspace to a call of this communicator, after a copy within the device. If the
+    /// device fails here, so does the call, and the other ranks learn of it.
     pub(crate) fn lend(
         comm: &CoreCommunicator,
         DeviceStream { device, stream }: DeviceStream,
         first: Option<DeviceCopy>,
     ) -> Result<LentDevice, ApiError> {
         let config = WorkspaceConfig { n_lanes: comm.n_lanes(), frame_bytes: comm.frame_bytes() };
-        let lent = pool::lend(device, config, stream.map(StreamId)).and_then(|mut workspace| {
-            if let Some((from, to)) = first {
-                let [start, to] = [from.start, to].map(|address| DevicePtr(address as u64));
-                workspace.copy(start, to, from.len())?;
-            }
-            Ok(workspace)
-        });
-        let workspace = lent.map_err(|error| refused(&error))?;
+        let mut workspace = pool::lend(device, config, stream.map(StreamId));
+        if let Some((from, to)) = first {
+            let [start, to] = [from.start, to].map(|address| DevicePtr(address as u64));
+            workspace.copy(start, to, from.len());
+        }
         let last_error = workspace.last_error();
         let explain = Box::new(move || last_error.take().map(|error| error.to_string()));
         Ok(LentDevice { device: Box::new(workspace), explain })

@@ -43,8 +43,8 @@ pub const FW_DAMAGED: fwResult = 13;
 pub const FW_TRANSPORT_ERROR: fwResult = 14;
 /// A bug in Foldwire. Please report it.
 pub const FW_INTERNAL_ERROR: fwResult = 15;
-/// A device failed. fwGetLastError has the words of its driver. If it failed before the call began,
-/// the communicator stays usable; fwCommGetAsyncError tells.
+/// A device failed. fwGetLastError has the words of its driver. The call ends on all ranks, and so
+/// does the communicator, except if fwCommSetMemory returns this.
 pub const FW_DEVICE_ERROR: fwResult = 16;
 
 /// Type of an array's values.

@@ -6,6 +6,7 @@ mod ffi;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ffi::{Args, Comm, call, in_group, last_error, ok, requested};
 use foldwire_c::ffi::types::*;
@@ -182,6 +183,35 @@ fn every_collective_gives_the_bits_of_the_host() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// The other ranks do not wait for their time limit of five minutes: all ranks keep their
+/// communicators until all calls have ended.
+#[test]
+fn a_device_without_memory_ends_the_call_on_every_rank() {
+    let simulated: Vec<_> = (0..SIZE).map(|_| Simulated::new()).collect();
+    for name in ["all_reduce", "broadcast"] {
+        for plan in ["exact", "rel:1e-3"] {
+            let began = Instant::now();
+            let results = ranks(|rank, comm| {
+                let Simulated { ordinal, device, streams } = &simulated[rank];
+                ok(comm.set_memory(Some((*ordinal, streams[rank]))));
+                let driver = simulated[rank].driver();
+                let buffer = DeviceBuffer::from_values(&driver, &values(rank, COUNT)).unwrap();
+                if rank == ROOT {
+                    device.plant(Faults { allocations: Some(0), ..Faults::default() });
+                }
+                let args = Args { plan: plan.into(), ..sum_of(comm, &buffer) };
+                let result = (call(name, &args), last_error());
+                device.plant(Faults::default());
+                result
+            });
+            let codes = [0, 1, 2].map(|rank: usize| results[rank].0);
+            assert_eq!(codes, [FW_ABORTED, FW_DEVICE_ERROR, FW_ABORTED], "{results:?}");
+            assert!(results[ROOT].1.contains("memory left"), "{results:?}");
+            assert!(began.elapsed() < Duration::from_secs(60), "a rank waits");
         }
     }
 }

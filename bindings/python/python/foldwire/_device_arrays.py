@@ -1,5 +1,5 @@
 """Arrays in the memory of a GPU: torch's CUDA tensors, CuPy's arrays, and all others with the CUDA
-array interface.
+array interface or DLPack.
 
 Collectives take them where they take numpy arrays. They are compressed and reduced where they are,
 in the order of the stream on which the program uses them, and never come to the CPU.
@@ -7,6 +7,7 @@ in the order of the stream on which the program uses them, and never come to the
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import glob
 import importlib.util
@@ -17,6 +18,7 @@ from typing import Optional
 
 import numpy as np
 
+from . import _dlpack
 from ._errors import Error
 
 __all__ = ["DeviceArray", "apart_on_device", "device_array", "memory_of", "refuse_device"]
@@ -46,9 +48,12 @@ class DeviceArray:
     ``stream`` is the handle of the stream on which the array is used, or None if it is ready.
     """
 
-    __slots__ = ("owner", "address", "shape", "size", "dtype", "device", "stream", "is_read_only")
+    __slots__ = ("owner", "address", "shape", "size", "dtype", "device", "stream", "is_read_only",
+                 "_keeps")
 
-    def __init__(self, owner, address, shape, dtype, device, stream, is_read_only=False):
+    def __init__(self, owner, address, shape, dtype, device, stream, is_read_only=False,
+                 keeps=None):
+        self._keeps = keeps
         self.owner, self.address, self.shape, self.dtype = owner, address, tuple(shape), dtype
         self.size = math.prod(self.shape)
         self.device, self.stream, self.is_read_only = device, stream, is_read_only
@@ -96,11 +101,7 @@ def device_array(values) -> Optional[DeviceArray]:
     interface = getattr(values, "__cuda_array_interface__", None)
     if interface is not None:
         return _of_interface(values, interface)
-    if _dlpack_device(values)[0] in _CUDA:
-        message = (f"{type(values).__name__} is on a device, but has no CUDA array interface; pass "
-                   "torch.from_dlpack(array) or cupy.from_dlpack(array)")
-        raise Error(message, kind="unsupported", field="array")
-    return None
+    return _of_dlpack(values) if _dlpack_device(values)[0] in _CUDA else None
 
 
 def _gaps():
@@ -132,19 +133,57 @@ def _of_interface(values, interface):
         raise Error(message, kind="unsupported", field="dtype")
     if interface.get("mask") is not None:
         raise Error("masks of arrays are not kept", kind="unsupported", field="array")
-    strides, expected = interface.get("strides"), dtype.itemsize
-    if strides is not None and math.prod(shape):
-        for n, stride in zip(reversed(shape), reversed(strides)):
-            if n > 1 and stride != expected:
-                raise _gaps()
-            expected *= n
+    _check_strides(shape, interface.get("strides"), dtype.itemsize)
     stream = interface.get("stream")
     if stream == 0:
         raise Error("an array names stream 0, which its interface does not allow", field="array")
     # An interface does not name the device.
     kind, device = _dlpack_device(values)
-    device = device if kind in _CUDA else 0
+    device = device if kind in _CUDA else _device_of(address or 0)
     return DeviceArray(values, address or 0, shape, dtype, device, stream, is_read_only)
+
+
+def _check_strides(shape, strides, unit):
+    """Checks that an array has no gaps. Its values are ``unit`` apart, in the unit of strides."""
+    if strides is not None and math.prod(shape):
+        for n, stride in zip(reversed(shape), reversed(strides)):
+            if n > 1 and stride != unit:
+                raise _gaps()
+            unit *= n
+
+
+def _of_dlpack(values):
+    _find_nvrtc()
+    # The library makes this stream wait for the array.
+    stream = _DEFAULT_STREAM
+    there = _dlpack.Exported(values, stream)
+    if there.code is None:
+        message = f"the values of {type(values).__name__} have a type that is not supported"
+        raise Error(message, kind="unsupported", field="dtype")
+    dtype = _BFLOAT16 if there.code == "bfloat16" else np.dtype(there.code)
+    _check_strides(there.shape, there.strides, 1)
+    return DeviceArray(values, there.address, there.shape, dtype, there.device[1], stream,
+                       there.is_read_only, keeps=there)
+
+
+def _device_of(address):
+    """Returns the number of the device that has this address, by the driver; 0 if nobody knows."""
+    number = ctypes.c_int(0)
+    driver = _driver()
+    if driver is not None and address:
+        # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        found = driver.cuPointerGetAttribute(ctypes.byref(number), 9, ctypes.c_uint64(address))
+        return number.value if found == 0 else 0
+    return 0
+
+
+@functools.lru_cache(maxsize=None)
+def _driver():
+    """Returns NVIDIA's driver, or None without one."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 def _dlpack_device(values):

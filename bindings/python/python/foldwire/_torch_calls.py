@@ -39,11 +39,13 @@ class Calls:
         if len(ops) != 1 or None in ops or not all(map(is_usable, tensors)):
             return self._pass_on("allreduce_coalesced", tensors, opts)
         (op,) = ops
-        alike = len({tensor.dtype for tensor in tensors}) == 1 and not tensors[0].is_cuda
+        alike = len({tensor.dtype for tensor in tensors}) == 1
+        # A group of arrays on a GPU is a call for each.
+        is_group = alike and is_float(tensors[0]) and not tensors[0].is_cuda
 
         def call(comm):
             lent = [Lent(tensor) for tensor in tensors]
-            if alike and is_float(tensors[0]):
+            if is_group:
                 comm.all_reduce_group([own.array for own in lent], op, dtype=lent[0].dtype)
             else:
                 for own in lent:
@@ -330,6 +332,9 @@ def _deal(values, counts, outputs):
         to.array[:] = values[at:at + count]
         to.give_back()
         at += count
+    if outputs and outputs[0].is_cuda:
+        # Whoever waits for the call may use another stream than that of the copies.
+        torch.cuda.current_stream(outputs[0].device).synchronize()
 
 
 def _counts(tensors, array):
