@@ -340,16 +340,16 @@ impl<'s> FullCall<'s> {
             #[cfg(feature = "alloc")]
             Phase::Probe(probe) => self.end_probe(comm, work, probe)?,
             Phase::DataScan(scan) => self.end_data_scan(comm, work, &scan)?,
-            Phase::Call(_call) => {
+            Phase::Call(call) => {
                 if let Err(error) = self.request.end(comm.size(), comm.rank(), work) {
                     // The other ranks learn of it by a notice of this call.
-                    self.running = Some(Running { engine, phase: Phase::Call(_call) });
+                    self.running = Some(Running { engine, phase: Phase::Call(call) });
                     return Err(error);
                 }
                 #[cfg(feature = "alloc")]
                 {
                     comm.end_trial();
-                    if let Some(recent) = _call.recent {
+                    if let Some(recent) = call.recent {
                         comm.put_back(recent);
                     }
                 }

@@ -66,9 +66,13 @@ impl<F: FrameBuffer> Lane<F> {
         }
     }
 
-    /// Returns to the start of the program. The lane must hold no frame.
+    /// Returns to the start of the program. Frames of a call whose caller forgot it
+    /// ([`core::mem::forget`]) are not of this call.
     #[cfg(feature = "alloc")]
     pub(super) fn restart(&mut self, round: usize) {
+        if self.slots.n_frames() > 0 {
+            self.slots = Slots::new();
+        }
         (self.round, self.step, self.n_done) = (round, 0, 0);
         (self.is_starved, self.unchecked, self.to_do) = (false, None, None);
     }
