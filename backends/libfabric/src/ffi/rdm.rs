@@ -359,7 +359,11 @@ impl<R> Drop for RdmEndpoint<R> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::ops::Range;
+    use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
+
+    use foldwire::device::{PageLock, PageLocker, lock_frames};
 
     use super::*;
     use crate::Settings;
@@ -422,6 +426,67 @@ mod tests {
             assert!(incoming.as_ref().iter().all(|&byte| byte == 7));
             drop((small, incoming));
         }
+    }
+
+    /// Pages that are locked now.
+    #[derive(Clone, Default)]
+    struct Locker(Arc<Mutex<Vec<Range<usize>>>>);
+
+    impl Locker {
+        /// Returns how many locks cover these bytes.
+        fn n_of(&self, bytes: Range<usize>) -> usize {
+            let locked = self.0.lock().unwrap();
+            locked.iter().filter(|it| it.start <= bytes.start && bytes.end <= it.end).count()
+        }
+    }
+
+    impl PageLocker for Locker {
+        fn lock(&self, pages: &[u8]) -> Option<PageLock> {
+            let range = place(pages);
+            assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096));
+            self.0.lock().unwrap().push(range.clone());
+            Some(Box::new(Unlock(self.clone(), range)))
+        }
+    }
+
+    struct Unlock(Locker, Range<usize>);
+
+    impl Drop for Unlock {
+        fn drop(&mut self) {
+            self.0.0.lock().unwrap().retain(|it| *it != self.1);
+        }
+    }
+
+    fn place(bytes: &[u8]) -> Range<usize> {
+        let Range { start, end } = bytes.as_ptr_range();
+        start.addr()..end.addr()
+    }
+
+    /// A slab that is allocated while a device is open is locked once, as long as a buffer of it
+    /// lives.
+    #[test]
+    fn pages_of_a_slab_are_locked_for_a_device() {
+        let Some([mut here, _]) = pair("tcp") else {
+            let _ = writeln!(std::io::stdout(), "skipped: no provider tcp");
+            return;
+        };
+        let locker = Locker::default();
+        let before = here.allocate(100).unwrap();
+        let locking = lock_frames(Arc::new(locker.clone()));
+        // More bytes than a slab usually has, and no multiple of a page.
+        let n_bytes = (6 << 20) + 5;
+        let [first, second] = [(); 2].map(|()| here.allocate(n_bytes).unwrap());
+        drop(locking);
+        let late = here.allocate(n_bytes).unwrap();
+        for (buffer, n_locks) in [(&before, 0), (&first, 1), (&second, 1), (&late, 0)] {
+            assert_eq!(locker.n_of(place(buffer.as_ref())), n_locks);
+        }
+        let [of_first, of_second] = [&first, &second].map(|buffer| place(buffer.as_ref()));
+        drop((here, first));
+        assert_eq!(locker.n_of(of_first), 0, "freed pages are not locked");
+        assert_eq!(locker.n_of(of_second.clone()), 1, "a buffer keeps its slab's lock");
+        drop(second);
+        assert_eq!(locker.n_of(of_second), 0);
     }
 
     /// An endpoint accepts only buffers of its own domain, and returns others.

@@ -154,7 +154,8 @@ mod tests {
         faults: Faults,
     ) -> anyhow::Result<CodecMeasurements> {
         let driver: Arc<dyn Driver> = SimulatedDevice::with_faults(faults);
-        let values: Vec<T> = (0..5000).map(|i| T::from_f64((f64::from(i) * 1e-2).sin())).collect();
+        // Payloads are long enough to contain the byte that a fault changes.
+        let values: Vec<T> = (0..5000).map(|i| T::from_f64((f64::from(i) * 1.7).sin())).collect();
         let coding = CodecArg::from(codec);
         let params = CodecParams::new(Quantum::new::<T>(1e-3)?);
         CodecBench::new(&values, &[coding], 1).run_on(&driver, coding, 1e-3, params)
