@@ -2,8 +2,6 @@
 //! in full.
 
 #[cfg(feature = "alloc")]
-use super::CallSpec;
-#[cfg(feature = "alloc")]
 use super::device_operands::DeviceOperands;
 use super::full_call::{CallPhase, FullCall, Phase, Running, exchange};
 use super::operands::Operands;
@@ -12,10 +10,6 @@ use super::resolved::{Origin, RecentCall};
 use super::resolved::{Preparation, Resolved};
 use super::state::{OnHeap, on_heap};
 use super::{Communicator, Request};
-#[cfg(feature = "alloc")]
-use crate::budget::Budget;
-#[cfg(feature = "alloc")]
-use crate::element::Element;
 use crate::engine::Coding;
 use crate::engine::Computing;
 #[cfg(feature = "alloc")]
@@ -213,26 +207,6 @@ impl<'s> CallState<'s> {
         let mut call = FullCall::new(request, resolved.spec);
         call.start(comm, resolved, CallPhase::new(coding.clone()));
         Self::full(comm, call)
-    }
-
-    /// Starts one call on several arrays, which lie one after the other in the buffers.
-    ///
-    /// `ends` holds the end of each array and `budgets` its error budget. Each array must have been
-    /// checked, and must allow a call with this specification.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    #[cfg(feature = "alloc")]
-    pub(crate) fn start_group<X: Transport, T: Element>(
-        comm: &mut Communicator<X>,
-        request: &Request<'s>,
-        work: &mut Work<'_, 's, T>,
-        spec: CallSpec<'s>,
-        ends: &'s [usize],
-        budgets: &[Budget],
-    ) -> Result<Self, Error> {
-        let call = FullCall::begin_group(comm, request, work, spec, ends, budgets)?;
-        Ok(Self::full(comm, call))
     }
 
     pub(super) fn full<X: Transport>(comm: &Communicator<X>, call: FullCall<'s>) -> Self {

@@ -2,6 +2,8 @@
 //! engine.
 
 use super::call_spec::CallSpec;
+#[cfg(feature = "alloc")]
+use super::call_state::CallState;
 use super::operands::Operands;
 #[cfg(feature = "alloc")]
 use super::probe::Probe;
@@ -178,42 +180,6 @@ impl<'s> FullCall<'s> {
         comm.keep(&self.request, plan, (&resolved, &call.coding));
         self.start(comm, &resolved, call);
         Ok(())
-    }
-
-    /// Begins one call on several arrays, which lie one after the other in the buffers and share
-    /// frames.
-    ///
-    /// `ends` holds the end of each array and `budgets` its error budget. Each array must have been
-    /// checked, and must allow a call with this specification.
-    #[cfg(feature = "alloc")]
-    pub(super) fn begin_group<X: Transport, T: Element>(
-        comm: &mut Communicator<X>,
-        request: &Request<'s>,
-        work: &mut Work<'_, 's, T>,
-        spec: CallSpec<'s>,
-        ends: &'s [usize],
-        budgets: &[Budget],
-    ) -> Result<Self, Error> {
-        comm.use_lanes()?;
-        if let [budget] = budgets {
-            let mut call = Self::new(*request, spec);
-            let (resolved, phase) = call.resolve_call(comm, budget, work)?;
-            // A group call rounds its arrays itself, before its calls begin.
-            call.start(comm, &resolved, CallPhase { rounding_pass: None, ..phase });
-            return Ok(call);
-        }
-        let mut call = Self::new(*request, spec.of_group(ends));
-        let codec = |budget: &Budget| call.spec.codec(&comm.params(&call.spec, budget.quantum));
-        let coding = Coding::by_each(budgets.iter().map(codec).collect(), call.spec.divisor());
-        let quanta = budgets.iter().map(|budget| budget.quantum.step());
-        let header = call.spec.header(StepQuantity::Group, digest(ends, quanta));
-        let first = budgets.first().ok_or(Error::Internal)?;
-        let sizes = comm.sizes(&call.spec, first.quantum);
-        let program = comm.program(&call.spec, &sizes, header)?;
-        let coding = coding.ok_or(Error::Internal)?.with_marks(call.spec.marks());
-        call.run(comm, program, program.report(), Phase::Call(CallPhase::new(coding)));
-        work.ends = ends;
-        Ok(call)
     }
 
     /// Returns the specification whose bound needs the data scan. Until ranks have chosen the codec
@@ -428,6 +394,46 @@ impl<'s> FullCall<'s> {
         } else {
             stop(&mut core::hint::spin_loop);
         }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<'s> CallState<'s> {
+    /// Starts one call on several arrays, which lie one after the other in the buffers and share
+    /// frames.
+    ///
+    /// `ends` holds the end of each array and `budgets` its error budget. Each array must have been
+    /// checked, and must allow a call with this specification.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_group<X: Transport, T: Element>(
+        comm: &mut Communicator<X>,
+        request: Request<'s>,
+        work: &mut Work<'_, 's, T>,
+        spec: CallSpec<'s>,
+        ends: &'s [usize],
+        budgets: &[Budget],
+    ) -> Result<Self, Error> {
+        comm.use_lanes()?;
+        let mut call = FullCall::new(request, spec);
+        if let [budget] = budgets {
+            let (resolved, phase) = call.resolve_call(comm, budget, work)?;
+            // A group call rounds its arrays itself, before its calls begin.
+            call.start(comm, &resolved, CallPhase { rounding_pass: None, ..phase });
+            return Ok(Self::full(comm, call));
+        }
+        let spec = spec.of_group(ends);
+        let codec = |budget: &Budget| spec.codec(&comm.params(&spec, budget.quantum));
+        let coding = Coding::by_each(budgets.iter().map(codec).collect(), spec.divisor());
+        let coding = coding.ok_or(Error::Internal)?.with_marks(spec.marks());
+        let quanta = budgets.iter().map(|budget| budget.quantum.step());
+        let header = spec.header(StepQuantity::Group, digest(ends, quanta));
+        let first = budgets.first().ok_or(Error::Internal)?;
+        let program = comm.program(&spec, &comm.sizes(&spec, first.quantum), header)?;
+        (call.spec, work.ends) = (spec, ends);
+        call.run(comm, program, program.report(), Phase::Call(CallPhase::new(coding)));
+        Ok(Self::full(comm, call))
     }
 }
 

@@ -41,29 +41,34 @@ pub(crate) struct Lane<F> {
     pub(super) tag: Tag,
     round: usize,
     pub(super) step: usize,
+    pub(super) progress: StepProgress,
     /// True if the last turn found no free frame.
     pub(super) is_starved: bool,
-    /// Length in bytes of the message in `In`, if a replay received it and left it to be checked.
-    pub(super) unchecked: Option<usize>,
     pub(super) slots: Slots<F>,
-    /// Rest of the current step's primitives, in reverse order, once the step has begun.
-    pub(super) to_do: Option<Primitives>,
-    /// Number of the run's parts on which the next primitive has already been carried out.
-    n_done: u16,
+}
+
+/// Progress of a lane in its current step.
+pub(super) enum StepProgress {
+    /// The lane waits for the message, if the step receives one.
+    Receiving,
+    /// A replay has put a message of this many bytes into `In`, and left it to be checked.
+    #[cfg(feature = "alloc")]
+    Unchecked { n_bytes: usize },
+    /// The message in `In` has been checked.
+    Received,
+    /// The step has everything that it waits for, except perhaps frames.
+    Computing {
+        /// Primitives that are left, in reverse order.
+        to_do: Primitives,
+        /// Number of the run's parts on which the next primitive has already been carried out.
+        n_done: u16,
+    },
 }
 
 impl<F: FrameBuffer> Lane<F> {
     pub(super) fn new(tag: Tag, round: usize) -> Self {
-        Self {
-            tag,
-            round,
-            step: 0,
-            is_starved: false,
-            unchecked: None,
-            slots: Slots::new(),
-            to_do: None,
-            n_done: 0,
-        }
+        let (progress, slots) = (StepProgress::Receiving, Slots::new());
+        Self { tag, round, step: 0, progress, is_starved: false, slots }
     }
 
     /// Returns to the start of the program. Frames of a call whose caller forgot it
@@ -73,8 +78,8 @@ impl<F: FrameBuffer> Lane<F> {
         if self.slots.n_frames() > 0 {
             self.slots = Slots::new();
         }
-        (self.round, self.step, self.n_done) = (round, 0, 0);
-        (self.is_starved, self.unchecked, self.to_do) = (false, None, None);
+        (self.round, self.step) = (round, 0);
+        (self.progress, self.is_starved) = (StepProgress::Receiving, false);
     }
 
     /// Returns whether no steps are left.
@@ -90,7 +95,7 @@ impl<F: FrameBuffer> Lane<F> {
     /// The peer is this rank itself if the lane lacks a free frame.
     pub(super) fn waits_for(&self, program: &Program<'_>) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
-        let from = step.from.filter(|_| self.slots.content(Slot::In).is_none());
+        let from = step.from.filter(|_| self.lacks_message());
         let peer = if self.is_starved { None } else { from.or(step.to) };
         Some((peer.unwrap_or(program.rank), self.step))
     }
@@ -117,14 +122,19 @@ impl<F: FrameBuffer> Lane<F> {
         })
     }
 
+    /// Returns whether the step's message is still to be received or checked.
+    pub(super) const fn lacks_message(&self) -> bool {
+        !matches!(self.progress, StepProgress::Received | StepProgress::Computing { .. })
+    }
+
     /// Returns whether a step has begun that is not complete: a device may use the lane's frames.
     pub(super) const fn is_amid_step(&self) -> bool {
-        self.to_do.is_some()
+        matches!(self.progress, StepProgress::Computing { .. })
     }
 
     /// Recycles every frame.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
-        self.to_do = None;
+        self.progress = StepProgress::Receiving;
         self.slots.take_all().for_each(|frame| transport.recycle(frame));
     }
 
@@ -148,34 +158,18 @@ impl<F: FrameBuffer> Lane<F> {
         };
         let run = program.layout.run(&step, self.round);
         self.is_starved = false;
-        if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
-            let n_bytes = match self.unchecked {
-                Some(n_bytes) => n_bytes,
-                None => match transport.poll_recv(from, self.tag).map_err(transport_error)? {
-                    Poll::Pending => return Ok(LaneTurn::Waiting),
-                    Poll::Ready((frame, n_bytes)) => {
-                        self.put(Slot::In, frame, transport)?;
-                        n_bytes
-                    }
-                },
-            };
-            let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
-            let (codec, operands) = self.check(program, notices, from, &step, &run, message)?;
-            let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
-            check_payload(from, &run, codec, payload, compute)?;
-            let content = SlotContent::new(codec, operands, step.n_parts);
-            self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
-            self.unchecked = None;
-            if let Some(next) = self.next_source(program) {
-                transport.expect(next, self.tag);
-            }
+        if let Some(from) = step.from
+            && self.lacks_message()
+            && !self.receive(program, transport, compute, notices, (from, &step, &run))?
+        {
+            return Ok(LaneTurn::Waiting);
         }
         if let Some(to) = step.to
             && transport.poll_ready(to, self.tag).map_err(transport_error)?.is_pending()
         {
             return Ok(LaneTurn::Waiting);
         }
-        if self.to_do.is_none() {
+        if !self.is_amid_step() {
             if step.from.is_none() && step.store {
                 self.check_complete(program, &step)?;
             }
@@ -186,28 +180,29 @@ impl<F: FrameBuffer> Lane<F> {
                 let (contents, to_do) = (self.slots.contents(), to_do.iter().rev().copied());
                 record.add(program, self.step, (&step, next), contents, to_do);
             }
-            self.to_do = Some(to_do);
+            self.progress = StepProgress::Computing { to_do, n_done: 0 };
         }
         for slot in [Slot::Out, Slot::Spare] {
-            let is_written = |to_do: &Primitives| to_do.iter().any(|next| next.needs_frame(slot));
-            if self.to_do.as_ref().is_some_and(is_written) && !self.has_frame(slot, transport)? {
+            if self.needs_frame(slot) && !self.has_frame(slot, transport)? {
                 return Ok(LaneTurn::Waiting);
             }
         }
         compute.lane = self.tag.0.into();
         let progress_hook = ProgressHook::on(transport, program.rules.values_per_poll());
         let mut watch = Stopwatch::of(run.n_values());
-        while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
-            let (slots, n_done) = (&mut self.slots, &mut self.n_done);
+        let (slots, progress) = (&mut self.slots, &mut self.progress);
+        let StepProgress::Computing { to_do, n_done } = progress else {
+            return Err(Error::Internal);
+        };
+        while let Some(&primitive) = to_do.last() {
             let done = watch.time(primitive, report, &progress_hook, |report| {
                 slots.carry_out(primitive, compute, (&run, &step), n_done, report, &progress_hook)
             });
             if done?.is_pending() {
                 return Ok(LaneTurn::Waiting);
             }
-            self.to_do.as_mut().and_then(heapless::Vec::pop);
+            to_do.pop();
         }
-        self.to_do = None;
         if let Some(to) = step.to {
             let n_values = run.n_values();
             let n_bytes = self.write_header(program, &step, n_values)?;
@@ -215,8 +210,48 @@ impl<F: FrameBuffer> Lane<F> {
         }
         let held = self.slots.keep_held(&step)?;
         self.slots.end_step(held, |frame| transport.recycle(frame));
+        self.progress = StepProgress::Receiving;
         self.next_step(program, transport);
         Ok(LaneTurn::Stepped)
+    }
+
+    /// Receives and checks the step's message. Returns whether it has arrived.
+    fn receive<X: Transport<Frame = F>>(
+        &mut self,
+        program: &Program<'_>,
+        transport: &mut X,
+        compute: &Computing<'_>,
+        notices: &mut Notices,
+        (from, step, run): (Rank, &Step, &Run<'_>),
+    ) -> Result<bool, Error> {
+        let n_bytes = match self.progress {
+            #[cfg(feature = "alloc")]
+            StepProgress::Unchecked { n_bytes } => n_bytes,
+            _ => match transport.poll_recv(from, self.tag).map_err(transport_error)? {
+                Poll::Pending => return Ok(false),
+                Poll::Ready((frame, n_bytes)) => {
+                    self.put(Slot::In, frame, transport)?;
+                    n_bytes
+                }
+            },
+        };
+        let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
+        let (codec, operands) = self.check(program, notices, from, step, run, message)?;
+        let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
+        check_payload(from, run, codec, payload, compute)?;
+        let content = SlotContent::new(codec, operands, step.n_parts);
+        self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
+        self.progress = StepProgress::Received;
+        if let Some(next) = self.next_source(program) {
+            transport.expect(next, self.tag);
+        }
+        Ok(true)
+    }
+
+    /// Returns whether the primitives that are left write to a frame in this slot.
+    fn needs_frame(&self, slot: Slot) -> bool {
+        let StepProgress::Computing { to_do, .. } = &self.progress else { return false };
+        to_do.iter().any(|next| next.needs_frame(slot))
     }
 
     /// Returns the step's primitives for the held and received contents, in reverse order.

@@ -7,7 +7,7 @@
 //! wrong.
 
 use super::compiled::CompiledStep;
-use super::lane::{Lane, LaneTurn, Stopwatch, misuse};
+use super::lane::{Lane, StepProgress, Stopwatch, misuse};
 use super::watchdog::{Watchdog, ask_after};
 use super::{Compiled, Computing, Engine, FrameBuffer, Lanes, Notices, Program, ProgressHook};
 use super::{SHORT_CALL_VALUES, is_short, transport_error};
@@ -19,7 +19,6 @@ use crate::primitive::{Primitive, Slot};
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
 use crate::wait::Limits;
-use core::mem;
 use core::task::Poll;
 use core::time::Duration;
 
@@ -30,23 +29,38 @@ const SHORT_WAIT: Duration = Duration::from_micros(100);
 #[derive(Clone, Copy)]
 pub(crate) struct Replay {
     sequence: u32,
-    has_begun: bool,
-    /// True if the last poll found nothing to do.
-    has_waited: bool,
-    /// Time of the second poll in the current series of polls that found nothing to do. The first
-    /// one does not read the clock.
-    waits_since: Option<Duration>,
+    stage: Stage,
     started: Duration,
     pub(crate) report: Report,
+}
+
+/// Progress of a replay.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// No poll yet.
+    Start,
+    /// The last poll stopped after a step on a long segment.
+    Moving,
+    /// The last poll ended because a message, credit or a frame was missing.
+    Waiting,
+    /// Polls have found nothing to do since this time, which the second one of them read.
+    WaitingSince(Duration),
+}
+
+/// Result of an attempt to replay a step.
+enum Attempt {
+    Stepped,
+    Waiting,
+    /// The message or the computation differs from the compiled one, so [`turn`](Lane::turn) must
+    /// continue the step.
+    Differs,
 }
 
 impl Replay {
     /// Creates the replay of a call that has not begun. `report` has the fields that are known
     /// before the call runs.
     pub(crate) const fn new(report: Report) -> Self {
-        let (has_begun, has_waited, waits_since) = (false, false, None);
-        let (sequence, started) = (0, Duration::ZERO);
-        Self { sequence, has_begun, has_waited, waits_since, started, report }
+        Self { sequence: 0, stage: Stage::Start, started: Duration::ZERO, report }
     }
 
     /// Begins the call of this number.
@@ -58,8 +72,7 @@ impl Replay {
     ) {
         lanes.begin_one();
         self.report.restart();
-        (self.sequence, self.started) = (sequence, now);
-        (self.has_begun, self.has_waited, self.waits_since) = (false, false, None);
+        (self.sequence, self.stage, self.started) = (sequence, Stage::Start, now);
     }
 
     /// Makes all possible steps, or one step on a long segment. `None` if an engine must continue
@@ -77,7 +90,8 @@ impl Replay {
     ) -> Result<Option<Progress>, Error> {
         transport.progress().map_err(transport_error)?;
         let ours = || program.header.numbered(self.sequence);
-        if !mem::replace(&mut self.has_begun, true) {
+        if let Stage::Start = self.stage {
+            self.stage = Stage::Moving;
             // A call that receives messages need not poll for notices until it waits.
             if notices.begin(transport, &ours(), program.checksum, !compiled.receives)? {
                 transport.progress().map_err(transport_error)?;
@@ -103,24 +117,25 @@ impl Replay {
                 compute,
                 &mut self.report,
             )? {
-                None => return Ok(None),
-                Some(LaneTurn::Waiting) => break lane.awaits(step),
-                Some(LaneTurn::Stepped | LaneTurn::Done) => has_moved = true,
+                Attempt::Differs => return Ok(None),
+                Attempt::Waiting => break lane.awaits(step),
+                Attempt::Stepped => has_moved = true,
             }
             if !is_short(&self.report) {
-                (self.has_waited, self.waits_since) = (false, None);
+                self.stage = Stage::Moving;
                 return Ok(Some(Progress::Moved));
             }
         };
-        let had_waited = mem::replace(&mut self.has_waited, true);
-        if has_moved || !had_waited {
-            self.waits_since = None;
+        if has_moved || matches!(self.stage, Stage::Moving) {
+            self.stage = Stage::Waiting;
             return Ok(Some(Progress::Waiting));
         }
         let now = transport.now();
-        if now.saturating_sub(*self.waits_since.get_or_insert(now)) > SHORT_WAIT {
+        let since = if let Stage::WaitingSince(since) = self.stage { since } else { now };
+        if now.saturating_sub(since) > SHORT_WAIT {
             return Ok(None);
         }
+        self.stage = Stage::WaitingSince(since);
         let ours = ours();
         let heard = notices.listen(transport, &ours, awaited.as_slice())?
             || notices.listen_in_turn(transport, &ours)?;
@@ -139,7 +154,7 @@ impl Replay {
         Engine {
             program: program.numbered(self.sequence),
             is_short: is_short(&self.report),
-            has_begun: self.has_begun,
+            has_begun: !matches!(self.stage, Stage::Start),
             started: self.started,
             watchdog: Watchdog::default(),
             report: self.report,
@@ -155,7 +170,7 @@ impl Replay {
 impl<F: FrameBuffer> Lane<F> {
     /// Returns the peer that this step waits for.
     fn awaits(&self, step: &CompiledStep) -> Option<Rank> {
-        let received = step.received.as_ref().filter(|_| !self.slots.has_frame(Slot::In));
+        let received = step.received.as_ref().filter(|_| self.lacks_message());
         let sent = step.sent.as_ref().filter(|_| !self.is_starved);
         received.map(|received| received.from).or(sent.map(|sent| sent.to))
     }
@@ -163,17 +178,16 @@ impl<F: FrameBuffer> Lane<F> {
     /// Records what the slots hold between two attempts at this step.
     fn leave_replay(&mut self, step: Option<&CompiledStep>) {
         if let Some(step) = step
-            && self.to_do.is_none()
+            && !self.is_amid_step()
         {
             self.slots.hold(step.contents);
-            if self.unchecked.is_some() {
+            if let StepProgress::Unchecked { .. } = self.progress {
                 self.slots.forget(Slot::In);
             }
         }
     }
 
-    /// Completes this step, the current one, in the call of this number. `None` means that the step
-    /// differs from the compiled one, and that [`turn`](Lane::turn) must continue it.
+    /// Completes this step, the current one, in the call of this number.
     fn replay<X: Transport<Frame = F>>(
         &mut self,
         step: &CompiledStep,
@@ -181,13 +195,13 @@ impl<F: FrameBuffer> Lane<F> {
         transport: &mut X,
         compute: &mut Computing<'_>,
         report: &mut Report,
-    ) -> Result<Option<LaneTurn>, Error> {
+    ) -> Result<Attempt, Error> {
         self.is_starved = false;
         if let Some(received) = &step.received
-            && !self.slots.has_frame(Slot::In)
+            && self.lacks_message()
         {
             let polled = transport.poll_recv(received.from, self.tag).map_err(transport_error)?;
-            let Poll::Ready((frame, n_bytes)) = polled else { return Ok(Some(LaneTurn::Waiting)) };
+            let Poll::Ready((frame, n_bytes)) = polled else { return Ok(Attempt::Waiting) };
             self.put(Slot::In, frame, transport)?;
             let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
             prefetch::claim(message);
@@ -200,10 +214,11 @@ impl<F: FrameBuffer> Lane<F> {
                     }
                 };
             if !is_expected {
-                self.unchecked = Some(n_bytes);
-                return Ok(None);
+                self.progress = StepProgress::Unchecked { n_bytes };
+                return Ok(Attempt::Differs);
             }
             self.slots.set_n_bytes(Slot::In, n_bytes - HEADER_BYTES);
+            self.progress = StepProgress::Received;
             if let Some(next) = received.next {
                 transport.expect(next, self.tag);
             }
@@ -211,11 +226,11 @@ impl<F: FrameBuffer> Lane<F> {
         if let Some(sent) = &step.sent
             && transport.poll_ready(sent.to, self.tag).map_err(transport_error)?.is_pending()
         {
-            return Ok(Some(LaneTurn::Waiting));
+            return Ok(Attempt::Waiting);
         }
         for &slot in &step.frames {
             if !self.has_frame(slot, transport)? {
-                return Ok(Some(LaneTurn::Waiting));
+                return Ok(Attempt::Waiting);
             }
         }
         let mut left = &step.to_do[..];
@@ -234,7 +249,7 @@ impl<F: FrameBuffer> Lane<F> {
         }
         if !left.is_empty() {
             self.interrupt(step, left.len())?;
-            return Ok(None);
+            return Ok(Attempt::Differs);
         }
         if let Some(sent) = &step.sent {
             let message = self.slots.message_bytes()?;
@@ -245,8 +260,9 @@ impl<F: FrameBuffer> Lane<F> {
             self.send(sent.to, n_bytes, n_raw, transport, report)?;
         }
         self.slots.reuse_frames(step.holds, |frame| transport.recycle(frame));
+        self.progress = StepProgress::Receiving;
         self.step += step.n_steps;
-        Ok(Some(LaneTurn::Stepped))
+        Ok(Attempt::Stepped)
     }
 
     /// Leaves the last `n_left` primitives of this step to [`turn`](Lane::turn). If steps were
@@ -257,7 +273,8 @@ impl<F: FrameBuffer> Lane<F> {
         let after = |contents, primitive: &Primitive| primitive.after(contents, 1);
         let contents = done.iter().try_fold(step.contents, after).ok_or(Error::Internal)?;
         self.slots.hold(contents);
-        self.to_do = Some(left.iter().rev().copied().collect());
+        let to_do = left.iter().rev().copied().collect();
+        self.progress = StepProgress::Computing { to_do, n_done: 0 };
         self.step += step.n_steps - 1;
         Ok(())
     }

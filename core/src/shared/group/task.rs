@@ -189,7 +189,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     call_slot,
                     (data, op),
                     |comm, request, work| {
-                        CallState::start_group(comm, &request, work, spec, ends, budgets)
+                        CallState::start_group(comm, request, work, spec, ends, budgets)
                     },
                 )?);
             }
