@@ -176,11 +176,8 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
             "test --test preload --test preload_openmpi --test preload_mpich \
              --test preload_mpi_abi",
         ),
-        (
-            "TCP, C, Python, no fabrics",
-            "test --test info --test tcp --test c_programs --test python_programs",
-        ),
-        ("bench over TCP", "test --test bench -- tcp::"),
+        ("TCP, C, Python", "test --test tcp --test c_programs --test python_programs"),
+        ("command over TCP", "test --test command -- info:: bench::tcp::"),
     ] {
         if !steps.has_time_for(name) {
             continue;
