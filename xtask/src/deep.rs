@@ -70,7 +70,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
 fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> {
     // With its default features. All other tests build the command with all of its features.
     if steps.has_time_for("command, as first built") {
-        let words = "test -p foldwire-command --test command_line";
+        let words = "test -p foldwire-command --test command command_line::";
         steps.run("command, as first built", &mut steps.cargo(words))?;
     }
     fabrics::test_others(steps, here)?;

@@ -177,11 +177,10 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
              --test preload_mpi_abi",
         ),
         (
-            "TCP, C, Python, no fabrics",
-            "test --test info --test tcp --test c_programs --test c_devices \
-             --test python_programs",
+            "TCP, C, Python",
+            "test --test tcp --test c_programs --test c_devices --test python_programs",
         ),
-        ("bench over TCP", "test --test bench -- tcp::"),
+        ("command over TCP", "test --test command -- info:: bench::tcp::"),
     ] {
         if !steps.has_time_for(name) {
             continue;

@@ -2,7 +2,7 @@
 //! rank.
 
 mod common;
-#[path = "../../tcp/tests/ffi/mod.rs"]
+#[path = "../../tcp/tests/sockets/ffi/mod.rs"]
 mod ffi;
 
 use std::thread;

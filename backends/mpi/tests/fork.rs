@@ -2,7 +2,7 @@
 //! touch MPI.
 #![cfg(unix)]
 
-#[path = "../../tcp/tests/ffi/mod.rs"]
+#[path = "../../tcp/tests/sockets/ffi/mod.rs"]
 mod ffi;
 mod ranks;
 

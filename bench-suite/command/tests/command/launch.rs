@@ -1,5 +1,4 @@
 //! Tests of `foldwire launch`: the output of each rank, the end of all ranks, and the exit code.
-#![cfg(unix)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -379,7 +378,7 @@ fn ranks_that_join(options: &str, word: &str) -> (Option<i32>, Vec<String>) {
         .arg("launch")
         .args(options.split_whitespace())
         .args([Path::new("--"), &program])
-        .args(["--exact", "a_rank", "--ignored", "--nocapture"])
+        .args(["--exact", "launch::a_rank", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let lines = text(&output.stdout);

@@ -1,13 +1,11 @@
 //! Tests of `foldwire sim`: tables, JSON, plots, errors. Speeds come from a publication or a file,
 //! so that the tests do not depend on the machine.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::assert_refused;
+use crate::common::assert_refused;
 use serde_json::Value;
 
 fn sim(folder: &Path, args: &str) -> Output {

@@ -11,7 +11,7 @@ use socket2::SockRef;
 
 /// Fault that the proxy injects after a number of bytes from the connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyFault {
+pub(crate) enum ProxyFault {
     /// Closes both connections, as if a process ended.
     Close,
     /// Resets both connections.
@@ -33,11 +33,11 @@ pub enum ProxyFault {
 }
 
 /// Length of a pause.
-pub const PAUSE: Duration = Duration::from_millis(300);
+pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
 impl ProxyFault {
     /// All faults that end calls.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Close,
         Self::Reset,
         Self::CloseOneWay,
@@ -51,7 +51,7 @@ impl ProxyFault {
 
 /// Forwards connections to `to`, and injects the fault once, after `n_bytes` from the connector on
 /// any connection. Returns the proxy's address.
-pub fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
+pub(crate) fn start(to: SocketAddr, fault: ProxyFault, n_bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let state = Arc::new(ProxyState {

@@ -1,16 +1,13 @@
 //! A fork of a rank is no rank: its calls are refused, and neither its end nor a drop in it counts
 //! as a loss. Programs that a rank starts inherit none of its descriptors.
-#![cfg(unix)]
-
-mod common;
-mod ffi;
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, process, thread};
 
-use common::sums;
+use crate::common::sums;
+use crate::ffi;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::{Exchange, Rendezvous};
@@ -75,7 +72,7 @@ fn forked(way: &str) {
     let root = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ranks = ["0", "1"].map(|rank| {
         Command::new(env::current_exe().unwrap())
-            .args(["--exact", "as_a_rank", "--nocapture"])
+            .args(["--exact", "fork::as_a_rank", "--nocapture"])
             .env("FOLDWIRE_RANK", rank)
             .env("FOLDWIRE_SIZE", "2")
             .env("FOLDWIRE_ROOT", &root)

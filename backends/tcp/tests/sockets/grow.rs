@@ -1,9 +1,8 @@
 //! Processes over TCP: any of them is killed (SIGKILL), a new one rejoins through a store in a
 //! folder, and the group goes on with the right sums.
 //!
-//! `FOLDWIRE_GROW_KILLS=1000 cargo test --release -p foldwire-tcp --test grow long:: --
+//! `FOLDWIRE_GROW_KILLS=1000 cargo test --release -p foldwire-tcp --test sockets grow::long:: --
 //! --nocapture` kills as many, and prints the times to recover.
-#![cfg(unix)]
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -126,7 +125,7 @@ impl Drop for RankProcess {
 /// Starts a process of a rank (`None`: a newcomer). Its output goes to `said`, with its number.
 fn start(folder: &Path, rank: Option<usize>, number: usize, said: &Sender<String>) -> RankProcess {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "as_a_rank", "--nocapture"]).env(FOLDER, folder);
+    command.args(["--exact", "grow::as_a_rank", "--nocapture"]).env(FOLDER, folder);
     if let Some(rank) = rank {
         command.env(RANK, rank.to_string());
     }

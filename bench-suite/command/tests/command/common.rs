@@ -1,6 +1,7 @@
 //! Helpers for several test files.
 
-use std::process::Output;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::thread;
 
 /// Number of commands to run at the same time. A process spends more time waiting for its libraries
@@ -25,4 +26,13 @@ pub(crate) fn assert_refused(run: impl Fn(&str) -> Output + Sync, cases: &[(&str
             }
         });
     }
+}
+
+/// Runs the command in a folder.
+pub(crate) fn foldwire(folder: &Path, args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_foldwire"))
+        .args(args.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .expect("the command starts")
 }

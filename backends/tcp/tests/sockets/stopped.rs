@@ -1,7 +1,4 @@
 //! Processes that are stopped in the middle of calls, and continue.
-#![cfg(unix)]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -9,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fmt::Write, thread};
 
-use common::sums;
+use crate::common::sums;
 use foldwire::{Communicator, Error};
 use foldwire_bootstrap::Rendezvous;
 use foldwire_tcp::{Settings, join};
@@ -52,7 +49,7 @@ fn stopped(limit: Duration, lasting: Duration) -> [String; 2] {
     let root = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut ranks = ["0", "1"].map(|rank| {
         Command::new(env::current_exe().unwrap())
-            .args(["--exact", "as_a_rank", "--nocapture"])
+            .args(["--exact", "stopped::as_a_rank", "--nocapture"])
             .env("FOLDWIRE_RANK", rank)
             .env("FOLDWIRE_SIZE", "2")
             .env("FOLDWIRE_ROOT", &root)

@@ -1,14 +1,9 @@
 //! Tests of the command line: exit codes, and the contents of stdout and stderr.
 
-mod common;
-#[path = "common/in_folder.rs"]
-mod in_folder;
-
 use std::fs;
 use std::process::Command;
 
-use common::assert_refused;
-use in_folder::foldwire;
+use crate::common::{assert_refused, foldwire};
 
 fn values(n_values: u16) -> Vec<u8> {
     (0..n_values).flat_map(|at| (f32::from(at) - 9.5).to_le_bytes()).collect()

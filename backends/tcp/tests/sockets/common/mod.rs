@@ -1,8 +1,6 @@
 //! Code that the tests share: ranks as threads, and a proxy between them that injects faults.
 
-#![allow(unreachable_pub, dead_code, reason = "each test program uses parts of it")]
-
-pub mod proxy;
+pub(crate) mod proxy;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +11,10 @@ use foldwire_bootstrap::{Exchange, InProcess, Token};
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 /// Longest time that any step of a test may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Settings of tests, with short waits, and all bytes through sockets.
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let mut settings = Settings::default().share_memory(false);
     settings.options.grace = Duration::from_millis(100);
     settings.options.frame_bytes = 20_000;
@@ -24,12 +22,12 @@ pub fn settings() -> Settings {
     settings
 }
 
-pub fn token(text: &str) -> Token {
+pub(crate) fn token(text: &str) -> Token {
     Token::new(text).unwrap()
 }
 
 /// Settings with and without encryption and shared memory, with one and with several connections.
-pub fn variants() -> Vec<Settings> {
+pub(crate) fn variants() -> Vec<Settings> {
     let plain = [settings(), settings().streams(3)];
     let encrypted = plain.clone().map(|settings| settings.encrypt(true));
     let shared = settings().streams(2).share_memory(true);
@@ -39,7 +37,7 @@ pub fn variants() -> Vec<Settings> {
 }
 
 /// Runs `program` on `size` ranks, each with its exchange, and returns the results in rank order.
-pub fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> Vec<T> {
+pub(crate) fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let program = &program;
         let threads: Vec<_> =
@@ -49,7 +47,7 @@ pub fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> V
 }
 
 /// Runs `program` on `size` ranks that have joined.
-pub fn endpoints<T: Send>(
+pub(crate) fn endpoints<T: Send>(
     size: usize,
     settings: &Settings,
     program: impl Fn(Endpoint) -> T + Sync,
@@ -58,7 +56,7 @@ pub fn endpoints<T: Send>(
 }
 
 /// Joins with each rank's settings, and returns the results.
-pub fn outcomes(
+pub(crate) fn outcomes(
     size: usize,
     settings: impl Fn(Rank) -> Settings + Sync,
 ) -> Vec<Result<(), JoinError>> {
@@ -66,10 +64,10 @@ pub fn outcomes(
 }
 
 /// Number of correct sums, error of the next one, and the time that it took.
-pub type Sums = (usize, Option<foldwire::Error>, Duration);
+pub(crate) type Sums = (usize, Option<foldwire::Error>, Duration);
 
 /// Sums until a call fails, or `n_calls` times.
-pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
+pub(crate) fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
     let size = comm.size() as f32;
     for n_right in 0..n_calls {
         let mut values: Vec<f32> = (0..50_000).map(|i| (i % 1000) as f32).collect();
@@ -85,10 +83,10 @@ pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
 
 /// An exchange that changes the inputs that one rank receives in the first round: the offers, with
 /// the ranks' addresses.
-pub struct TamperedExchange<F> {
-    pub inner: InProcess,
+pub(crate) struct TamperedExchange<F> {
+    pub(crate) inner: InProcess,
     /// Changes the offers of all ranks.
-    pub tamper: Option<F>,
+    pub(crate) tamper: Option<F>,
 }
 
 impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for TamperedExchange<F> {
@@ -112,14 +110,14 @@ impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for TamperedExchange<F> {
 }
 
 /// Splits a rank's offer into its node, its address and the rest.
-pub fn address_in(said: &[u8]) -> [String; 3] {
+pub(crate) fn address_in(said: &[u8]) -> [String; 3] {
     let text = String::from_utf8(said.to_vec()).unwrap();
     let mut lines = text.splitn(3, '\n').map(str::to_owned);
     [(); 3].map(|()| lines.next().unwrap())
 }
 
 /// For [`TamperedExchange`]: makes all other ranks appear to be on other machines.
-pub fn apart(rank: Rank) -> impl FnOnce(&mut Vec<Vec<u8>>) {
+pub(crate) fn apart(rank: Rank) -> impl FnOnce(&mut Vec<Vec<u8>>) {
     move |all| {
         for (said, other) in all.iter_mut().zip((0..).map(Rank)).filter(|&(_, other)| other != rank)
         {

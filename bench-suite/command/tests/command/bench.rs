@@ -1,11 +1,9 @@
 //! Tests of `foldwire bench` on threads, and over MPI with the feature `mpi`. `FOLDWIRE_MPIRUN`
 //! holds the MPI library's launcher with its options (default: `mpirun`).
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::assert_refused;
+use crate::common::assert_refused;
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_foldwire");

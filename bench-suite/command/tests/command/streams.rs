@@ -1,6 +1,5 @@
 //! Tests of all subcommands with an output that cannot be written: a full disk, a reader that
 //! leaves.
-#![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
 use std::io;

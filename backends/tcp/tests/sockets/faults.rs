@@ -5,16 +5,14 @@
 //! knows the token. Then they connect to each other. [`TamperedExchange`] changes the offers that a
 //! rank receives, so that it connects to a proxy, for example.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::proxy::{self, ProxyFault};
-use common::{
+use crate::common::proxy::{self, ProxyFault};
+use crate::common::{
     Sums, TamperedExchange, address_in, endpoints, outcomes, ranks, settings, token, variants,
 };
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
@@ -30,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 fn sums(endpoint: Endpoint, n_calls: usize) -> Sums {
     let mut comm = Communicator::new(endpoint).unwrap();
     comm.config_mut().timeout = TIMEOUT;
-    common::sums(&mut comm, n_calls)
+    crate::common::sums(&mut comm, n_calls)
 }
 
 /// Runs [`sums`] on two ranks that are connected through a proxy. The fault occurs after `n_bytes`.

@@ -1,27 +1,24 @@
 //! A machine that vanishes while data is on its way to it: real sockets in a network namespace,
 //! whose only device is taken down.
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::process::Command;
 use std::time::Duration;
 use std::{env, thread};
 
-use common::{TamperedExchange, apart, ranks, settings, sums, token};
+use crate::common::{TamperedExchange, apart, ranks, settings, sums, token};
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
 use foldwire::{Communicator, Error};
 use foldwire_bootstrap::Exchange;
 use foldwire_tcp::join;
 
-const NAME: &str = "a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it";
+const NAME: &str = "vanish::a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it";
 const INSIDE: &str = "FOLDWIRE_TEST_INSIDE";
 
 fn ip(words: &str) -> bool {
     Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success())
 }
 
-/// Run it as root: `cargo test -p foldwire-tcp --test vanish -- --ignored`.
+/// Run it as root: `cargo test -p foldwire-tcp --test sockets vanish:: -- --ignored`.
 #[test]
 #[ignore = "takes half a minute; needs root, unshare and ip"]
 fn a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it() {

@@ -1,12 +1,10 @@
 //! Tests of `foldwire papers`: data sets in SDRBench's layout, sums, errors, pictures.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::assert_refused;
+use crate::common::assert_refused;
 use serde_json::Value;
 
 fn papers(folder: &Path, args: &str) -> Output {

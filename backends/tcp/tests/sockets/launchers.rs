@@ -1,12 +1,9 @@
 //! Real launchers, and names of hosts that come late. Each test starts this program as its ranks.
-#![cfg(unix)]
-
-mod common;
 
 use std::env;
 use std::process::{Command, Stdio};
 
-use common::sums;
+use crate::common::sums;
 use foldwire::Communicator;
 use foldwire_bootstrap::Rendezvous;
 use foldwire_tcp::{Settings, join};
@@ -41,7 +38,7 @@ fn under_hydra(options: &[&str]) {
         }
     }
     launcher.args(options).args(["-n", "4"]).arg(env::current_exe().unwrap());
-    launcher.args(["--exact", "as_a_rank", "--nocapture"]).env(IS_RANK, "1");
+    launcher.args(["--exact", "launchers::as_a_rank", "--nocapture"]).env(IS_RANK, "1");
     let output = launcher.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -76,7 +73,7 @@ until ip link set right netns $other; do sleep 0.02; done
 ip addr add 10.9.0.1/24 dev left; ip link set left up
 there="nsenter --net=/proc/$other/ns/net"
 $there sh -c 'ip link set lo up; ip addr add 10.9.0.2/24 dev right; ip link set right up'
-run() { "$PROGRAM" --exact as_a_rank --nocapture; }
+run() { "$PROGRAM" --exact launchers::as_a_rank --nocapture; }
 export -f run
 export FOLDWIRE_TOKEN=0123456789abcdef0123456789abcdef
 

@@ -1,17 +1,12 @@
 //! Tests of `foldwire compress` and `foldwire decompress`: files of every kind come back within the
 //! bound, and mistakes and damaged files are errors that leave no output.
 
-mod common;
-#[path = "common/in_folder.rs"]
-mod in_folder;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::assert_refused;
-use in_folder::foldwire;
+use crate::common::{assert_refused, foldwire};
 
 /// Values of a segment of the format.
 const SEGMENT: usize = 1 << 20;

@@ -1,14 +1,12 @@
 //! Tests of `foldwire codec`: JSON, tables, and exit codes.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::assert_refused;
+use crate::common::assert_refused;
 use serde_json::Value;
 
 const WORK: &str = "work";

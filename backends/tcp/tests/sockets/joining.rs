@@ -1,7 +1,5 @@
 //! Ranks join, or all of them learn why not. After that, sums are correct, also in futures.
 
-mod common;
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     PATIENCE, TamperedExchange, apart, endpoints, outcomes, ranks, settings, sums, token, variants,
 };
 use foldwire::transport::{Distance, Rank};
