@@ -88,7 +88,7 @@ impl Filter {
             hash = hash.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             place += 1 + (hash >> 33) as usize % (2 * each - 1);
         }
-        let mut errors = Vec::with_capacity(samples.len());
+        let mut errors = alloc::vec![0.0; samples.len()];
         let mut shares = alloc::vec![1.0; samples.len()];
         let unweighted = products(&samples, &shares, grid.is_row());
         let (mut best, mut least) = ([0.0; PADDED], f64::INFINITY);
@@ -185,11 +185,13 @@ fn products(samples: &[Row], shares: &[f64], is_row: bool) -> [Row; WEIGHTS] {
     sums
 }
 
-/// Sets what weighted neighbours miss of each sample.
+/// Sets what weighted neighbours miss of each sample. `extend` would compute it without the level's
+/// instructions.
 #[inline(always)]
-fn set_errors(samples: &[Row], weights: &Row, errors: &mut Vec<f64>) {
-    errors.clear();
-    errors.extend(samples.iter().map(|sample| error(sample, weights)));
+fn set_errors(samples: &[Row], weights: &Row, errors: &mut [f64]) {
+    for (place, sample) in errors.iter_mut().zip(samples) {
+        *place = error(sample, weights);
+    }
 }
 
 /// Returns what weighted neighbours miss.
