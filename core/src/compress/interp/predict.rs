@@ -231,12 +231,12 @@ impl<C: Integer> Predictor<C> {
             if has_right { left + 2 * distance } else { left },
             if has_far_right { left + 4 * distance } else { left },
         ];
-        let mut nth = 0;
-        let [a, b, c, d] = self.lines.each_mut().map(|buffer| {
-            let of = (pass.columns, starts[nth], n_values);
-            nth += 1;
-            layer.view(codes, of, buffer)
-        });
+        // Not by a closure, which `map` would call without the level's instructions.
+        let [a, b, c, d] = &mut self.lines;
+        let a = layer.view(codes, (pass.columns, starts[0], n_values), a);
+        let b = layer.view(codes, (pass.columns, starts[1], n_values), b);
+        let c = layer.view(codes, (pass.columns, starts[2], n_values), c);
+        let d = layer.view(codes, (pass.columns, starts[3], n_values), d);
         let sum = &mut self.sum[..n_values];
         each_kind!(shape, around, |shape, around| put!(sum, adds, |i| {
             let neighbours =

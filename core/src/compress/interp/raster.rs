@@ -8,6 +8,7 @@
 use super::grid::{DIMS, Grid, LONG_LINE, Line};
 use super::predict::Integer;
 use crate::codec::DecodeError;
+use crate::kernel::prefetch;
 use alloc::vec::Vec;
 
 /// Rows that predict a value: planes before, rows before (negative: behind), and how far left and
@@ -30,6 +31,9 @@ const WEIGHT_BYTES: usize = 3;
 /// Most values that weights are fitted to, about, and the number for short arrays.
 const SAMPLES: usize = 1 << 12;
 const MIN_SAMPLES: usize = 1 << 10;
+
+/// Samples between one that is prefetched and the current one.
+const AHEAD: usize = 8;
 
 /// Number of weights and the value that they predict, and zeros up to whole vectors.
 const PADDED: usize = 24;
@@ -77,18 +81,25 @@ impl Filter {
         // With one row, few weights are left to be fitted.
         let most = if grid.is_row() { 4 * SAMPLES } else { SAMPLES };
         let n_samples = (n_values / 16).clamp(MIN_SAMPLES, most);
-        let mut samples = Vec::with_capacity(n_samples + n_samples / 8);
+        let mut places = Vec::with_capacity(n_samples + n_samples / 8);
         let mean = mean(codes);
         let each = n_values.div_ceil(n_samples).max(1);
         let mut place = 0;
         let mut hash = 1_u64;
         while place < n_values {
-            samples.push(sample(codes, grid, mean, place));
+            places.push(place);
             // Steps of different lengths meet all columns.
             hash = hash.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             place += 1 + (hash >> 33) as usize % (2 * each - 1);
         }
-        let mut errors = Vec::with_capacity(samples.len());
+        let mut samples = Vec::with_capacity(places.len());
+        for (nth, &place) in places.iter().enumerate() {
+            if let Some(&ahead) = places.get(nth + AHEAD) {
+                prefetch_around(codes, grid, ahead);
+            }
+            samples.push(sample(codes, grid, mean, place));
+        }
+        let mut errors = alloc::vec![0.0; samples.len()];
         let mut shares = alloc::vec![1.0; samples.len()];
         let unweighted = products(&samples, &shares, grid.is_row());
         let (mut best, mut least) = ([0.0; PADDED], f64::INFINITY);
@@ -185,11 +196,13 @@ fn products(samples: &[Row], shares: &[f64], is_row: bool) -> [Row; WEIGHTS] {
     sums
 }
 
-/// Sets what weighted neighbours miss of each sample.
+/// Sets what weighted neighbours miss of each sample. `extend` would compute it without the level's
+/// instructions.
 #[inline(always)]
-fn set_errors(samples: &[Row], weights: &Row, errors: &mut Vec<f64>) {
-    errors.clear();
-    errors.extend(samples.iter().map(|sample| error(sample, weights)));
+fn set_errors(samples: &[Row], weights: &Row, errors: &mut [f64]) {
+    for (place, sample) in errors.iter_mut().zip(samples) {
+        *place = error(sample, weights);
+    }
 }
 
 /// Returns what weighted neighbours miss.
@@ -218,6 +231,18 @@ fn mean<C: Integer>(codes: &[C]) -> i64 {
     let sampled = codes.iter().step_by(each);
     let n_sampled = sampled.len() as f64;
     (sampled.map(|code| code.to_f64()).sum::<f64>() / n_sampled.max(1.0)) as i64
+}
+
+/// Prefetches a value and the rows around it. Samples are too far apart for the processor's own
+/// prefetching, and neighbours of most are no longer in a near cache.
+#[inline(always)]
+fn prefetch_around<C>(codes: &[C], grid: &Grid, place: usize) {
+    let [plane, row, _] = grid.strides;
+    for distance in [0, row, 2 * row, plane - row, plane, plane + row, 2 * plane] {
+        if let Some(at) = place.checked_sub(distance) {
+            prefetch::line(&raw const codes[at]);
+        }
+    }
 }
 
 /// Differences of a value's neighbours and, at the end, of the value itself to the code before it.
