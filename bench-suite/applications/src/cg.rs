@@ -30,7 +30,7 @@ use foldwire_workbench::memory::{median_run, take_turns};
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Columns};
-use foldwire_workbench::{input, progress, ranks, streams};
+use foldwire_workbench::{infinite, input, progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
@@ -91,6 +91,7 @@ struct CgRow {
     /// Time per iteration of the first row / time per iteration of this row.
     speedup: f64,
     /// True residual of the solution: √(r·r / f·f).
+    #[serde(serialize_with = "infinite::serialize")]
     residual: f64,
     /// True if the solution has the bits of a run on one rank.
     has_bits_of_one_rank: bool,

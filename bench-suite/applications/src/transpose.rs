@@ -15,7 +15,7 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::{median_run, take_turns};
 use foldwire_workbench::table::{self, Columns};
-use foldwire_workbench::{progress, ranks, streams};
+use foldwire_workbench::{infinite, progress, ranks, streams};
 use serde::Serialize;
 use serde_json::json;
 
@@ -42,6 +42,7 @@ struct TransposeRow {
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
     /// Largest error of a result, over all runs.
+    #[serde(serialize_with = "infinite::serialize")]
     max_err: f64,
     /// Largest allowed error.
     allowed: f64,
