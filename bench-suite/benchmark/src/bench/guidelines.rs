@@ -108,6 +108,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     if matches!(args.backend, BackendArg::Libfabric | BackendArg::Tcp) {
         bail!(usage!("guidelines are judged over threads and MPI; write --backend threads or mpi"));
     }
+    args.presets().check(DType::F32)?;
     let link_rate = args.link.bytes_per_s();
     let options = NetworkOptions { link_rate, ..NetworkOptions::default() };
     options.check(args.backend, args.ranks, "mpirun -n 4 foldwire guidelines --backend mpi")?;
@@ -132,7 +133,8 @@ fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
         let need = ranks::message_bytes(&plan, DType::F32, longest);
         !plan.overlaps() && need.is_none_or(|need| need > World::FRAME_BYTES)
     };
-    let cut: Vec<_> = args.presets().iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();
+    let presets = args.presets().of(DType::F32);
+    let cut: Vec<_> = presets.iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();
     if !cut.is_empty() {
         streams::remark(format_args!(
             "note: {} work message by message, and messages are longer than frames here; their \
@@ -180,7 +182,11 @@ impl Measurement for Guidelines<'_> {
     fn show(&self, backend: &str, (size, rows): &Comparisons) -> anyhow::Result<()> {
         let about = format!("{size} ranks over {backend}");
         let json = || serde_json::json!({ "rows": rows });
-        Ok(streams::results(self.args.json, json, || text(self.args, &about, rows))?)
+        streams::results(self.args.json, json, || text(self.args, &about, rows))?;
+        if let Some(note) = self.args.presets().note(DType::F32) {
+            streams::remark(format_args!("note: {note}"));
+        }
+        Ok(())
     }
 }
 
@@ -202,7 +208,8 @@ struct JudgedImplementation<'a, X: Transport> {
 fn presets<'a, X: Transport>(
     args: &GuidelinesArgs,
 ) -> anyhow::Result<Vec<JudgedImplementation<'a, X>>> {
-    let (bound, pools) = (args.bound, Pools::new(None)?);
+    let requested = args.presets().of(DType::F32);
+    let (bound, pools) = (args.bound, Pools::new(None, &requested)?);
     let implementation = |preset: Preset| {
         let threads = pools.of(Some(preset));
         let make = move |collective| -> anyhow::Result<Box<dyn Implementation<_, _>>> {
@@ -211,7 +218,7 @@ fn presets<'a, X: Transport>(
         };
         JudgedImplementation { name: preset.name(), make: Box::new(make) }
     };
-    Ok(args.presets().into_iter().map(implementation).collect())
+    Ok(requested.into_iter().map(implementation).collect())
 }
 
 /// The measurement on one rank.

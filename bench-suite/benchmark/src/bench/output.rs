@@ -100,7 +100,7 @@ fn one() -> usize {
 
 impl BenchHead {
     pub(super) fn new<X: Transport, T: Float>(inputs: &BenchInputs<'_, T>, endpoint: &X) -> Self {
-        let &BenchInputs { args, settings, data, backend } = inputs;
+        let &BenchInputs { args, settings, data, backend, .. } = inputs;
         let Problem { collective, op, root, in_place, .. } = settings.problem;
         Self {
             collective: args.form.name(),

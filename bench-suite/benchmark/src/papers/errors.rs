@@ -11,6 +11,7 @@ use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::Columns;
+use foldwire_workbench::threads::Pool;
 use serde::Serialize;
 use serde_json::json;
 
@@ -91,7 +92,7 @@ fn measure<T: Float + Into<f64>>(
     };
     let mut found = None;
     for coding in candidates {
-        let setup = CodecSetup { coding, params, bound, n_threads: 1, n_rounds: 0 };
+        let setup = CodecSetup { coding, params, bound, pool: Pool::ONE, n_rounds: 0 };
         let (ratio, decoded) = setup.decoded(values)?;
         let errors = Errors::new(&decoded, &exact, bound);
         let summary = errors.summary().ok_or_else(|| usage!("no value is finite"))?;
