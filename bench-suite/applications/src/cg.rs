@@ -136,10 +136,11 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         let first = rows.first().map(|row| row.iteration_s);
         rows.push(row(variant, args, runs, &alone, first));
     }
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, picture(args, &grid, &rows))?;
-    }
     streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
+    let drawn = match &args.plot {
+        Some(file) => foldwire_workbench::draw!(file, picture(args, &grid, &rows)),
+        None => Ok(()),
+    };
     for row in rows.iter().filter(|row| row.borders == "raw") {
         let CgRow { dots, iterations, residual, .. } = row;
         ensure!(
@@ -153,7 +154,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         row.dots == DotMethod::Plain || row.borders != "raw" || row.has_bits_of_one_rank
     };
     ensure!(rows.iter().all(is_right), "the solution has other bits than that of one rank alone");
-    Ok(())
+    drawn
 }
 
 fn grid(args: &CgArgs) -> anyhow::Result<Grid> {

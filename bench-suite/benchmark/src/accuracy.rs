@@ -126,17 +126,21 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
         || output::json(&setting, &rows),
         || output::text(&setting, &rows),
     )?;
+    let mut drawn = Ok(());
     if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, plot::ErrorGrowthPlot { setting: &setting, rows: &rows })?;
+        drawn = foldwire_workbench::draw!(
+            file,
+            plot::ErrorGrowthPlot { setting: &setting, rows: &rows }
+        );
     }
     if let Some(file) = &args.histogram {
-        foldwire_workbench::draw!(file, distribution(&setting, &rows))?;
+        drawn = drawn.and(foldwire_workbench::draw!(file, distribution(&setting, &rows)));
     }
     let faults = faults(&rows);
     if !faults.is_empty() {
         bail!("the library broke its promises; please report this\n  {}", faults.join("\n  "));
     }
-    Ok(())
+    drawn
 }
 
 /// Returns the plot of rows that have a histogram.

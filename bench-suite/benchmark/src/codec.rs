@@ -161,9 +161,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
             ));
         }
     }
-    if let Some(file) = &args.plot {
-        draw(file, &fields, &points)?;
-    }
+    let drawn = args.plot.as_ref().map_or(Ok(()), |file| draw(file, &fields, &points));
     if share > LARGE_DISTURBANCE && !rows.is_empty() {
         streams::remark(format_args!(
             "note: other programs had the processor for {:.0} % of the time; measure again when \
@@ -176,7 +174,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     if !faults.is_empty() {
         bail!("the codec broke its promises; please report this\n  {}", faults.join("\n  "));
     }
-    Ok(())
+    drawn
 }
 
 /// Rejects codecs that the user named and that do not support the type. Also rejects options that

@@ -64,11 +64,12 @@ fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> a
     };
     let json = || json!({ "bound": args.bound.to_string(), "rows": rows });
     streams::results(args.json, json, text)?;
+    let mut drawn = Ok(());
     if let Some(file) = &args.plot {
         let title = format!("errors of one compression within {}", args.bound);
-        foldwire_workbench::draw!(file, distribution(title, &rows))?;
+        drawn = foldwire_workbench::draw!(file, distribution(title, &rows));
     }
-    super::report(&faults)
+    super::report(&faults).and(drawn)
 }
 
 /// Measures a codec at the bound. A codec without a bound gets the first setting that keeps it, or
