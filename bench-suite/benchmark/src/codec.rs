@@ -186,12 +186,13 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
             coding.check(T::DTYPE).map_err(of_field)?;
         }
     }
-    if !args.codings().iter().any(|coding| coding.codec.takes_shape()) {
-        let unused = match () {
-            () if args.shape != ShapeArg::OfFile => "--shape",
-            () if args.predictor != Prediction::default() => "--predictor",
-            () => return Ok(()),
-        };
+    let predicts = args.codings().iter().any(|coding| coding.codec.takes_shape());
+    // Ratios are those of all codecs, each with its best prediction.
+    let unused = [
+        ("--shape", args.shape != ShapeArg::OfFile && !(predicts || args.ratios)),
+        ("--predictor", args.predictor != Prediction::default() && !predicts),
+    ];
+    if let Some((unused, _)) = unused.iter().find(|(_, is_unused)| *is_unused) {
         return Err(usage!(
             "{unused} is for codecs that predict values from other rows: --codec dense, fz-nd"
         ));
