@@ -412,7 +412,7 @@ mod tests {
     use super::*;
     use crate::{Cli, Command};
     use foldwire::codec::CodecId;
-    use foldwire::pipeline;
+    use foldwire::{Preset, pipeline};
 
     fn bench(args: &str) -> Result<BenchArgs, clap::Error> {
         let words = ["foldwire", "bench"].into_iter().chain(args.split_whitespace());

@@ -14,7 +14,8 @@ pub fn serialize<X: Copy + Into<Option<f64>>, S: Serializer>(
     number: &X,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match (*number).into() {
+    let number: Option<f64> = (*number).into();
+    match number {
         Some(number) if !number.is_finite() => serializer.collect_str(&number),
         number => number.serialize(serializer),
     }

@@ -141,7 +141,8 @@ mod tests {
         let path = folder.path().join("a.png");
         let image = Image::draw(3, 2, |x, y| [x as u8, y as u8, 9]);
         image.save(&path).unwrap();
-        let decoder = png::Decoder::new(std::io::BufReader::new(File::open(&path).unwrap()));
+        let decoder =
+            png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&path).unwrap()));
         let mut reader = decoder.read_info().unwrap();
         let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut bytes).unwrap();
