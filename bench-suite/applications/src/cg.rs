@@ -30,7 +30,7 @@ use foldwire_workbench::memory::{median_run, take_turns};
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Columns};
-use foldwire_workbench::{input, progress, ranks, streams};
+use foldwire_workbench::{infinite, input, progress, ranks, streams};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
@@ -91,6 +91,7 @@ struct CgRow {
     /// Time per iteration of the first row / time per iteration of this row.
     speedup: f64,
     /// True residual of the solution: √(r·r / f·f).
+    #[serde(serialize_with = "infinite::serialize")]
     residual: f64,
     /// True if the solution has the bits of a run on one rank.
     has_bits_of_one_rank: bool,
@@ -135,10 +136,11 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         let first = rows.first().map(|row| row.iteration_s);
         rows.push(row(variant, args, runs, &alone, first));
     }
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, picture(args, &grid, &rows))?;
-    }
     streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
+    let drawn = match &args.plot {
+        Some(file) => foldwire_workbench::draw!(file, picture(args, &grid, &rows)),
+        None => Ok(()),
+    };
     for row in rows.iter().filter(|row| row.borders == "raw") {
         let CgRow { dots, iterations, residual, .. } = row;
         ensure!(
@@ -152,7 +154,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         row.dots == DotMethod::Plain || row.borders != "raw" || row.has_bits_of_one_rank
     };
     ensure!(rows.iter().all(is_right), "the solution has other bits than that of one rank alone");
-    Ok(())
+    drawn
 }
 
 fn grid(args: &CgArgs) -> anyhow::Result<Grid> {

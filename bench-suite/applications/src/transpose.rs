@@ -15,7 +15,7 @@ use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::memory::{median_run, take_turns};
 use foldwire_workbench::table::{self, Columns};
-use foldwire_workbench::{progress, ranks, streams};
+use foldwire_workbench::{infinite, progress, ranks, streams};
 use serde::Serialize;
 use serde_json::json;
 
@@ -42,6 +42,7 @@ struct TransposeRow {
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
     /// Largest error of a result, over all runs.
+    #[serde(serialize_with = "infinite::serialize")]
     max_err: f64,
     /// Largest allowed error.
     allowed: f64,
@@ -168,7 +169,8 @@ impl Matrix {
         Ok(TransposeRun { time, exchanging, report, max_err, allowed })
     }
 
-    /// Largest error in rows of x + xᵀ that begin with row `first`.
+    /// Largest error in rows of x + xᵀ that begin with row `first`; infinite if a value is NaN and
+    /// should not be.
     fn error(&self, sum: &[f32], first: usize) -> f64 {
         let mut error: f64 = 0.0;
         for (row, values) in sum.chunks(self.side).enumerate() {
@@ -176,7 +178,13 @@ impl Matrix {
                 let at = first + row;
                 let want =
                     self.values[at * self.side + column] + self.values[column * self.side + at];
-                error = error.max(f64::from((value - want).abs()));
+                // A maximum with NaN is the other number.
+                let off = match f64::from((value - want).abs()) {
+                    _ if value.to_bits() == want.to_bits() => 0.0,
+                    off if off.is_nan() => f64::INFINITY,
+                    off => off,
+                };
+                error = error.max(off);
             }
         }
         error
@@ -235,4 +243,22 @@ fn render(rows: &[TransposeRow]) -> String {
         .number("max error", "", |row| table::scientific(row.max_err))
         .number("allowed", "", |row| table::scientific(row.allowed))
         .render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_number_and_should_be_is_off_by_all() {
+        // x + xᵀ overflows in one place.
+        let matrix = Matrix { side: 2, values: vec![3e38, 1.0, 2.0, 4.0], magnitude: 3e38 };
+        let error = |sum: &[f32]| matrix.error(sum, 0);
+        let inf = f32::INFINITY;
+        assert_eq!(error(&[inf, 3.0, 3.0, 8.0]), 0.0);
+        assert_eq!(error(&[inf, 3.5, 2.75, 8.0]), 0.5);
+        assert_eq!(error(&[f32::NAN, 3.0, 3.0, 8.0]), f64::INFINITY);
+        assert_eq!(error(&[inf, f32::NAN, 3.0, 8.0]), f64::INFINITY);
+        assert_eq!(matrix.error(&[3.0, f32::NAN], 1), f64::INFINITY);
+    }
 }

@@ -6,12 +6,12 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueEnum};
 use foldwire::pipeline::Pipeline;
 use foldwire::schedule::{self, Schedule};
-use foldwire::{Bound, DType, Op, Plan, Preset};
+use foldwire::{Bound, DType, Op, Plan};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::plot::PlotFile;
 
 use super::collectives::{FormArg, form};
-use super::rows::{PresetArg, ScheduleArg, pipeline, preset, schedules};
+use super::rows::{PresetArg, RequestedPresets, ScheduleArg, pipeline, preset, schedules};
 use crate::coding::CodecArg;
 use crate::sizes::{self, MAX_SIZE, Size, SizeList};
 use crate::values::{self, LinkRate, by_name};
@@ -201,8 +201,9 @@ pub struct BenchArgs {
     /// Number of calls that each rank starts at once and then waits for, each with its own buffers;
     /// times are per call
     ///
-    /// With more than 1, calls run on a communicator for several calls, with values of f32. The MPI
-    /// library's own blocking calls are left out. Example: foldwire bench allreduce --in-flight 8
+    /// With more than 1, calls run on a communicator for several calls, with values of f32, and all
+    /// presets on as many threads. The MPI library's own blocking calls are left out. Example:
+    /// foldwire bench allreduce --in-flight 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within(
         1..=256_usize, "a whole number of calls from 1 to 256 is needed"))]
     pub in_flight: usize,
@@ -266,13 +267,13 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// The presets to run, each once.
-    pub fn presets(&self) -> Vec<Preset> {
-        match (&*self.preset, self.schedule) {
-            ([], Some(ScheduleArg::All)) => Vec::new(),
-            ([], _) => Preset::MAIN.to_vec(),
-            (requested, _) => PresetArg::list(requested),
-        }
+    /// The presets to run.
+    pub fn presets(&self) -> RequestedPresets<'_> {
+        RequestedPresets(match (&*self.preset, self.schedule) {
+            ([], Some(ScheduleArg::All)) => &[],
+            ([], _) => &[PresetArg::Main],
+            (requested, _) => requested,
+        })
     }
 
     /// The user's own row, if one is requested.
@@ -411,7 +412,7 @@ mod tests {
     use super::*;
     use crate::{Cli, Command};
     use foldwire::codec::CodecId;
-    use foldwire::pipeline;
+    use foldwire::{Preset, pipeline};
 
     fn bench(args: &str) -> Result<BenchArgs, clap::Error> {
         let words = ["foldwire", "bench"].into_iter().chain(args.split_whitespace());
@@ -439,21 +440,20 @@ mod tests {
     #[test]
     fn all_schedules_are_those_that_can_do_the_collective() {
         let args = bench("scan --schedule all --codec raw").unwrap();
-        assert!(args.sweeps() && args.presets().is_empty());
+        assert!(args.sweeps() && args.presets().of(DType::F32).is_empty());
         let rows = args.swept();
         let names: Vec<_> = rows.iter().map(|(_, schedule)| schedule.name()).collect();
         assert_eq!(names, ["chain", "prefix-doubling"]);
         assert!(args.row().is_none() && rows.iter().all(|(plan, _)| plan.codec == CodecId::Raw));
         let args = bench("scan --schedule all --preset raw").unwrap();
-        assert_eq!(args.presets(), [Preset::Raw]);
+        assert_eq!(args.presets().of(DType::F32), [Preset::Raw]);
     }
 
     #[test]
     fn all_is_a_list_of_presets() {
-        assert_eq!(bench("reduce").unwrap().presets(), Preset::MAIN);
+        assert_eq!(bench("reduce").unwrap().presets().of(DType::F32), Preset::MAIN);
         let args = bench("reduce --preset foldwire,all").unwrap();
-        assert_eq!(args.presets()[..2], [Preset::Foldwire, Preset::Raw]);
-        assert_eq!(args.presets().len(), Preset::ALL.len());
+        assert_eq!(args.presets().of(DType::F64)[..2], [Preset::Foldwire, Preset::Raw]);
     }
 
     #[test]

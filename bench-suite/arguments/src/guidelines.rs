@@ -1,10 +1,10 @@
 //! The command line of `foldwire guidelines`.
 
 use clap::Args;
-use foldwire::{Bound, Preset};
+use foldwire::Bound;
 
 use super::bench::{BackendArg, array_sizes};
-use super::rows::{PresetArg, preset};
+use super::rows::{PresetArg, RequestedPresets, preset};
 use crate::sizes::SizeList;
 use crate::values::{self, LinkRate};
 
@@ -64,8 +64,8 @@ pub struct GuidelinesArgs {
 }
 
 impl GuidelinesArgs {
-    /// The presets to judge, each once.
-    pub fn presets(&self) -> Vec<Preset> {
-        PresetArg::list(&self.preset)
+    /// The presets to judge.
+    pub fn presets(&self) -> RequestedPresets<'_> {
+        RequestedPresets(&self.preset)
     }
 }

@@ -61,7 +61,7 @@ pub use p2p::{P2pArgs, P2pTest};
 pub use papers::PapersArgs;
 #[cfg(unix)]
 pub use preload::PreloadArgs;
-pub use rows::{PresetArg, ScheduleArg};
+pub use rows::{PresetArg, RequestedPresets, ScheduleArg};
 pub use schedule::{ScheduleArgs, ScheduleName};
 pub use shape::ShapeArg;
 pub use sim::SimArgs;
@@ -185,7 +185,7 @@ pub enum Command {
 mod tests {
     use clap::CommandFactory;
     use foldwire::kernel::Level;
-    use foldwire::{Bound, Preset};
+    use foldwire::{Bound, DType, Preset};
 
     use super::*;
 
@@ -209,18 +209,18 @@ mod tests {
         assert_eq!(args.bound, [Bound::Relative(1e-4)]);
         assert_eq!((args.shape.sizes(), args.hz, args.time), (&[176, 128, 176][..], 18.0, 1.0));
         assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
-        assert_eq!(args.presets(), [&Preset::MAIN[..], &[Preset::Auto]].concat());
+        assert_eq!(args.presets().of(DType::F32), [&Preset::MAIN[..], &[Preset::Auto]].concat());
     }
 
     #[test]
     fn presets_keep_their_order_and_come_once() {
         let args = stack("--preset zccl raw --preset zccl,foldwire").unwrap();
-        assert_eq!(args.presets(), [Preset::Zccl, Preset::Raw, Preset::Foldwire]);
-        for &preset in Preset::ALL {
+        assert_eq!(args.presets().of(DType::F32), [Preset::Zccl, Preset::Raw, Preset::Foldwire]);
+        for &preset in Preset::ALL.iter().filter(|preset| preset.inter_step(DType::F64).is_none()) {
             let args = stack(&format!("--preset {}", preset.name())).unwrap();
-            assert_eq!(args.presets(), [preset]);
+            assert_eq!(args.presets().of(DType::F64), [preset]);
         }
-        assert_eq!(stack("--preset raw all").unwrap().presets(), Preset::ALL);
+        assert_eq!(stack("--preset raw all").unwrap().presets().of(DType::F64)[0], Preset::Raw);
     }
 
     #[test]

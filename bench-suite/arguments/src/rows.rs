@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValue, TypedValueParser};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::{Bound, Collective, DType, Preset};
+use foldwire_fields::usage::{UsageError, usage};
 
 use super::schedule::{ScheduleName, schedules_by_name};
 use crate::values::{by_name, each_once};
@@ -33,21 +34,63 @@ pub enum PresetArg {
     One(Preset),
 }
 
-impl PresetArg {
-    /// Returns the presets that these arguments select, each once.
-    pub(super) fn list(args: &[Self]) -> Vec<Preset> {
-        let each = |arg: &Self| match *arg {
-            Self::All => Preset::ALL.to_vec(),
-            Self::Main => Preset::MAIN.to_vec(),
-            Self::One(preset) => vec![preset],
-        };
-        each_once(args.iter().flat_map(each))
+/// The presets that a command's arguments request. Some are not for calls on values of every type,
+/// or not for single calls.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestedPresets<'a>(pub(super) &'a [PresetArg]);
+
+impl RequestedPresets<'_> {
+    /// Returns the presets for calls on values of this type, each once.
+    pub fn of(self, dtype: DType) -> Vec<Preset> {
+        self.all().into_iter().filter(|preset| why_not(*preset, dtype).is_none()).collect()
     }
+
+    /// Refuses presets that are requested by name and are not for calls on values of this type.
+    ///
+    /// # Errors
+    /// A [`UsageError`] that says why the first of them is not.
+    pub fn check(self, dtype: DType) -> Result<(), UsageError> {
+        let refusal = |arg: &PresetArg| match *arg {
+            PresetArg::One(preset) => Some((preset.name(), why_not(preset, dtype)?)),
+            PresetArg::All | PresetArg::Main => None,
+        };
+        self.0
+            .iter()
+            .find_map(refusal)
+            .map_or(Ok(()), |(name, why)| Err(usage!("preset {name} {why}; leave it out")))
+    }
+
+    /// Returns a note on the presets that [`of`](Self::of) leaves out.
+    pub fn note(self, dtype: DType) -> Option<String> {
+        let reason =
+            |preset: Preset| Some(format!("{} {}", preset.name(), why_not(preset, dtype)?));
+        let left_out: Vec<_> = self.all().into_iter().filter_map(reason).collect();
+        (!left_out.is_empty()).then(|| format!("left out: {}", left_out.join("; ")))
+    }
+
+    fn all(self) -> Vec<Preset> {
+        let each = |arg: &PresetArg| match *arg {
+            PresetArg::All => Preset::ALL.to_vec(),
+            PresetArg::Main => Preset::MAIN.to_vec(),
+            PresetArg::One(preset) => vec![preset],
+        };
+        each_once(self.0.iter().flat_map(each))
+    }
+}
+
+/// Returns why calls on values of this type would not be the preset's. `None` if they are.
+fn why_not(preset: Preset, dtype: DType) -> Option<String> {
+    if preset.inter_step(dtype).is_some() {
+        return Some("needs messages of consecutive steps, which `foldwire climate` has".into());
+    }
+    // The bound does not change the codec.
+    let codec = preset.plan(Collective::AllReduce, Bound::Absolute(1.0)).codec;
+    (!codec.is_for(dtype)).then(|| format!("has codec {}, which is not for {dtype}", codec.name()))
 }
 
 pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
     let main = PossibleValue::new("main").help("one for each way to compress and reduce");
-    let all = PossibleValue::new("all").help("every preset");
+    let all = PossibleValue::new("all").help("every preset that is for such calls");
     let one = |&preset: &Preset| {
         (PossibleValue::new(preset.name()).help(preset.title()), PresetArg::One(preset))
     };
@@ -55,19 +98,37 @@ pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
     by_name(several.into_iter().chain(Preset::ALL.iter().map(one)))
 }
 
-/// Returns a note about presets whose codec does not support this type. Their calls use the raw
-/// codec instead.
-pub fn note(presets: &[Preset], dtype: &str) -> Option<String> {
-    let dtype = DType::ALL.iter().copied().find(|known| known.name() == dtype)?;
-    let codec = |preset: Preset| preset.plan(Collective::AllReduce, Bound::Absolute(1.0)).codec;
-    let others = presets.iter().filter(|preset| !codec(**preset).is_for(dtype));
-    let names: Vec<_> = others.map(|preset| preset.name()).collect();
-    let codecs = if names.len() == 1 { "codec is" } else { "codecs are" };
-    (!names.is_empty()).then(|| {
-        format!("{}: the {codecs} not for {dtype}, so raw is used instead", names.join(", "))
-    })
-}
-
 pub(super) fn pipeline() -> impl TypedValueParser<Value = Pipeline> {
     by_name(pipeline::ALL.map(|known| (PossibleValue::new(known.name), known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_whose_calls_would_be_of_another_method_are_refused_or_left_out() {
+        let check = |preset, dtype| {
+            let checked = RequestedPresets(&[PresetArg::One(preset)]).check(dtype);
+            checked.map_err(|error| error.to_string())
+        };
+        for preset in [Preset::CamInter, Preset::CamBoth] {
+            let error = check(preset, DType::F64).unwrap_err();
+            assert!(error.contains(preset.name()) && error.contains("foldwire climate"), "{error}");
+        }
+        assert_eq!(check(Preset::CamSp, DType::F64), Ok(()));
+        let error = check(Preset::CamSp, DType::F32).unwrap_err();
+        assert!(error.contains("codec demote, which is not for f32"), "{error}");
+        let all = RequestedPresets(&[PresetArg::One(Preset::Zccl), PresetArg::All]);
+        for (dtype, n_left_out) in [(DType::F64, 2), (DType::F32, 3)] {
+            assert_eq!(all.check(dtype), Ok(()));
+            let presets = all.of(dtype);
+            assert_eq!((presets[0], presets.len()), (Preset::Zccl, Preset::ALL.len() - n_left_out));
+            assert!(!presets.contains(&Preset::CamInter) && presets.contains(&Preset::CamIntra));
+            let note = all.note(dtype).unwrap();
+            assert_eq!(note.matches("; ").count(), n_left_out - 1, "{note}");
+        }
+        let main = RequestedPresets(&[PresetArg::Main]);
+        assert_eq!((main.of(DType::F32), main.note(DType::F32)), (Preset::MAIN.to_vec(), None));
+    }
 }

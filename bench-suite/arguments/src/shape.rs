@@ -35,6 +35,15 @@ impl FromStr for ShapeArg {
 }
 
 impl ShapeArg {
+    /// Returns the dimensions for calls, which search the values themselves if there are none.
+    pub fn known<'a>(&'a self, of_file: &'a Dims) -> Option<&'a Dims> {
+        match self {
+            Self::OfFile => Some(of_file),
+            Self::Given(dims) => Some(dims),
+            Self::Found | Self::Line => None,
+        }
+    }
+
     /// Returns `params` with the shape that this source gives for `values`. `of_file` holds the
     /// file's dimensions.
     pub fn tell<T: Float>(&self, params: CodecParams, of_file: &Dims, values: &[T]) -> CodecParams {
@@ -58,6 +67,10 @@ mod tests {
         assert_eq!(shape("find"), Ok(ShapeArg::Found));
         assert_eq!(shape("none"), Ok(ShapeArg::Line));
         assert_eq!(shape("8x9"), Ok(ShapeArg::Given(Dims::new(vec![8, 9]).unwrap())));
+        let file = Dims::new(vec![72]).unwrap();
+        let known = |text: &str| shape(text).unwrap().known(&file).map(ToString::to_string);
+        assert_eq!(["file", "8x9"].map(known), [Some("72".into()), Some("8x9".into())]);
+        assert_eq!(["find", "none"].map(known), [None, None]);
         let message = shape("8by9").unwrap_err().to_string();
         assert!(message.contains("file, find or none"), "{message}");
     }

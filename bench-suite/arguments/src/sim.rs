@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
-use foldwire::{Bound, Collective, DType, Preset};
+use foldwire::{Bound, Collective, DType};
 use foldwire_workbench::plot::PlotFile;
 
 use super::bench::{dtype, frame, lanes};
 use super::collectives::collective;
-use super::rows::{PresetArg, preset};
+use super::rows::{PresetArg, RequestedPresets, preset};
 use super::schedule::ScheduleName;
 use crate::sizes::{self, SizeList};
 use crate::speeds::SpeedsArg;
@@ -113,8 +113,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 
-    /// Threads of a rank's codec. Speeds are measured on this many cores at once and added up;
-    /// ranks of a machine are also measured side by side, as far as there are cores
+    /// Threads of a rank's codec whose speed is measured. It is measured on this many cores at once
+    /// and added up; ranks of a machine are also measured side by side, as far as there are cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::ranks)]
     pub threads: usize,
 
@@ -187,9 +187,9 @@ impl SimArgs {
         }
     }
 
-    /// The presets to predict, each once.
-    pub fn presets(&self) -> Vec<Preset> {
-        PresetArg::list(&self.preset)
+    /// The presets to predict.
+    pub fn presets(&self) -> RequestedPresets<'_> {
+        RequestedPresets(&self.preset)
     }
 }
 
@@ -200,6 +200,8 @@ fn eager(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use foldwire::Preset;
+
     use super::*;
 
     fn sim(args: &str) -> Result<SimArgs, clap::Error> {
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(args.ranks.n_bytes(), [2, 4, 8, 16, 32, 64, 128, 256, 512]);
         assert_eq!((args.size, args.frame, args.lanes), (64 << 20, 266_240, 4));
         assert_eq!((args.latency, args.link.bytes_per_s()), (2e-6, Some(12.5e9)));
-        assert_eq!(args.presets(), Preset::MAIN);
+        assert_eq!(args.presets().of(DType::F32), Preset::MAIN);
         assert!(args.checksum && args.validate.is_none());
     }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use foldwire::{Bound, Preset};
+use foldwire::Bound;
 use foldwire_fields::dims::Dims;
 
-use super::rows::{PresetArg, preset};
+use super::rows::{PresetArg, RequestedPresets, preset};
 use crate::values::{self, LinkRate};
 
 const EXAMPLES: &str = "\
@@ -126,8 +126,8 @@ pub struct StackArgs {
 }
 
 impl StackArgs {
-    /// The requested presets, each once.
-    pub fn presets(&self) -> Vec<Preset> {
-        PresetArg::list(&self.preset)
+    /// The requested presets.
+    pub fn presets(&self) -> RequestedPresets<'_> {
+        RequestedPresets(&self.preset)
     }
 }

@@ -42,7 +42,8 @@ pub struct TuneArgs {
     #[arg(long, value_parser = dtype())]
     pub dtype: Option<DType>,
 
-    /// File to write [default: speeds.toml in the user's cache folder]
+    /// File to write, for --speeds of other commands [default: speeds.toml in the user's cache
+    /// folder]
     #[arg(long, value_name = "FILE.toml")]
     pub output: Option<PathBuf>,
 

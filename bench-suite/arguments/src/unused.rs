@@ -6,10 +6,11 @@
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use foldwire::Preset;
+use foldwire::{Collective, DType, Preset};
 use foldwire_fields::usage::{UsageError, usage};
 
-use super::{BackendArg, BenchArgs, Command, P2pTest};
+use super::{BackendArg, BenchArgs, Command, P2pTest, RequestedPresets, SimArgs};
+use crate::speeds::SpeedsArg;
 
 /// Refuses an option without effect.
 ///
@@ -42,23 +43,48 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
             let of_messages = vec!["sizes", "bound", "field", "exact_below"];
             vec![(of_messages, "a barrier carries no values")]
         }
-        Command::Sim(args) => match &args.validate {
-            None => Vec::new(),
-            Some(files) => {
-                let why = "--validate fixes its value or takes it from the files (see --help)";
-                let mut names = vec!["ranks", "size", "link", "preset", "schedule", "speeds"];
-                names.extend(["threads", "by_node", "lanes", "frame", "checksum"]);
-                let by_files = ["latency", "overhead", "eager", "ranks_per_node", "cores"];
-                let by_threads = ["bound", "dtype"];
-                names.extend(if files.is_empty() { &by_files[..] } else { &by_threads });
-                vec![(names, why)]
-            }
-        },
+        Command::Sim(args) => of_sim(args),
         Command::Schedule(args) if args.schedule.is_none() => {
             vec![(vec!["plot", "json"], "it needs the name of a schedule")]
         }
         _ => Vec::new(),
     }
+}
+
+fn of_sim(args: &SimArgs) -> Vec<(Vec<&'static str>, &'static str)> {
+    let of_model = ["latency", "overhead", "eager", "ranks_per_node", "cores"];
+    let of_calls = ["ranks", "size", "link", "preset", "ring_from", "as_published", "schedule"];
+    let of_codecs = ["speeds", "threads", "by_node", "lanes", "frame", "checksum"];
+    let all_but_values = || of_calls.into_iter().chain(of_codecs);
+    let of_values = ["bound", "dtype"];
+    if args.published {
+        let names = all_but_values().chain(of_model).chain(of_values).chain(["field"]);
+        return vec![(names.collect(), "--published has a fixed list of figures")];
+    }
+    if let Some(files) = &args.validate {
+        let why = "--validate fixes its value or takes it from the files (see --help)";
+        let others = if files.is_empty() { &of_model[..] } else { &of_values };
+        return vec![(all_but_values().chain(others.iter().copied()).collect(), why)];
+    }
+    let mut found = Vec::new();
+    if args.speeds != SpeedsArg::Measure {
+        found.push((vec!["threads"], "--speeds names the speeds, and none is measured"));
+    }
+    let has_own_schedule = args.schedule.is_none();
+    if !(has_own_schedule && has_ring_from(args.collective, args.presets())) {
+        found.push((vec!["ring_from"], WHY_NO_RING));
+    }
+    found
+}
+
+const WHY_NO_RING: &str = "it is for the all-reduce of preset gzccl";
+
+/// Returns whether one of the presets has another schedule for long arrays.
+fn has_ring_from(collective: Option<Collective>, presets: RequestedPresets<'_>) -> bool {
+    // Both are for this type, too.
+    let presets = presets.of(DType::F32);
+    collective == Some(Collective::AllReduce)
+        && [Preset::Gzccl, Preset::GzcclPlus].iter().any(|preset| presets.contains(preset))
 }
 
 fn of_bench(args: &BenchArgs) -> Vec<(Vec<&'static str>, &'static str)> {
@@ -67,8 +93,12 @@ fn of_bench(args: &BenchArgs) -> Vec<(Vec<&'static str>, &'static str)> {
     if args.backend != BackendArg::Mpi {
         found.push((vec!["mpi_best"], "it is for --backend mpi"));
     }
-    if !args.presets().contains(&Preset::Auto) {
+    // Automatic plans are for all floats.
+    if !args.presets().of(DType::F32).contains(&Preset::Auto) {
         found.push((vec!["speeds"], "it is for automatic plans (--preset auto)"));
+    }
+    if !has_ring_from(Some(args.form.collective), args.presets()) {
+        found.push((vec!["ring_from"], WHY_NO_RING));
     }
     found
 }
@@ -95,6 +125,14 @@ mod tests {
             ("codec --field a.f32 --plot a.svg --level scalar", "--level"),
             ("bench allreduce --mpi-best false", "--mpi-best"),
             ("bench allreduce --speeds a.toml", "--speeds"),
+            ("bench allreduce --preset raw --ring-from 1M", "--ring-from"),
+            ("bench allgather --preset gzccl --ring-from 1M", "--ring-from"),
+            ("sim --published --link 1gbit --preset foldwire --speeds mine.toml", "--link"),
+            ("sim --published --field a.f32", "--field"),
+            ("sim allreduce --speeds zccl-1-thread --threads 18", "--threads"),
+            ("sim allreduce --preset raw --ring-from 1M", "--ring-from"),
+            ("sim allreduce --schedule ring --ring-from 1M", "--ring-from"),
+            ("sim --validate a.json --as-published", "--as-published"),
             ("p2p barrier --sizes 4K", "--sizes"),
             ("sim --validate --ranks 4", "--ranks"),
             ("sim --validate --latency 1us", "--latency"),
@@ -118,6 +156,10 @@ mod tests {
             "bench allgather --op max",
             "p2p barrier --ranks 4",
             "p2p --sizes 4K",
+            "bench allreduce --ring-from 1M",
+            "bench allreduce --preset gzccl+ --ring-from 1M",
+            "sim --published --json",
+            "sim allreduce --threads 2 --ring-from 1M",
             "sim allreduce --ranks 4",
             "sim --validate --bound abs:1",
             "sim --validate a.json --latency 1us",

@@ -126,17 +126,21 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
         || output::json(&setting, &rows),
         || output::text(&setting, &rows),
     )?;
+    let mut drawn = Ok(());
     if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, plot::ErrorGrowthPlot { setting: &setting, rows: &rows })?;
+        drawn = foldwire_workbench::draw!(
+            file,
+            plot::ErrorGrowthPlot { setting: &setting, rows: &rows }
+        );
     }
     if let Some(file) = &args.histogram {
-        foldwire_workbench::draw!(file, distribution(&setting, &rows))?;
+        drawn = drawn.and(foldwire_workbench::draw!(file, distribution(&setting, &rows)));
     }
     let faults = faults(&rows);
     if !faults.is_empty() {
         bail!("the library broke its promises; please report this\n  {}", faults.join("\n  "));
     }
-    Ok(())
+    drawn
 }
 
 /// Returns the plot of rows that have a histogram.
@@ -174,22 +178,31 @@ fn measure<T: Float + Into<f64>>(
     let pipelines = args.pipelines();
     let ranks = args.ranks.n_bytes();
     let progress = progress::bar("reducing", ranks.len() * pipelines.len());
+    let methods = |plan: &Plan, n: usize| {
+        let chosen = chosen::<T>(plan, args.op, n, args.count);
+        let requested = args.schedules().filter_map(AllReduceMethod::of);
+        let is_requested = args.schedules().any(|named| named.name() == chosen.name());
+        let added = (args.adds_chosen() && !is_requested).then_some(chosen);
+        (chosen, requested.chain(added))
+    };
+    let plan = |pipeline| args.codec.of_plan(Plan::raw().compressed(pipeline, args.bound));
+    for (&n, &pipeline) in ranks.iter().flat_map(|n| pipelines.iter().map(move |of| (n, of))) {
+        for method in methods(&plan(pipeline), n).1 {
+            room::check(method.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
+                let what = format!("{n} ranks by {}: {error}", method.name());
+                usage!("{what}; ask for fewer --ranks or a smaller --count")
+            })?;
+        }
+    }
     let mut rows = Vec::new();
     for &n in ranks {
         let operands = RankArrays::new(data, n, args.count, args.seed);
         let exact = operands.exact(args.op);
         for &pipeline in &pipelines {
-            let plan = args.codec.of_plan(Plan::raw().compressed(pipeline, args.bound));
-            let chosen = chosen::<T>(&plan, args.op, n, args.count);
-            let requested = args.schedules().filter_map(AllReduceMethod::of);
-            let is_requested = args.schedules().any(|named| named.name() == chosen.name());
-            let added = (args.adds_chosen() && !is_requested).then_some(chosen);
-            for (nth, method) in requested.chain(added).enumerate() {
+            let plan = plan(pipeline);
+            let (chosen, methods) = methods(&plan, n);
+            for (nth, method) in methods.enumerate() {
                 progress.set_message(format!("{n} ranks, {}, {}", pipeline.name, method.name()));
-                room::check(method.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
-                    let what = format!("{n} ranks by {}: {error}", method.name());
-                    usage!("{what}; ask for fewer --ranks or a smaller --count")
-                })?;
                 let mut local_ranks = LocalRanks::new(method, args.codec, n, args.count)?;
                 let outcome = local_ranks.all_reduce(operands.arrays(), args.op, &plan)?;
                 if outcome.bound == 0.0 {

@@ -53,9 +53,9 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use anyhow::bail;
-use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport};
+use foldwire::{Collective, Communicator, Config, DType, Float, Plan, Preset, Transport};
 use foldwire_arguments::values::LinkRate;
-use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
+use foldwire_arguments::{BackendArg, BenchArgs, FormArg, ScheduleArg};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::device::DeviceOption;
@@ -122,10 +122,22 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         ));
     }
     let source = FieldSource::open_filled(args.field.as_deref(), args.fill)?;
+    let dtype = source.dtype(args.dtype);
+    args.presets().check(dtype)?;
     if let Some(codec) = args.codec {
-        codec.check(source.dtype(args.dtype))?;
+        codec.check(dtype)?;
     }
-    match source.dtype(args.dtype) {
+    if args.in_flight > 1 && args.threads.is_none() {
+        let presets = args.presets().of(dtype);
+        if let Some(preset) = presets.iter().find(|preset| preset.is_threaded()) {
+            bail!(usage!(
+                "preset {} has two threads, and all calls of --in-flight have as many; add \
+                 --threads, or leave it out",
+                preset.name()
+            ));
+        }
+    }
+    match dtype {
         DType::F32 if args.in_flight > 1 => run_with::<f32, ConcurrentCalls>(args, &source),
         dtype if args.in_flight > 1 => Err(usage!(
             "--in-flight is measured with f32 only, and the values are {dtype}; write --dtype f32"
@@ -193,7 +205,8 @@ impl<T: Float + Into<f64>, P: CallMode<T>> Measurement for BenchMeasurement<'_, 
             }
             None => extras,
         };
-        P::run_rank(BenchInputs { args, settings, data, backend }, endpoint, extras)
+        let pools = Pools::new(args.threads, &args.presets().of(T::DTYPE))?;
+        P::run_rank(BenchInputs { args, settings, data, backend, pools }, endpoint, extras)
     }
 
     fn show(&self, _: &str, results: &BenchResults) -> anyhow::Result<()> {
@@ -209,13 +222,14 @@ impl<T: Float + Into<f64>, P: CallMode<T>> Measurement for BenchMeasurement<'_, 
 fn presets<'a, X: Transport + 'a, T: Float>(
     args: &BenchArgs,
     shape: &[usize],
+    pools: Pools,
     long: Option<Communicator<X>>,
     #[cfg_attr(not(feature = "cuda"), expect(unused, reason = "there is no device"))]
     device: &DeviceOption,
 ) -> Result<Implementations<'a, X, T>, UsageError> {
     let mut all: Implementations<'a, X, T> = Vec::new();
     let long = long.map(|comm| Rc::new(RefCell::new(comm)));
-    for plan in plans(args, shape)? {
+    for plan in plans(args, T::DTYPE, shape, pools) {
         #[cfg(feature = "cuda")]
         if let Some(device) = device {
             all.push(Box::new(device::DeviceImplementation::new(plan, device.clone())));
@@ -229,24 +243,30 @@ fn presets<'a, X: Transport + 'a, T: Float>(
         }
     }
     let select = config(args)?.select;
-    for plan in args.swept() {
-        all.push(Box::new(ScheduleImplementation::new(plan, select)));
+    for (plan, schedule) in args.swept() {
+        let planned = own(args, plan.with_schedule(schedule), shape, pools);
+        all.push(Box::new(ScheduleImplementation::new(schedule, planned, select)));
     }
     Ok(all)
 }
 
 type Implementations<'a, X, T> = Vec<Box<dyn Implementation<Communicator<X>, T> + 'a>>;
 
-/// Returns the presets and the user's own plan, for an array of this shape.
-fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<PlanImplementation>, UsageError> {
-    let pools = Pools::new(args.threads)?;
+/// Returns the presets and the user's own plan, for an array of this type and shape.
+fn plans(args: &BenchArgs, dtype: DType, shape: &[usize], pools: Pools) -> Vec<PlanImplementation> {
     let preset = |preset: Preset| {
         let row = PlanImplementation::preset(preset, args.form.collective, args.bound);
-        row.with(pools.of(Some(preset)), args.as_published).with_ring_from(args.ring_from)
+        let row = row.with(pools.of(Some(preset)), args.as_published);
+        row.with_ring_from(args.ring_from).of_shape(shape).with_fill(args.fill)
     };
-    let row = |plan| PlanImplementation::row(plan).with(pools.of(None), args.as_published);
-    let all = args.presets().into_iter().map(preset).chain(args.row().map(row));
-    Ok(all.map(|plan| plan.of_shape(shape).with_fill(args.fill)).collect())
+    let row = |plan| own(args, plan, shape, pools);
+    args.presets().of(dtype).into_iter().map(preset).chain(args.row().map(row)).collect()
+}
+
+/// Returns a plan of the user's own, for an array of this shape.
+fn own(args: &BenchArgs, plan: Plan, shape: &[usize], pools: Pools) -> PlanImplementation {
+    let row = PlanImplementation::row(plan).with(pools.of(None), args.as_published);
+    row.of_shape(shape).with_fill(args.fill)
 }
 
 /// Returns the communicator's configuration, from the environment and the arguments.
@@ -289,9 +309,6 @@ pub(crate) fn progress(rank: usize) -> ProgressBar {
 /// # Errors
 /// Fails if the results cannot be printed, or exceed their bound.
 fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, plot::TimesPlot { results })?;
-    }
     if args.json {
         streams::write(&format!("{}\n", results.json()?))?;
     } else if args.csv {
@@ -299,7 +316,13 @@ fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
     } else {
         streams::write(&results.text())?;
     }
-    if let Some(note) = rows::note(&args.presets(), &results.head.dtype) {
+    // An error of the plot is returned only at the end, so that it does not suppress the rest.
+    let drawn = match &args.plot {
+        Some(file) => foldwire_workbench::draw!(file, plot::TimesPlot { results }),
+        None => Ok(()),
+    };
+    let dtype = DType::ALL.iter().find(|dtype| dtype.name() == results.head.dtype);
+    if let Some(note) = dtype.and_then(|dtype| args.presets().note(*dtype)) {
         streams::remark(format_args!("note: {note}"));
     }
     for note in &results.outcome.left_out {
@@ -311,5 +334,5 @@ fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
     let faults: Vec<String> =
         results.outcome.rows.iter().filter_map(row::CollectiveRow::fault).collect();
     anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
-    Ok(())
+    drawn
 }

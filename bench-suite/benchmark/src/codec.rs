@@ -161,9 +161,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
             ));
         }
     }
-    if let Some(file) = &args.plot {
-        draw(file, &fields, &points)?;
-    }
+    let drawn = args.plot.as_ref().map_or(Ok(()), |file| draw(file, &fields, &points));
     if share > LARGE_DISTURBANCE && !rows.is_empty() {
         streams::remark(format_args!(
             "note: other programs had the processor for {:.0} % of the time; measure again when \
@@ -176,7 +174,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     if !faults.is_empty() {
         bail!("the codec broke its promises; please report this\n  {}", faults.join("\n  "));
     }
-    Ok(())
+    drawn
 }
 
 /// Rejects codecs that the user named and that do not support the type. Also rejects options that
@@ -188,12 +186,13 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
             coding.check(T::DTYPE).map_err(of_field)?;
         }
     }
-    if !args.codings().iter().any(|coding| coding.codec.takes_shape()) {
-        let unused = match () {
-            () if args.shape != ShapeArg::OfFile => "--shape",
-            () if args.predictor != Prediction::default() => "--predictor",
-            () => return Ok(()),
-        };
+    let predicts = args.codings().iter().any(|coding| coding.codec.takes_shape());
+    // Ratios are those of all codecs, each with its best prediction.
+    let unused = [
+        ("--shape", args.shape != ShapeArg::OfFile && !(predicts || args.ratios)),
+        ("--predictor", args.predictor != Prediction::default() && !predicts),
+    ];
+    if let Some((unused, _)) = unused.iter().find(|(_, is_unused)| *is_unused) {
         return Err(usage!(
             "{unused} is for codecs that predict values from other rows: --codec dense, fz-nd"
         ));

@@ -47,8 +47,13 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
         let (name, collective) = (named.0.name(), collective.name());
         bail!(usage!("schedule {name} has no {collective}"));
     }
-    check_presets(&args.presets())?;
-    with_float!(source.dtype(args.dtype), T => predict::<T>(args, collective, &source))
+    let dtype = source.dtype(args.dtype);
+    args.presets().check(dtype)?;
+    check_presets(&args.presets().of(dtype))?;
+    if let Some(note) = args.presets().note(dtype) {
+        streams::remark(format_args!("note: {note}"));
+    }
+    with_float!(dtype, T => predict::<T>(args, collective, &source))
 }
 
 /// Returns whether a preset has one codec, so that the model can price it.

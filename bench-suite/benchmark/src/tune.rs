@@ -24,13 +24,13 @@ use foldwire::bound::ValueRange;
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::select::Speeds;
-use foldwire::{Bound, Float, Op, Plan, Quantum, Rank, schedule};
+use foldwire::{Bound, DType, Float, Op, Plan, Quantum, Rank, schedule};
 use foldwire_arguments::TuneArgs;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
-use foldwire_workbench::{progress, ranks, streams, with_float};
+use foldwire_workbench::{files, progress, ranks, streams, with_float};
 use serde::Serialize;
 
 use crate::bench::row::median;
@@ -83,11 +83,12 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
     let ranks = args.ranks.unwrap_or(cores);
     let busy = ranks.min(cores);
     let data = source.data::<T>(ranks);
-    let bar = progress::bar("measuring", Speeds::codecs().len());
+    let codecs = codecs(T::DTYPE);
+    let bar = progress::bar("measuring", codecs.len());
     let (mut speeds, mut rows) = (Speeds::default(), Vec::new());
-    let calls = short_calls(args.bound, &data)?;
+    let calls = short_calls(args.bound, &codecs, &data)?;
     let mut exact_s = 0.0;
-    for (codec, call_s) in Speeds::codecs().zip(calls) {
+    for (&codec, call_s) in codecs.iter().zip(calls) {
         bar.set_message(codec.name());
         let task = MeasurementTask {
             codec,
@@ -130,27 +131,64 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
         data.about()
     );
     let path = if args.dry_run { None } else { args.output.clone().or_else(default_file) };
-    if let Some(path) = &path {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        }
-        let text = format!(
-            "# foldwire tune: {about}\n# bytes per second, and seconds of a message\n{speeds}"
-        );
-        std::fs::write(path, text).with_context(|| path.display().to_string())?;
-        streams::remark(format_args!("speeds: {}", path.display()));
+    let others: Vec<_> = Speeds::codecs().filter(|codec| !codecs.contains(codec)).collect();
+    if !others.is_empty() {
+        let names: Vec<_> = others.iter().map(|codec| codec.name()).collect();
+        streams::remark(format_args!(
+            "note: not for {}, so neither measured nor in the file: {}",
+            T::DTYPE,
+            names.join(", ")
+        ));
     }
-    let json = || serde_json::json!({ "about": about, "rows": rows, "file": path });
-    Ok(streams::results(args.json, json, || format!("{about}\n{}", text(&rows)))?)
+    // Neither output may be lost because the other cannot be written.
+    let name = path.as_ref().map(|path| path.display().to_string());
+    let json = || serde_json::json!({ "about": about, "rows": rows, "file": name });
+    let printed = streams::results(args.json, json, || format!("{about}\n{}", text(&rows)));
+    let written = path.map_or(Ok(()), |path| {
+        write(&path, &about, &lines(&speeds, &codecs))?;
+        let path = path.display();
+        streams::remark(format_args!("speeds: {path}; pass them with --speeds {path}"));
+        Ok(())
+    });
+    printed?;
+    written
+}
+
+/// Returns the codecs of automatic plans that support this type.
+fn codecs(dtype: DType) -> Vec<CodecId> {
+    Speeds::codecs().filter(|codec| codec.is_for(dtype)).collect()
+}
+
+/// Returns the lines of these codecs.
+fn lines(speeds: &Speeds, codecs: &[CodecId]) -> String {
+    let text = speeds.to_string();
+    let all = Speeds::codecs().zip(text.lines());
+    let measured = all.filter(|(codec, _)| codecs.contains(codec));
+    measured.map(|(_, line)| format!("{line}\n")).collect()
+}
+
+/// Writes the lines into a file, and creates missing folders.
+fn write(path: &Path, about: &str, lines: &str) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let text =
+        format!("# foldwire tune: {about}\n# bytes per second, and seconds of a message\n{lines}");
+    files::replace(path, text.as_bytes()).with_context(|| path.display().to_string())
 }
 
 /// Returns the seconds of an all-reduce of a short array between two threads, for each codec.
-fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
+fn short_calls<T: Float>(
+    bound: Bound,
+    codecs: &[CodecId],
+    data: &Data<T>,
+) -> anyhow::Result<Vec<f64>> {
     // An absolute bound, so that no call scans the data for its value range.
     let step = bound.quantum::<T>(ValueRange::of(data.base())).map_or(0.0, Quantum::step);
     let bound = Bound::Absolute(if step > 0.0 { step / 2.0 } else { 1.0 });
-    let plans: Vec<Plan> = Speeds::codecs()
-        .map(|codec| match codec {
+    let plans: Vec<Plan> = codecs
+        .iter()
+        .map(|&codec| match codec {
             CodecId::Raw => Plan::raw(),
             codec => Plan::foldwire(bound).with_codec(codec),
         })
@@ -196,7 +234,12 @@ pub(crate) fn speeds(path: Option<&Path>) -> Result<Option<Speeds>, UsageError> 
         usage!("{}: {error}; foldwire tune writes such files", path.display())
     };
     let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
-    text.parse().map(Some).map_err(|error: foldwire::select::ParseSpeedsError| fault(&error))
+    let speeds = text.parse::<Speeds>().map_err(|error| fault(&error))?;
+    // Comments alone are speeds, too: the default ones.
+    let is_speed =
+        |line: &str| !line.trim_start().is_empty() && !line.trim_start().starts_with('#');
+    let has_speed = text.lines().any(is_speed);
+    if has_speed { Ok(Some(speeds)) } else { Err(fault(&"it holds no speed")) }
 }
 
 fn text(rows: &[SpeedRow]) -> String {
@@ -211,4 +254,35 @@ fn text(rows: &[SpeedRow]) -> String {
         .number("moves and reduces", "GB/s", |row| digits(row.moves_and_reduces))
         .number("message", "µs", |row| digits(row.message))
         .render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The raw codec would stand for a codec that does not support the type.
+    #[test]
+    fn only_codecs_of_the_type_are_measured_and_written() {
+        assert_eq!(codecs(DType::F32), Speeds::codecs().collect::<Vec<_>>());
+        let narrow = codecs(DType::F16);
+        assert_eq!(narrow, [CodecId::Raw, CodecId::FzLight]);
+        let text = lines(&Speeds::default().with(CodecId::FzLight, 7e9), &narrow);
+        assert!(text.starts_with("raw = ") && text.contains("\nfz-light = 7.0"), "{text}");
+        assert_eq!(text.lines().count(), 2);
+        let data = FieldSource::BuiltIn.data::<foldwire::f16>(2);
+        assert_eq!(short_calls(Bound::Relative(1e-3), &narrow, &data).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_file_without_speeds_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/speeds.toml");
+        write(&path, "a machine", "raw = 6e9\n").unwrap();
+        assert_eq!(speeds(Some(&path)).unwrap().unwrap().of(CodecId::Raw), Some(6e9));
+        for text in ["", "# foldwire tune: a machine\n  # cut\n"] {
+            std::fs::write(&path, text).unwrap();
+            let error = speeds(Some(&path)).unwrap_err().to_string();
+            assert!(error.contains("holds no speed"), "{error}");
+        }
+    }
 }

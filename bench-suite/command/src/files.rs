@@ -293,11 +293,9 @@ impl Output {
             }
             Err(_) => path.into(),
         };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut unique = tempfile::Builder::new();
-        unique.prefix("foldwire-").suffix(".part");
-        set_permissions(&mut unique, input);
-        let part = unique.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(no_file)?;
+        // A pipe's permissions are not for a file.
+        let of_input = fs::metadata(split_type(input).1).ok().filter(fs::Metadata::is_file);
+        let part = foldwire_workbench::files::part(&path, of_input.as_ref()).map_err(no_file)?;
         Ok(Self::File { writer: BufWriter::new(part), path, force })
     }
 
@@ -355,16 +353,3 @@ impl Output {
 fn exists(path: &Path) -> UsageError {
     usage!("{}: exists; name another file, or replace it with --force", path.display())
 }
-
-/// Gives a new file the permissions of `input` to read and write, unless `input` is a pipe.
-#[cfg(unix)]
-fn set_permissions(unique: &mut tempfile::Builder<'_, '_>, input: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-
-    let about = fs::metadata(split_type(input).1).ok().filter(fs::Metadata::is_file);
-    let mode = about.map_or(0o666, |about| about.permissions().mode() & 0o666);
-    unique.permissions(fs::Permissions::from_mode(mode));
-}
-
-#[cfg(not(unix))]
-fn set_permissions(_: &mut tempfile::Builder<'_, '_>, _: &Path) {}

@@ -40,12 +40,6 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     };
     let call = call(args, collective)?;
     let (summary, messages) = check::messages(schedule, call)?;
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(
-            file,
-            SchedulePicture { schedule, call, summary, messages: &messages }
-        )?;
-    }
     let json = || {
         json!({
             "schedule": schedule.name(),
@@ -58,7 +52,14 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
             "messages": messages.iter().map(object).collect::<Vec<_>>(),
         })
     };
-    Ok(streams::results(args.json, json, || programs(schedule, call, &summary))?)
+    streams::results(args.json, json, || programs(schedule, call, &summary))?;
+    if let Some(file) = &args.plot {
+        foldwire_workbench::draw!(
+            file,
+            SchedulePicture { schedule, call, summary, messages: &messages }
+        )?;
+    }
+    Ok(())
 }
 
 fn call(args: &ScheduleArgs, collective: Collective) -> Result<ProgramSpec, UsageError> {

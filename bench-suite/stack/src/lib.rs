@@ -16,8 +16,8 @@ mod summary;
 use std::time::Duration;
 
 use anyhow::bail;
-use foldwire::{Bound, Float, Preset, Report};
-use foldwire_arguments::{StackArgs, rows};
+use foldwire::{Bound, DType, Float, Preset, Report};
+use foldwire_arguments::StackArgs;
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_wave::Survey;
@@ -122,15 +122,20 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         table::bytes(inputs.volumes.n_bytes_per_rank() as u64),
         inputs.source
     ));
-    if let Some(note) = rows::note(&args.presets(), inputs.volumes.dtype()) {
+    if let Some(note) = args.presets().note(inputs.volumes.dtype()) {
         streams::remark(format_args!("note: {note}"));
     }
     let exact = inputs.volumes.exact_sum();
+    let presets = args.presets().of(inputs.volumes.dtype());
+    let pools = (0..inputs.volumes.n_ranks()).map(|_| Pools::new(args.threads, &presets));
+    let pools = pools.collect::<Result<Vec<_>, _>>()?;
     let (mut rows, mut drawn) = (Vec::new(), Ok(()));
     for &bound in &args.bound {
         let volumes = &inputs.volumes;
-        let (of_bound, is_drawn) =
-            with_volumes!(volumes, volumes => compare(args, bound, volumes, &exact, &inputs)?);
+        let contestants = (&presets[..], &pools[..]);
+        let (of_bound, is_drawn) = with_volumes!(volumes, volumes => {
+            compare(args, bound, contestants, (volumes, &exact), &inputs)?
+        });
         drawn = drawn.and(is_drawn);
         if !args.json {
             let between = if rows.is_empty() { "" } else { "\n" };
@@ -179,10 +184,11 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
 
 /// Loads the operands: the user's files, or simulated images.
 fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
-    let n_results = args.presets().len();
     if !args.input.is_empty() {
         let inputs = input::load(&args.input, args.dims.as_ref(), args.ranks, args.fill)?;
         let volumes = &inputs.volumes;
+        args.presets().check(volumes.dtype())?;
+        let n_results = args.presets().of(volumes.dtype()).len();
         check_room(volumes.n_ranks(), n_results, volumes.n_bytes_per_rank(), &inputs.dims)?;
         return Ok(inputs);
     }
@@ -192,6 +198,8 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     let n_shots = args.ranks.unwrap_or(DEFAULT_RANKS);
     let survey = Survey { shape: [y, z, x], n_shots, hz: args.hz, time: args.time };
     let dims = survey.dims();
+    args.presets().check(DType::F32)?;
+    let n_results = args.presets().of(DType::F32).len();
     // Unlike the user's files, the images are not in memory yet.
     check_room(survey.n_shots, n_results + 1, dims.n_values() * size_of::<f32>(), &dims)?;
     let cache = args.cache.clone().or_else(foldwire_wave::default_cache);
@@ -228,22 +236,21 @@ fn check_room(
 fn compare<T: Float + Into<f64>>(
     args: &StackArgs,
     bound: Bound,
-    volumes: &[Vec<T>],
-    exact: &[f64],
+    (presets, pools): (&[Preset], &[Pools]),
+    (volumes, exact): (&[Vec<T>], &[f64]),
     inputs: &Inputs,
 ) -> anyhow::Result<(Vec<StackRow>, anyhow::Result<()>)> {
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "there is none"))]
     let device = device::open(args.device.as_deref())?;
-    let presets = args.presets();
     let benchmark = PresetBenchmark {
-        presets: presets.clone(),
+        presets: presets.to_vec(),
         bound,
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
         as_published: args.as_published,
         shape: inputs.dims.sizes().to_vec(),
         n_threads: args.threads.unwrap_or(1),
-        pools: (0..volumes.len()).map(|_| Pools::new(args.threads)).collect::<Result<_, _>>()?,
+        pools: pools.to_vec(),
         #[cfg(feature = "cuda")]
         device,
     };
@@ -332,7 +339,7 @@ fn row<T: Float + Into<f64>>(
         preset: preset.name(),
         title: preset.title(),
         ranks,
-        dtype: inputs.volumes.dtype(),
+        dtype: inputs.volumes.dtype().name(),
         link: args.link.to_string(),
         bound: bound.to_string(),
         bound_abs: report.bound,

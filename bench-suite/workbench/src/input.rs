@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use foldwire::bound::ValueRange;
-use foldwire::{Float, SuspectedFill, bf16, f16};
+use foldwire::{DType, Float, SuspectedFill, bf16, f16};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Field, FieldValues, SMALLER};
 use foldwire_fields::usage::{UsageError, usage};
@@ -50,13 +50,13 @@ impl Volumes {
         with_volumes!(self, volumes => volumes.len())
     }
 
-    /// Name of the element type: `f32`, `f64`, `f16` or `bf16`.
-    pub fn dtype(&self) -> &'static str {
+    /// Type of the elements.
+    pub fn dtype(&self) -> DType {
         match self {
-            Self::F32(_) => "f32",
-            Self::F64(_) => "f64",
-            Self::F16(_) => "f16",
-            Self::Bf16(_) => "bf16",
+            Self::F32(_) => DType::F32,
+            Self::F64(_) => DType::F64,
+            Self::F16(_) => DType::F16,
+            Self::Bf16(_) => DType::Bf16,
         }
     }
 

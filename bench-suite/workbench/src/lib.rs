@@ -7,12 +7,15 @@
 //! | [`ranks`], [`threads`] | ranks as threads; threads for a rank's computations |
 //! | [`memory`], [`room`] | speed of memory, and repetition in turns; check of free memory |
 //! | [`quality`] | errors of a result against the exact one |
+//! | [`files`], [`infinite`] | files that are replaced whole; infinite errors in JSON |
 //! | [`streams`], [`progress`], [`table`], [`picture`], [`plot`] | output for the user |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod data;
 pub mod device;
+pub mod files;
+pub mod infinite;
 pub mod input;
 pub mod memory;
 pub mod picture;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
+use crate::threads::Pool;
+
 /// A contender: runs once and returns the time to count.
 pub type Contender<'a> = &'a mut dyn FnMut() -> Duration;
 
@@ -111,14 +113,14 @@ impl<'a, T: Pod> Memcpy<'a, T> {
 #[derive(Debug)]
 pub struct Stream {
     arrays: [Vec<f64>; 3],
-    n_threads: usize,
+    pool: Pool,
 }
 
 impl Stream {
-    /// Allocates three arrays of `n_bytes` each.
-    pub fn new(n_bytes: usize, n_threads: usize) -> Self {
+    /// Allocates three arrays of `n_bytes` each, for the threads of this pool.
+    pub fn new(n_bytes: usize, pool: Pool) -> Self {
         let n_values = (n_bytes / size_of::<f64>()).max(1);
-        Self { arrays: [1.0, 2.0, 0.5].map(|x| vec![x; n_values]), n_threads }
+        Self { arrays: [1.0, 2.0, 0.5].map(|x| vec![x; n_values]), pool }
     }
 
     /// c = b
@@ -141,27 +143,12 @@ impl Stream {
 
     fn each(&mut self, work: impl Fn(&mut [f64], &[f64], &mut [f64]) + Sync) -> Duration {
         let [a, b, c] = &mut self.arrays;
-        let n_each = a.len().div_ceil(self.n_threads.max(1));
+        let n_each = a.len().div_ceil(self.pool.n_threads());
         let pieces = a.chunks_mut(n_each).zip(b.chunks(n_each)).zip(c.chunks_mut(n_each));
-        let time = time(|| side_by_side(pieces, |((a, b), c)| work(a, b, c)));
+        let time = time(|| self.pool.on_each(pieces, |((a, b), c)| work(a, b, c)));
         black_box(&self.arrays);
         time
     }
-}
-
-/// Works on each piece on a thread of its own, on the last one on this thread.
-pub fn side_by_side<P: Send>(pieces: impl ExactSizeIterator<Item = P>, work: impl Fn(P) + Sync) {
-    let last = pieces.len().saturating_sub(1);
-    std::thread::scope(|scope| {
-        for (nth, piece) in pieces.enumerate() {
-            let work = &work;
-            if nth == last {
-                work(piece);
-            } else {
-                scope.spawn(move || work(piece));
-            }
-        }
-    });
 }
 
 /// Reads an array once, and sums its 64-bit words.
@@ -252,7 +239,7 @@ mod tests {
     #[test]
     fn stream_copies_and_adds_on_any_number_of_threads() {
         for n_threads in [1, 2, 3] {
-            let mut stream = Stream::new(8 * 1001, n_threads);
+            let mut stream = Stream::new(8 * 1001, Pool::new(n_threads).unwrap());
             let (copy, triad) = (stream.copy(), stream.triad());
             assert_eq!(stream.arrays, [8.0, 2.0, 2.0].map(|x| vec![x; 1001]));
             assert!(stream.gbps(copy, triad) > 0.0);

@@ -7,7 +7,6 @@ mod curves;
 mod look;
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,7 +19,7 @@ use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::picture::Image;
-use crate::streams;
+use crate::{files, streams};
 
 pub use curves::Curves;
 pub use look::{CurveStyle, Mark, legend, legend_height};
@@ -144,7 +143,7 @@ impl PlotFile {
                 let mut svg = String::new();
                 let root = SVGBackend::with_string(&mut svg, plot.size()).into_drawing_area();
                 draw_white(plot, root, 1)?;
-                fs::write(&self.path, svg)?;
+                files::replace(&self.path, svg.as_bytes())?;
             }
             PictureFormat::Png => {
                 let size = (width * PNG_SCALE, height * PNG_SCALE);

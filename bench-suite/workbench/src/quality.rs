@@ -17,6 +17,8 @@
 use foldwire::Float;
 use serde::Serialize;
 
+use crate::infinite;
+
 /// Errors of a result against an exact reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quality {
@@ -24,7 +26,7 @@ pub struct Quality {
     ///
     /// Exception: if the reference is beyond the range of the result's type, infinity is the
     /// correct result.
-    #[serde(rename = "max_err")]
+    #[serde(rename = "max_err", serialize_with = "infinite::serialize")]
     pub max_error: f64,
     /// Peak signal-to-noise ratio in dB. `None` if there is no error (it would be infinite), if the
     /// root mean square error is infinite, or if the reference has no range.

@@ -11,6 +11,7 @@
 //! at all times. It decides where the perturbed run stays close to the exact one until the end.
 
 use foldwire_sphere::Sphere;
+use foldwire_workbench::infinite;
 use serde::Serialize;
 
 /// Largest ratio of a run's error to the perturbed run's error that passes, once the perturbed run
@@ -34,9 +35,11 @@ pub(super) struct ErrorGrowth {
     pub(super) rms_m: f64,
     /// Largest ratio, over all samples, of this error to the perturbed run's error at the same
     /// time. 1 for the perturbed run.
+    #[serde(serialize_with = "infinite::serialize")]
     pub(super) worst: f64,
     /// Ratio of this error to the perturbed run's error, both RMS over the samples at which the
     /// perturbed run's error is grown. `None` if it does not grow so far.
+    #[serde(serialize_with = "infinite::serialize")]
     pub(super) grown: Option<f64>,
     /// First day with a grown error.
     pub(super) grown_day: Option<f64>,

@@ -1,6 +1,7 @@
 //! Errors of a result, and their statistics.
 
 use foldwire::Float;
+use foldwire_workbench::infinite;
 use serde::Serialize;
 
 use super::theory::SHARE;
@@ -20,6 +21,7 @@ pub(crate) struct Errors {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct ErrorSummary {
     /// Largest |error|; infinite if a result is not finite and should be.
+    #[serde(serialize_with = "infinite::serialize")]
     pub(crate) worst: f64,
     /// The |error| that 95.44 % of the values do not exceed.
     pub(crate) line: f64,

@@ -3,10 +3,10 @@
 
 use foldwire::{Communicator, Float, Rank, Transport};
 use foldwire_arguments::BenchArgs;
-use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::Data;
 use foldwire_workbench::device::open;
 use foldwire_workbench::streams;
+use foldwire_workbench::threads::Pools;
 
 use super::benchmark::{Benchmark, Settings};
 use super::implementation::Implementation;
@@ -22,6 +22,8 @@ pub(super) struct BenchInputs<'a, T> {
     pub(super) data: &'a Data<T>,
     /// Name and details of the backend, for people.
     pub(super) backend: &'a str,
+    /// This rank's thread pools.
+    pub(super) pools: Pools,
 }
 
 /// Additions of a backend to the common benchmark.
@@ -57,8 +59,8 @@ pub(super) trait CallMode<T: Float + Into<f64>> {
 pub(super) fn remark_short_frames<T: Float>(
     inputs: &BenchInputs<'_, T>,
     transport: &impl Transport,
-) -> Result<(), UsageError> {
-    let plans = plans(inputs.args, &[])?;
+) {
+    let plans = plans(inputs.args, T::DTYPE, &[], Pools::NONE);
     let whole = inputs.settings.whole_message_bytes::<T>(&plans, transport.size());
     let have = transport.frame_capacity();
     if let Some(need) = whole.filter(|need| *need > have) {
@@ -69,7 +71,6 @@ pub(super) fn remark_short_frames<T: Float>(
             rows.collect::<Vec<_>>().join(", ")
         ));
     }
-    Ok(())
 }
 
 /// Makes one call after the other.
@@ -81,15 +82,15 @@ impl<T: Float + Into<f64>> CallMode<T> for SequentialCalls {
         endpoint: X,
         extras: BackendExtras<'a, X, T>,
     ) -> anyhow::Result<BenchResults> {
-        let BenchInputs { args, settings, data, .. } = inputs;
+        let BenchInputs { args, settings, data, pools, .. } = inputs;
         let head = BenchHead::new(&inputs, &endpoint);
         let comm = Communicator::with_config(endpoint, config(args)?)?;
         let long = extras.long_frames;
         if comm.rank() == Rank(0) {
-            remark_short_frames(&inputs, long.as_ref().unwrap_or(&comm).transport())?;
+            remark_short_frames(&inputs, long.as_ref().unwrap_or(&comm).transport());
         }
         let device = open(args.device.as_deref())?;
-        let mut implementations = presets(args, data.shape(), long, &device)?;
+        let mut implementations = presets(args, data.shape(), pools, long, &device)?;
         implementations.extend(extras.implementations);
         let progress = progress(comm.rank().index());
         let mut wait = job::barrier_of(extras.library);

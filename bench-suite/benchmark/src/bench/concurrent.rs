@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use foldwire::Transport;
-use foldwire::{Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
+use foldwire::{DType, Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
 use foldwire_fields::memory;
 use foldwire_fields::usage::usage;
 
@@ -33,13 +33,15 @@ impl CallMode<f32> for ConcurrentCalls {
         endpoint: X,
         extras: BackendExtras<'a, X, f32>,
     ) -> anyhow::Result<BenchResults> {
-        let BenchInputs { args, settings, data, .. } = inputs;
+        let BenchInputs { args, settings, data, pools, .. } = inputs;
         let head = BenchHead::new(&inputs, &endpoint);
         let n_calls = settings.in_flight;
         if endpoint.rank() == Rank(0) {
-            call_mode::remark_short_frames(&inputs, &endpoint)?;
+            call_mode::remark_short_frames(&inputs, &endpoint);
         }
-        let comm = SharedCommunicator::with_config(endpoint, config(args)?, n_calls);
+        // All calls of a communicator have the same threads.
+        let config = config(args)?.with_threads(pools.of(None));
+        let comm = SharedCommunicator::with_config(endpoint, config, n_calls);
         let comm = comm.map_err(|error| match error {
             Error::TooFewChannels { have, .. } => anyhow::Error::from(usage!(
                 "--in-flight {n_calls} is too much here: there is room for {have} calls at once; \
@@ -49,7 +51,7 @@ impl CallMode<f32> for ConcurrentCalls {
         })?;
         let mut implementations: Vec<Box<dyn Implementation<SharedCommunicator<'a, X>, f32> + 'a>> =
             Vec::new();
-        for of in plans(args, data.shape())? {
+        for of in plans(args, DType::F32, data.shape(), pools) {
             let (send, recv) = (Vec::new(), Vec::new());
             implementations.push(Box::new(ConcurrentImplementation {
                 of,
@@ -129,10 +131,11 @@ impl<'a, X: Transport + 'a, T: Float> Implementation<SharedCommunicator<'a, X>, 
         let buffers: Vec<_> = self.send.iter().cloned().zip(self.recv.drain(..)).collect();
         let nth = self.settings.counts.iter().position(|&count| count == problem.count);
         let counts = nth.map_or(&[][..], |nth| &self.settings.shares[nth]);
+        let plan = self.of.plan::<T>(problem);
         start(comm)?;
         let mut calls = Vec::with_capacity(self.n_calls);
         for (send, recv) in buffers {
-            calls.push(begin(comm, problem, counts, send, recv, &self.of.plan)?);
+            calls.push(begin(comm, problem, counts, send, recv, &plan)?);
         }
         if let Some(work) = work {
             // One pass makes progress on all calls.

@@ -12,12 +12,12 @@ use anyhow::bail;
 use foldwire::{Collective, Communicator, DType, Preset, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::{BackendArg, GuidelinesArgs};
-use foldwire_fields::usage::usage;
+use foldwire_fields::usage::{UsageError, usage};
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
 use foldwire_workbench::threads::Pools;
-use foldwire_workbench::{ranks, streams};
+use foldwire_workbench::{ranks, room, streams};
 use serde::Serialize;
 
 use super::benchmark::{counts, slowest};
@@ -108,10 +108,17 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     if matches!(args.backend, BackendArg::Libfabric | BackendArg::Tcp) {
         bail!(usage!("guidelines are judged over threads and MPI; write --backend threads or mpi"));
     }
+    args.presets().check(DType::F32)?;
     let link_rate = args.link.bytes_per_s();
     let options = NetworkOptions { link_rate, ..NetworkOptions::default() };
     options.check(args.backend, args.ranks, "mpirun -n 4 foldwire guidelines --backend mpi")?;
-    let guidelines = |_| Ok(Guidelines { args, counts: counts::<f32>(&args.sizes)? });
+    // The number of ranks on a machine is unknown over MPI, so each checks its own memory.
+    let is_mpi = args.backend == BackendArg::Mpi;
+    let guidelines = |size| {
+        let counts = counts::<f32>(&args.sizes)?;
+        check_room(&counts, size, if is_mpi { 1 } else { size })?;
+        Ok(Guidelines { args, counts })
+    };
     if args.backend == BackendArg::Mpi {
         return job::run(args.backend, options, guidelines);
     }
@@ -124,6 +131,21 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
     guidelines.show("threads", &ranks.swap_remove(0))
 }
 
+/// Rejects arrays that do not fit in this machine's memory. `n_here` of `size` ranks run on it.
+fn check_room(counts: &[usize], size: usize, n_here: usize) -> Result<(), UsageError> {
+    let count = counts.iter().copied().max().unwrap_or(0);
+    let longest = |collective| {
+        // The root has the longest buffers.
+        let [sent, received] = Problem::sum(collective, count, size, 0).buffer_lens();
+        sent + received
+    };
+    let n_values = COLLECTIVES.into_iter().map(longest).max().unwrap_or(0);
+    room::check(n_here as u128 * n_values as u128 * size_of::<f32>() as u128).map_err(|error| {
+        let longest = Size(count * size_of::<f32>());
+        usage!("arrays of {longest}: {error}; ask for smaller --sizes or fewer ranks")
+    })
+}
+
 /// Says which presets work message by message, if messages do not fit frames.
 fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
     let longest = counts.iter().copied().max().unwrap_or(0);
@@ -132,7 +154,8 @@ fn remark_short_frames(args: &GuidelinesArgs, counts: &[usize]) {
         let need = ranks::message_bytes(&plan, DType::F32, longest);
         !plan.overlaps() && need.is_none_or(|need| need > World::FRAME_BYTES)
     };
-    let cut: Vec<_> = args.presets().iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();
+    let presets = args.presets().of(DType::F32);
+    let cut: Vec<_> = presets.iter().filter(|p| is_cut(p)).map(|p| p.name()).collect();
     if !cut.is_empty() {
         streams::remark(format_args!(
             "note: {} work message by message, and messages are longer than frames here; their \
@@ -180,7 +203,11 @@ impl Measurement for Guidelines<'_> {
     fn show(&self, backend: &str, (size, rows): &Comparisons) -> anyhow::Result<()> {
         let about = format!("{size} ranks over {backend}");
         let json = || serde_json::json!({ "rows": rows });
-        Ok(streams::results(self.args.json, json, || text(self.args, &about, rows))?)
+        streams::results(self.args.json, json, || text(self.args, &about, rows))?;
+        if let Some(note) = self.args.presets().note(DType::F32) {
+            streams::remark(format_args!("note: {note}"));
+        }
+        Ok(())
     }
 }
 
@@ -202,7 +229,8 @@ struct JudgedImplementation<'a, X: Transport> {
 fn presets<'a, X: Transport>(
     args: &GuidelinesArgs,
 ) -> anyhow::Result<Vec<JudgedImplementation<'a, X>>> {
-    let (bound, pools) = (args.bound, Pools::new(None)?);
+    let requested = args.presets().of(DType::F32);
+    let (bound, pools) = (args.bound, Pools::new(None, &requested)?);
     let implementation = |preset: Preset| {
         let threads = pools.of(Some(preset));
         let make = move |collective| -> anyhow::Result<Box<dyn Implementation<_, _>>> {
@@ -211,7 +239,7 @@ fn presets<'a, X: Transport>(
         };
         JudgedImplementation { name: preset.name(), make: Box::new(make) }
     };
-    Ok(args.presets().into_iter().map(implementation).collect())
+    Ok(requested.into_iter().map(implementation).collect())
 }
 
 /// The measurement on one rank.
@@ -341,6 +369,13 @@ fn text(args: &GuidelinesArgs, about: &str, rows: &[GuidelineRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arrays_without_room_are_refused_before_they_are_allocated() {
+        assert_eq!(check_room(&[1 << 10, 1 << 20], 4, 4), Ok(()));
+        let error = check_room(&[1 << 10, 1 << 45], 4, 4).unwrap_err().to_string();
+        assert!(error.starts_with("arrays of 131072G") && error.contains("--sizes"), "{error}");
+    }
 
     #[test]
     fn what_takes_longer_than_its_parts_is_a_violation() {

@@ -10,6 +10,7 @@ use foldwire::threads::Threads;
 use foldwire::{
     Bound, Collective, Communicator, Error, Float, Operation, Plan, Preset, Report, Transport,
 };
+use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::sizes::Size;
 
 use super::overlap::OverlapWork;
@@ -176,7 +177,8 @@ impl PlanImplementation {
     /// Makes an implementation of a plan that is not a preset.
     pub(super) fn row(plan: Plan) -> Self {
         let schedule = plan.schedule.map_or("chosen", |schedule| schedule.name());
-        let mut title = format!("{schedule} × {} × {}", plan.pipeline.name, plan.codec.name());
+        let coding = CodecArg { codec: plan.codec, setting: plan.setting };
+        let mut title = format!("{schedule} × {} × {coding}", plan.pipeline.name);
         if plan.exact_below > 0 {
             title += &format!(", exact below {}", Size(plan.exact_below));
         }

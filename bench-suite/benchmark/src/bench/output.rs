@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use foldwire::kernel::Level;
-use foldwire::{Float, Transport};
+use foldwire::{Float, Preset, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
 use foldwire_workbench::table::{self, Columns};
@@ -22,7 +22,8 @@ const CSV_COLUMNS: &str = "\
     collective,backend,ranks,dtype,n_bytes,contestant,rounds,time_s,min_s,p99_s,algbw_gbps,\
     busbw_gbps,ratio,threads,max_err,bound_worst,n_wrong,n_unequal,speedup_raw,\
     speedup_mpi_default,speedup_mpi_best,times_memcpy,algorithm,schedule,is_chosen,\
-    times_best,in_flight,work_s,total_s,overlap_percent,launches,spread_percent";
+    times_best,in_flight,work_s,total_s,overlap_percent,launches,spread_percent,title,\
+    as_published,device";
 
 /// Object that `--json` prints, and that `foldwire sim --validate` reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -59,10 +60,22 @@ pub(crate) struct BenchHead {
     checked: bool,
     /// Number of concurrent calls.
     #[serde(default = "one")]
-    in_flight: usize,
+    pub(crate) in_flight: usize,
     /// Number of launches of all ranks, one after the other.
     #[serde(default = "one")]
     launches: usize,
+    /// True if presets ran without the guarantee of the same bits on all ranks.
+    #[serde(default)]
+    pub(crate) as_published: bool,
+    /// The device whose memory held the values, if it was not the host's.
+    pub(crate) device: Option<String>,
+    /// Value that stands for missing data.
+    pub(crate) fill: Option<f64>,
+    /// Bytes of a share from which gZCCL's all-reduce is a ring.
+    #[serde(default = "ring_from")]
+    pub(crate) ring_from: usize,
+    /// The user's file of speeds for automatic plans.
+    speeds: Option<String>,
     /// Number of polls of a call while its rank computes, if overlap is measured.
     overlap_polls: Option<usize>,
     /// Units of the columns of `--budget`, if they are shown.
@@ -98,9 +111,13 @@ fn one() -> usize {
     1
 }
 
+fn ring_from() -> usize {
+    Preset::RING_FROM
+}
+
 impl BenchHead {
     pub(super) fn new<X: Transport, T: Float>(inputs: &BenchInputs<'_, T>, endpoint: &X) -> Self {
-        let &BenchInputs { args, settings, data, backend } = inputs;
+        let &BenchInputs { args, settings, data, backend, .. } = inputs;
         let Problem { collective, op, root, in_place, .. } = settings.problem;
         Self {
             collective: args.form.name(),
@@ -121,6 +138,11 @@ impl BenchHead {
             checked: settings.check,
             in_flight: settings.in_flight,
             launches: args.launches,
+            as_published: args.as_published,
+            device: args.device.clone(),
+            fill: args.fill,
+            ring_from: args.ring_from,
+            speeds: args.speeds.as_ref().map(|path| path.display().to_string()),
             overlap_polls: settings.overlap,
             budget: args.budget.then(|| BudgetUnits {
                 bytes_per_value: T::BYTES,
@@ -146,7 +168,12 @@ impl BenchHead {
         let op = self.op.clone();
         let root = self.root.map(|root| format!("root {root}"));
         let in_place = self.in_place.then(|| "in place".to_owned());
-        for more in [link, latency, op, root, in_place].into_iter().flatten() {
+        let device = self.device.as_ref().map(|device| format!("on {device}"));
+        let as_published = self.as_published.then(|| "as published".to_owned());
+        let fill = self.fill.map(|fill| format!("fill value {fill}"));
+        for more in
+            [link, latency, op, root, in_place, device, as_published, fill].into_iter().flatten()
+        {
             what += &format!(", {more}");
         }
         let mut how = String::new();
@@ -370,6 +397,11 @@ pub(crate) mod tests {
             checked: true,
             in_flight: 1,
             launches: 1,
+            as_published: false,
+            device: None,
+            fill: None,
+            ring_from: ring_from(),
+            speeds: None,
             overlap_polls: None,
             budget: None,
         }
@@ -382,6 +414,14 @@ pub(crate) mod tests {
         let first = "# foldwire reduce, 2 ranks over MPI (Open MPI v4.1.4), f32, sum, root 1\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("memcpy on rank 0, same run: 11.2 GB/s"), "{text}");
+        let head = BenchHead {
+            as_published: true,
+            device: Some("cuda:1".into()),
+            fill: Some(-9999.0),
+            ..head()
+        };
+        let first = head.text(1.0).lines().next().unwrap().to_owned();
+        assert!(first.ends_with(", on cuda:1, as published, fill value -9999"), "{first}");
     }
 
     #[test]
@@ -407,18 +447,28 @@ pub(crate) mod tests {
         let text = results().csv().unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (3, CSV_COLUMNS));
+        assert!(lines[1].ends_with(",raw,false,"), "{text}");
         assert!(lines[1].starts_with("reduce,MPI (Open MPI v4.1.4),2,f32,1000,raw,1,0.5,0.5,0.5,"));
     }
 
     #[test]
     fn json_is_one_object_with_head_and_rows() {
-        let object: serde_json::Value = serde_json::from_str(&results().json().unwrap()).unwrap();
+        let mut results = results();
+        results.outcome.rows[0].max_err = Some(f64::INFINITY);
+        results.outcome.rows[0].title = "ring × fused × dense".into();
+        let text = results.json().unwrap();
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             (&object["collective"], &object["memcpy_gbps"]),
             (&"reduce".into(), &9.0.into())
         );
         assert_eq!(object["rows"][0]["time_s"], 0.5);
         assert_eq!(object["rows"][0]["contestant"], RAW);
+        assert_eq!(object["rows"][0]["max_err"], "inf");
+        assert_eq!(object["ring_from"], Preset::RING_FROM);
+        let read: BenchResults = serde_json::from_str(&text).unwrap();
+        let row = &read.outcome.rows[0];
+        assert_eq!((row.max_err, &*row.title), (Some(f64::INFINITY), "ring × fused × dense"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use foldwire::Collective;
 use foldwire_arguments::OpArg;
+use foldwire_workbench::infinite;
 use serde::{Deserialize, Serialize};
 
 use super::benchmark::{RankRecord, ReportSummary};
@@ -24,8 +25,9 @@ pub(crate) struct CollectiveRow {
     pub(crate) n_bytes: usize,
     /// Name of the implementation in JSON and CSV.
     pub(crate) contestant: String,
-    /// Name of the implementation in tables and messages.
-    #[serde(skip)]
+    /// Name of the implementation in tables and messages; schedule, pipeline and codec of a plan
+    /// that is not a preset.
+    #[serde(default)]
     pub(crate) title: String,
     /// Median over rounds, in seconds.
     pub(crate) time_s: f64,
@@ -70,6 +72,7 @@ pub(crate) struct CollectiveRow {
     /// `None` if there is no limit.
     pub(crate) bound_worst: Option<f64>,
     /// Largest error on any rank; `None` unless checked.
+    #[serde(default, with = "infinite")]
     pub(crate) max_err: Option<f64>,
     /// Values of the result that should be NaN or infinite and are something else; `None` unless
     /// checked.

@@ -29,12 +29,13 @@ pub(super) struct ScheduleImplementation {
 }
 
 impl ScheduleImplementation {
+    /// Makes the implementation of `planned`, whose plan has this schedule.
     pub(super) fn new(
-        (plan, schedule): (Plan, &'static dyn Schedule),
+        schedule: &'static dyn Schedule,
+        planned: PlanImplementation,
         select: &'static [select::SelectionRule],
     ) -> Self {
-        let planned = PlanImplementation::row(plan.with_schedule(schedule));
-        let mut open_plan = plan;
+        let mut open_plan = planned.plan;
         open_plan.schedule = None;
         Self { schedule, planned, open_plan, select }
     }

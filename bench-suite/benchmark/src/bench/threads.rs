@@ -9,6 +9,7 @@ use foldwire_arguments::BenchArgs;
 use foldwire_arguments::values::LinkRate;
 use foldwire_threads::World;
 use foldwire_workbench::ranks;
+use foldwire_workbench::threads::Pools;
 
 use super::call_mode::{BackendExtras, BenchInputs, CallMode};
 use super::output::BenchResults;
@@ -25,11 +26,13 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
     let world = world(args);
-    let long = settings.whole_message_bytes::<T>(&plans(args, &[])?, size);
+    let long = settings.whole_message_bytes::<T>(&plans(args, T::DTYPE, &[], Pools::NONE), size);
     let long = long.filter(|_| args.frame.is_none());
     settings.check_room::<T>(0..size)?;
     let data = source.data::<T>(size).with_fill(args.fill);
-    let inputs = BenchInputs { args, settings: &settings, data: &data, backend: "threads" };
+    let presets = args.presets().of(T::DTYPE);
+    let pools = (0..size).map(|_| Pools::new(args.threads, &presets));
+    let pools = pools.collect::<Result<Vec<_>, _>>()?;
     let mut launches = Vec::new();
     for _ in 0..args.launches {
         let comms = long.map(|n_bytes| world.clone().frame_bytes(n_bytes).communicators());
@@ -39,6 +42,9 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
             let long_frames = comms.get_mut(endpoint.rank().index()).and_then(Option::take);
             drop(comms);
             let extras = BackendExtras { long_frames, ..BackendExtras::default() };
+            let pools = pools[endpoint.rank().index()];
+            let (settings, data) = (&settings, &data);
+            let inputs = BenchInputs { args, settings, data, backend: "threads", pools };
             P::run_rank(inputs, endpoint, extras)
         });
         let mut ranks = ranks::results(ranks)?;

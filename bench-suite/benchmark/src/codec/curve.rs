@@ -7,6 +7,7 @@ use foldwire::{Bound, Float, Quantum};
 use foldwire_arguments::CodecArgs;
 use foldwire_arguments::coding::CodecArg;
 use foldwire_fields::field::Field;
+use foldwire_workbench::infinite;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -36,6 +37,7 @@ pub(super) struct CurvePoint {
     /// Peak signal-to-noise ratio; `None` if no value changed or all values are equal.
     pub(super) psnr_db: Option<f64>,
     /// Largest error in the unit of the data.
+    #[serde(serialize_with = "infinite::serialize")]
     pub(super) max_err: f64,
     /// Guarantees that the codec broke.
     #[serde(skip)]

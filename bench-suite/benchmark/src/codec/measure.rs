@@ -15,6 +15,7 @@ use std::time::Duration;
 use foldwire::codec::{AnyCodec, BlockStats, Codec, CodecError, CodecExt, CodecParams, Loss};
 use foldwire::{Float, Op, Quantum};
 use foldwire_arguments::coding::CodecArg;
+use foldwire_workbench::infinite;
 use foldwire_workbench::memory::{self, Memcpy};
 use foldwire_workbench::quality::{self, Quality};
 use serde::Serialize;
@@ -45,6 +46,7 @@ pub(super) struct CodecMeasurements {
     pub(super) read_gbps: f64,
     /// Largest |x − decoded| of finite values, divided by the bound, also for a codec that keeps no
     /// bound; 0 if no value changed.
+    #[serde(serialize_with = "infinite::serialize")]
     pub(super) max_err_over_bound: f64,
     /// Peak signal-to-noise ratio; `None` if no value changed or all values are equal.
     pub(super) psnr_db: Option<f64>,

@@ -6,6 +6,7 @@ use foldwire::codec::{CodecExt, CodecId, CodecParams, Loss};
 use foldwire::compress::{self, Layout};
 use foldwire::{Bound, Float, Plan};
 use foldwire_arguments::CodecArgs;
+use foldwire_fields::dims::Dims;
 use foldwire_fields::field::Field;
 use foldwire_threads::World;
 use foldwire_workbench::table::Columns;
@@ -62,13 +63,15 @@ pub(super) fn of_field<T: Float>(
             Ok(Some(n_bytes / written.n_bytes as f64))
         };
         let ratios = codecs().into_iter().map(ratio).collect::<anyhow::Result<_>>()?;
-        let plan = Plan::auto(bound).with_shape(field.dims.sizes());
+        let line = [values.len()];
+        let shape = args.shape.known(&field.dims).map_or(&line[..], Dims::sizes);
+        let plan = Plan::auto(bound).with_shape(shape);
         let gather = |mut comm: foldwire::Communicator<_>| {
             let mut all = vec![T::from_f64(0.0); 2 * values.len()];
             comm.all_gather(values, &mut all, &plan)
         };
         let report = World::new(2).link_rate(LINK_RATE).run(gather).swap_remove(0)?;
-        let layout = Layout::new(field.dims.sizes());
+        let layout = Layout::new(shape);
         let compressed = compress::compress_with(values, &layout, &plan)?;
         rows.push(RatioRow {
             field: field.name.clone(),

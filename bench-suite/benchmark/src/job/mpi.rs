@@ -6,7 +6,7 @@ use foldwire_workbench::streams;
 use mpi::topology::Communicator as _;
 use mpi::traits::CommunicatorCollectives;
 
-use super::{Library, Measurement, NetworkOptions};
+use super::{Library, MAX_FAULT, Measurement, NetworkOptions, agree};
 use crate::bench::runner::Barrier;
 
 /// Runs this process's rank.
@@ -16,10 +16,16 @@ pub(super) fn run<M: Measurement>(
 ) -> anyhow::Result<()> {
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
-    let measurement = match measurement(world.size() as usize) {
-        Err(_) if world.rank() > 0 => return Ok(()),
-        measurement => measurement?,
-    };
+    let set_up = measurement(world.size() as usize);
+    let agreed = agree(world.rank() as usize, set_up, |fault| {
+        let mut mine = [0; MAX_FAULT];
+        mine[..fault.len()].copy_from_slice(fault);
+        let mut all = vec![0; MAX_FAULT * world.size() as usize];
+        world.all_gather_into(&mine[..], &mut all[..]);
+        let text = |padded: &[u8]| padded.iter().copied().take_while(|&byte| byte != 0).collect();
+        Ok(all.chunks(MAX_FAULT).map(text).collect())
+    })?;
+    let Some(measurement) = agreed else { return Ok(()) };
     let backend = format!("MPI ({})", native::library());
     let mut settings = foldwire_mpi::Options::default();
     settings.frame_bytes = options.frame_bytes.unwrap_or(settings.frame_bytes);

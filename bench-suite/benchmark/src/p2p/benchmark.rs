@@ -262,7 +262,7 @@ struct MessageReports {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct MessageCheck {
     n_wrong: usize,
-    /// Largest error of finite values.
+    /// Largest error of finite values; infinite if one arrived as NaN.
     max_err: f64,
     bound: f64,
     /// Report of the message that this rank sent.
@@ -280,7 +280,8 @@ impl MessageCheck {
             }
             let error = (f64::from(got) - f64::from(want)).abs();
             if want.is_finite() {
-                check.max_err = check.max_err.max(error);
+                check.max_err =
+                    check.max_err.max(if error.is_nan() { f64::INFINITY } else { error });
             }
             // With a bound of 0, only the same bits are correct. NaN is never within a bound.
             let is_within = want.is_finite() && bound > 0.0 && error <= bound;
@@ -336,7 +337,8 @@ mod tests {
             (check.n_wrong, check.max_err)
         };
         assert_eq!(check(&[1.0, nan, -0.0], &[1.0, nan, -0.0], 0.0), (0, 0.0));
-        assert_eq!(check(&[0.0, nan, 1.5], &[-0.0, 1.0, 1.0], 0.0), (3, 0.5));
+        assert_eq!(check(&[0.0, nan, 1.5], &[-0.0, 1.0, 1.0], 0.0), (3, infinite.into()));
+        assert_eq!(check(&[0.0, 1.5], &[-0.0, 1.0], 0.0), (2, 0.5));
         assert_eq!(check(&[0.0, 1.5, 2.0], &[-0.0, 1.0, 1.0], 0.5), (1, 1.0));
         assert_eq!(check(&[1.0, infinite, nan], &[infinite, 1.0, 1.0], 0.5), (3, infinite.into()));
     }

@@ -5,6 +5,7 @@ use foldwire::{Communicator, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::{P2pArgs, P2pTest};
 use foldwire_workbench::data::Data;
+use foldwire_workbench::infinite;
 use foldwire_workbench::table::Columns;
 use serde::Serialize;
 
@@ -109,6 +110,7 @@ pub(super) struct MessageRow {
     /// `raw_bytes` / `wire_bytes`.
     ratio: Option<f64>,
     /// Largest error of the received values.
+    #[serde(serialize_with = "infinite::serialize")]
     max_err: Option<f64>,
     /// Allowed error.
     bound_abs: Option<f64>,

@@ -11,6 +11,7 @@ use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::Columns;
+use foldwire_workbench::threads::Pool;
 use serde::Serialize;
 use serde_json::json;
 
@@ -63,11 +64,12 @@ fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> a
     };
     let json = || json!({ "bound": args.bound.to_string(), "rows": rows });
     streams::results(args.json, json, text)?;
+    let mut drawn = Ok(());
     if let Some(file) = &args.plot {
         let title = format!("errors of one compression within {}", args.bound);
-        foldwire_workbench::draw!(file, distribution(title, &rows))?;
+        drawn = foldwire_workbench::draw!(file, distribution(title, &rows));
     }
-    super::report(&faults)
+    super::report(&faults).and(drawn)
 }
 
 /// Measures a codec at the bound. A codec without a bound gets the first setting that keeps it, or
@@ -91,7 +93,7 @@ fn measure<T: Float + Into<f64>>(
     };
     let mut found = None;
     for coding in candidates {
-        let setup = CodecSetup { coding, params, bound, n_threads: 1, n_rounds: 0 };
+        let setup = CodecSetup { coding, params, bound, pool: Pool::ONE, n_rounds: 0 };
         let (ratio, decoded) = setup.decoded(values)?;
         let errors = Errors::new(&decoded, &exact, bound);
         let summary = errors.summary().ok_or_else(|| usage!("no value is finite"))?;

@@ -13,6 +13,7 @@ use foldwire::{Float, Op};
 use foldwire_arguments::coding::CodecArg;
 use foldwire_workbench::memory::{self, Stream};
 use foldwire_workbench::quality::{Quality, largest};
+use foldwire_workbench::threads::Pool;
 use serde::Serialize;
 
 use crate::codec::measure::{CombinePaths, instance, repeated};
@@ -64,7 +65,8 @@ pub(super) struct CodecSetup {
     pub(super) params: CodecParams,
     /// Absolute bound.
     pub(super) bound: f64,
-    pub(super) n_threads: usize,
+    /// The threads of `params`.
+    pub(super) pool: Pool,
     /// Timed runs; with 0, speeds are NaN.
     pub(super) n_rounds: usize,
 }
@@ -129,7 +131,7 @@ impl CodecSetup {
             quality,
         };
         if self.n_rounds > 0 {
-            let stream = RefCell::new(Stream::new(size, self.n_threads));
+            let stream = RefCell::new(Stream::new(size, self.pool));
             let mut encode = repeated(|| {
                 black_box(codec.encode(black_box(values), &mut scratch).expect(CHECKED));
             });
@@ -226,9 +228,9 @@ impl CodecSetup {
 
     /// Adds `addend` to `sum`.
     fn add_floats<T: Float>(&self, sum: &mut [T], addend: &[T]) {
-        let n_each = sum.len().div_ceil(self.n_threads).max(1);
+        let n_each = sum.len().div_ceil(self.pool.n_threads()).max(1);
         let pieces = sum.chunks_mut(n_each).zip(addend.chunks(n_each));
-        memory::side_by_side(pieces, |(sum, addend)| {
+        self.pool.on_each(pieces, |(sum, addend)| {
             for (sum, &x) in sum.iter_mut().zip(addend) {
                 *sum = T::from_f64(sum.to_f64() + x.to_f64());
             }
@@ -244,7 +246,8 @@ mod tests {
     fn setup(coding: &str, bound: f64, n_rounds: usize) -> CodecSetup {
         let quantum = Bound::Absolute(bound).quantum::<f32>(None).unwrap();
         let params = CodecParams::new(quantum);
-        CodecSetup { coding: coding.parse().unwrap(), params, bound, n_threads: 2, n_rounds }
+        let pool = Pool::new(2).unwrap();
+        CodecSetup { coding: coding.parse().unwrap(), params, bound, pool, n_rounds }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
 use foldwire_workbench::streams;
 use foldwire_workbench::table::{Columns, scientific};
+use foldwire_workbench::threads::Pool;
 use serde::Serialize;
 use serde_json::json;
 
@@ -90,7 +91,7 @@ fn nearest<T: Float + Into<f64>>(
     let range = ValueRange::of(values);
     let with_bound = |bound: Bound| -> anyhow::Result<CodecSetup> {
         let params = CodecParams::new(quantum::<T>(coding, bound, range)?).with_shape(shape);
-        Ok(CodecSetup { coding, params, bound: 0.0, n_threads: 1, n_rounds: 0 })
+        Ok(CodecSetup { coding, params, bound: 0.0, pool: Pool::ONE, n_rounds: 0 })
     };
     let mut tried: Vec<(Option<Bound>, CodecSetup, f64)> = Vec::new();
     if coding.codec.loss() == Loss::Bound {
@@ -107,7 +108,7 @@ fn nearest<T: Float + Into<f64>>(
     } else {
         let params = CodecParams::new(Quantum::LOSSLESS).with_shape(shape);
         for coding in super::settings::<T>(coding) {
-            let setup = CodecSetup { coding, params, bound: 0.0, n_threads: 1, n_rounds: 0 };
+            let setup = CodecSetup { coding, params, bound: 0.0, pool: Pool::ONE, n_rounds: 0 };
             tried.push((None, setup, setup.decoded(values)?.0));
         }
     }

@@ -13,7 +13,8 @@ use foldwire_arguments::papers::PaperSumsArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::table::{Columns, scientific};
-use foldwire_workbench::{room, streams, threads};
+use foldwire_workbench::threads::Pool;
+use foldwire_workbench::{room, streams};
 use serde::Serialize;
 use serde_json::json;
 
@@ -44,21 +45,30 @@ struct SumsRow {
 /// Runs the experiment.
 pub(super) fn run(args: &PaperSumsArgs) -> anyhow::Result<()> {
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    let pool = Pool::new(args.threads)?;
     if args.field.is_empty() {
         let data = FieldSource::BuiltIn.data::<f32>(1);
         let mut waves = vec![0.0; N_VALUES];
         data.fill(0, 0, &mut waves);
-        measure("waves", &waves, args, &mut rows, &mut faults)?;
-        measure("mostly constant", &mostly_constant(N_VALUES), args, &mut rows, &mut faults)?;
+        measure("waves", &waves, (args, pool), &mut rows, &mut faults)?;
+        measure(
+            "mostly constant",
+            &mostly_constant(N_VALUES),
+            (args, pool),
+            &mut rows,
+            &mut faults,
+        )?;
     }
     for path in &args.field {
         let source = FieldSource::open(Some(path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match super::wide(&source)? {
             DType::F64 => {
-                measure(&name, source.data::<f64>(1).base(), args, &mut rows, &mut faults)?;
+                measure(&name, source.data::<f64>(1).base(), (args, pool), &mut rows, &mut faults)?;
             }
-            _ => measure(&name, source.data::<f32>(1).base(), args, &mut rows, &mut faults)?,
+            _ => {
+                measure(&name, source.data::<f32>(1).base(), (args, pool), &mut rows, &mut faults)?
+            }
         }
     }
     let tables = || [paths(&rows), quality(&rows), shares_of_stream(&rows)].join("\n");
@@ -85,7 +95,7 @@ fn mostly_constant(n_values: usize) -> Vec<f32> {
 fn measure<T: Float + Into<f64>>(
     name: &str,
     x: &[T],
-    args: &PaperSumsArgs,
+    (args, pool): (&PaperSumsArgs, Pool),
     rows: &mut Vec<SumsRow>,
     faults: &mut Vec<String>,
 ) -> anyhow::Result<()> {
@@ -103,15 +113,14 @@ fn measure<T: Float + Into<f64>>(
         ("c + c", [&constant, &constant]),
     ];
     let range = ValueRange::of(x);
-    let threads = threads::of(args.threads)?;
     for &bound in &args.bound {
         for &coding in &args.codec {
-            let params = CodecParams::new(quantum::<T>(coding, bound, range)?).on(threads);
+            let params = CodecParams::new(quantum::<T>(coding, bound, range)?).on(pool.threads());
             let setup = CodecSetup {
                 coding,
                 params,
                 bound: bound.absolute(range)?,
-                n_threads: args.threads,
+                pool,
                 n_rounds: args.repeat,
             };
             let n_faults = faults.len();

@@ -14,7 +14,6 @@ use anyhow::{Context, bail};
 use foldwire::Bound;
 use foldwire::bound::ValueRange;
 use foldwire::codec::CodecParams;
-use foldwire::threads::Threads;
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::PaperTablesArgs;
 use foldwire_fields::dims::Dims;
@@ -22,7 +21,8 @@ use foldwire_fields::field::FieldValues;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_published::{BOUNDS, figures};
 use foldwire_workbench::table::{Align, Table, scientific};
-use foldwire_workbench::{input, progress, room, streams, threads};
+use foldwire_workbench::threads::Pool;
+use foldwire_workbench::{files, input, progress, room, streams};
 use serde::Serialize;
 use serde_json::json;
 
@@ -88,7 +88,7 @@ pub(super) fn run(args: &PaperTablesArgs) -> anyhow::Result<()> {
         specs: specs.collect(),
         bounds,
         n_rounds: args.repeat,
-        threads: threads::of(n_threads)?,
+        pool: Pool::new(n_threads)?,
         groups: Vec::new(),
         samples: Vec::new(),
         faults: Vec::new(),
@@ -123,13 +123,15 @@ pub(super) fn run(args: &PaperTablesArgs) -> anyhow::Result<()> {
     {
         streams::remark(format_args!("note: {} of {dims} is not the papers' size", set.name));
     }
-    if let Some(file) = &args.out {
+    // Neither output may be lost because the other cannot be written.
+    let printed = streams::write(&bench.render(n_threads));
+    let written = args.out.as_ref().map_or(Ok(()), |file| {
         let text = json!({ "threads": n_threads, "rows": bench.cells() }).to_string();
-        std::fs::write(file, text + "\n")
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    streams::write(&bench.render(n_threads))?;
-    super::report(&bench.faults)
+        files::replace(file, (text + "\n").as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))
+    });
+    printed?;
+    super::report(&bench.faults).and(written)
 }
 
 /// Returns the relative bounds that the user asks for.
@@ -162,7 +164,7 @@ struct TablesBench {
     bounds: Vec<f64>,
     n_rounds: usize,
     /// Threads of tables for several threads.
-    threads: Threads,
+    pool: Pool,
     groups: Vec<Group>,
     samples: Vec<Sample>,
     faults: Vec<String>,
@@ -342,12 +344,12 @@ impl FieldBound<'_> {
         bound: f64,
         is_alone: bool,
     ) -> CodecSetup {
-        let threads = if is_alone { Threads::ONE } else { self.bench.threads };
+        let pool = if is_alone { Pool::ONE } else { self.bench.pool };
         CodecSetup {
             coding,
-            params: params.on(threads),
+            params: params.on(pool.threads()),
             bound,
-            n_threads: threads.n_threads(),
+            pool,
             n_rounds: self.bench.n_rounds,
         }
     }

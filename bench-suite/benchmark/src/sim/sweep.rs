@@ -63,7 +63,7 @@ impl SweepSetting {
         Self {
             collective,
             ranks: args.ranks.n_bytes().to_vec(),
-            presets: args.presets(),
+            presets: args.presets().of(T::DTYPE),
             schedule: args.schedule,
             ring_from: args.ring_from,
             as_published: args.as_published,

@@ -181,6 +181,40 @@ fn calls_at_once_give_right_results_and_say_how_many_they_were() {
 }
 
 #[test]
+fn calls_at_once_and_compared_schedules_have_the_requested_threads() {
+    for args in ["allreduce --in-flight 2 --preset foldwire", "scan --schedule all"] {
+        let args = format!("{args} --ranks 2 --sizes 2M --threads 2 --repeat 2 --min-time 0");
+        let object = object(&bench(&format!("{args} --warmup 0 --json")));
+        let rows = object["rows"].as_array().unwrap();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["threads"] == 2), "{rows:?}");
+    }
+}
+
+#[test]
+fn calls_at_once_take_a_ring_from_the_requested_length() {
+    let wire_bytes = |from: &str| {
+        let args = "allreduce --in-flight 2 --ranks 4 --sizes 64K --preset gzccl --repeat 2 \
+                    --warmup 0 --min-time 0 --json";
+        let object = object(&bench(&format!("{args} --ring-from {from}")));
+        assert!(object["ring_from"].as_u64().unwrap() >= 1024, "{object}");
+        object["rows"][0]["wire_bytes"].as_u64().unwrap()
+    };
+    // Along a ring each rank sends its part 2 (n - 1) times, and otherwise the array log2 n times.
+    assert!(wire_bytes("1K") < wire_bytes("1G"));
+}
+
+#[cfg(feature = "plots")]
+#[test]
+fn a_plot_that_cannot_be_written_takes_no_results_away() {
+    let args = "broadcast --ranks 2 --sizes 4 --preset raw --repeat 2 --min-time 0 --json";
+    let output = bench(&format!("{args} --plot no/such/folder.svg"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no/such/folder.svg"));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["rows"][0]["title"], "Foldwire raw");
+}
+
+#[test]
 fn a_schedule_that_has_no_room_is_left_out_with_a_note() {
     let args = "allreduce --ranks 8 --sizes 1K --schedule all --frame 1024 --repeat 2 --min-time 0";
     let output = bench(args);
@@ -320,6 +354,9 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --in-flight 2 --dtype f64", "--dtype f32"),
         ("allreduce --in-flight 2 --schedule all", "leave out --in-flight"),
         ("allreduce --in-flight 257", "from 1 to 256"),
+        ("allreduce --in-flight 2 --preset zccl-mt", "add --threads"),
+        ("allgather --dtype f64 --preset cam-both", "foldwire climate"),
+        ("allgather --preset cam-sp", "demote, which is not for f32"),
         ("allreduce --overlap=x", "number of polls"),
         ("allreduce --preset mpi", "hzccl"),
         ("allreduce --field none.f32", "no such file"),

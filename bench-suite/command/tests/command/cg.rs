@@ -43,6 +43,16 @@ fn compressed_borders_cost_fewer_bytes_and_reach_the_solution() {
     }
 }
 
+#[cfg(feature = "plots")]
+#[test]
+fn a_plot_that_cannot_be_written_takes_no_results_away() {
+    let args = "--shape 8x8x8 --ranks 2 --link none --repeat 1 --json --plot no/such/folder.svg";
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(1));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(object["rows"].as_array().unwrap().len() > 1);
+}
+
 #[test]
 fn a_problem_that_cannot_be_solved_is_an_error_with_advice() {
     for (args, code, expected) in [

@@ -141,3 +141,20 @@ fn processes_choose_over_links_that_they_measure() {
     // Calls of 2 MiB are enough to measure the rate, so it is no longer that of unknown links.
     assert_ne!(rows[1]["taken_rate"].as_f64().unwrap(), 1.25e9, "{}", rows[1]);
 }
+
+/// The others wait for a rank until they learn that it does not begin.
+#[cfg(feature = "tcp")]
+#[test]
+fn a_rank_that_cannot_begin_ends_all() {
+    let program = env!("CARGO_BIN_EXE_foldwire");
+    let output = foldwire(&format!(
+        "launch -n 2 --no-prefix --timeout 60 --grace 30 --env 1:FOLDWIRE_SELECT=nonsense -- \
+         {program} choose --backend tcp --sizes 4K"
+    ));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let reports = told.lines().filter(|line| line.contains("FOLDWIRE_SELECT: "));
+    let of_rank_0 = reports.clone().filter(|line| line.starts_with("error: rank 1: "));
+    assert_eq!((reports.count(), of_rank_0.count()), (2, 1), "{told}");
+    assert!(output.stdout.is_empty());
+}

@@ -128,9 +128,13 @@ fn tables_show_speed_and_error_and_the_comparison_where_others_are_known() {
 #[test]
 fn ratios_have_a_row_for_each_field_and_bound() {
     let folder = folder();
-    let output = codec(folder.path(), "--field wave.f64 --ratios");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let ratios = |more: &str| {
+        let output = codec(folder.path(), &format!("--field wave.f64 --ratios {more}"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = ratios("");
+    assert!(ratios("--shape find --bound rel:1e-3").contains("wave.f64"));
     let rows: Vec<_> = text.lines().filter(|line| line.contains("wave.f64")).collect();
     assert_eq!(rows.len(), 4, "{text}");
     for bound in ["rel:0.01", "rel:0.001", "rel:1e-4", "rel:1e-5"] {

@@ -1,10 +1,9 @@
 //! Pixels: an RGB image, its PNG file, and a sheet of labelled images.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
 use super::font;
+use crate::files;
 
 const WHITE: [u8; 3] = [255; 3];
 const BLACK: [u8; 3] = [0; 3];
@@ -120,15 +119,15 @@ impl Image {
     ///
     /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
-        let file = BufWriter::new(File::create(path)?);
+        let mut bytes = Vec::new();
         let mut encoder =
-            png::Encoder::new(file, u32::try_from(self.width)?, u32::try_from(self.height)?);
+            png::Encoder::new(&mut bytes, u32::try_from(self.width)?, u32::try_from(self.height)?);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         let mut writer = encoder.write_header()?;
         writer.write_image_data(self.pixels.as_flattened())?;
         writer.finish()?;
-        Ok(())
+        Ok(files::replace(path, &bytes)?)
     }
 }
 
@@ -142,7 +141,8 @@ mod tests {
         let path = folder.path().join("a.png");
         let image = Image::draw(3, 2, |x, y| [x as u8, y as u8, 9]);
         image.save(&path).unwrap();
-        let decoder = png::Decoder::new(std::io::BufReader::new(File::open(&path).unwrap()));
+        let decoder =
+            png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&path).unwrap()));
         let mut reader = decoder.read_info().unwrap();
         let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut bytes).unwrap();

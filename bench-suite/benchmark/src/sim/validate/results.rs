@@ -27,6 +27,8 @@ pub(super) struct FabricResults {
     pub(super) lanes: usize,
     pub(super) frame_bytes: usize,
     pub(super) checksums: bool,
+    /// Bytes of a share from which gZCCL's all-reduce is a ring.
+    pub(super) ring_from: usize,
     /// Times of presets, without the MPI library's own collectives.
     pub(super) times: Vec<PresetTimes>,
 }
@@ -70,6 +72,21 @@ impl FabricResults {
         if let Some(op) = head.op.filter(|op| op != "sum") {
             return Err(format!("results of `--op {op}`; only those of sums are predicted"));
         }
+        let unlike = [
+            ("--in-flight", head.in_flight > 1),
+            ("--as-published", head.as_published),
+            ("--device", head.device.is_some()),
+            ("--fill", head.fill.is_some()),
+        ];
+        if let Some((option, _)) = unlike.iter().find(|(_, is_given)| *is_given) {
+            return Err(format!("results with `{option}`, which are not predicted"));
+        }
+        if let Some(row) = outcome.rows.iter().find(|row| row.threads > Some(1)) {
+            return Err(format!(
+                "{} computed on several threads a rank; only one is predicted",
+                row.contestant
+            ));
+        }
         let dtype = DType::FLOATS.into_iter().find(|t| t.to_string() == head.dtype);
         let dtype =
             dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", head.dtype))?;
@@ -96,6 +113,7 @@ impl FabricResults {
             lanes: head.lanes,
             frame_bytes: head.frame_bytes,
             checksums: head.checksums,
+            ring_from: head.ring_from,
             times,
         })
     }
@@ -105,7 +123,8 @@ impl PresetTimes {
     /// Returns the plan of the calls.
     pub(super) fn plan(&self, results: &FabricResults) -> Plan {
         let share_bytes = self.n_bytes / results.ranks.max(1);
-        self.preset.plan_for(results.collective, results.bound, share_bytes)
+        let Self { preset, .. } = self;
+        preset.plan_switched(results.collective, results.bound, share_bytes, results.ring_from)
     }
 
     /// Returns the times of a row; `None` if it is not a preset, or cannot be predicted. The model
@@ -134,6 +153,7 @@ mod tests {
         let mut bench = results();
         bench.head.link = Some("1gbit".into());
         bench.outcome.rows[0].times_s = vec![0.75, 0.25, 0.5];
+        bench.outcome.rows[0].threads = Some(1);
         bench.json().unwrap()
     }
 
@@ -158,6 +178,11 @@ mod tests {
             ("\"ranks\":2", "\"ranks\":0", "0 ranks"),
             ("\"raw\"", "\"mpi-default\"", "no times of presets"),
             ("\"lanes\"", "\"tracks\"", "foldwire bench"),
+            ("\"in_flight\":1", "\"in_flight\":2", "--in-flight"),
+            ("\"as_published\":false", "\"as_published\":true", "--as-published"),
+            ("\"device\":null", "\"device\":\"cuda\"", "--device"),
+            ("\"fill\":null", "\"fill\":7.0", "--fill"),
+            ("\"threads\":1", "\"threads\":2", "several threads"),
         ] {
             let text = text();
             assert!(text.contains(from), "{from} in {text}");
