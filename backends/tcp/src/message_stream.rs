@@ -153,7 +153,9 @@ impl MessageStream {
     /// Sends as much as the system takes, and passes completely sent messages to `on_sent`.
     pub(crate) fn write(&mut self, mut on_sent: impl FnMut(QueuedMessage)) -> Result<(), PeerLoss> {
         while self.is_writable && !self.is_flushed() {
-            let written = match self.queue.is_empty() {
+            // The peer may answer a message as soon as it has the last record of it. So that record
+            // ends, and its messages are passed on, before another one begins.
+            let written = match self.queue.is_empty() || !self.connection.is_flushed() {
                 true => self.connection.flush().map(|()| 0),
                 false => self.write_some(),
             };

@@ -1,5 +1,7 @@
 //! A rank whose peer is a plain socket that sends valid and invalid bytes.
 
+#[cfg(feature = "noise")]
+use std::io::{IoSlice, IoSliceMut};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -8,8 +10,7 @@ use foldwire::{Communicator, Plan};
 #[cfg(target_os = "linux")]
 use foldwire_messaging::MemoryOffer;
 use foldwire_messaging::{Endpoint, SlotId};
-#[cfg(target_os = "linux")]
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::*;
 use crate::header::{HEADER_BYTES, ProtocolViolation};
@@ -26,23 +27,39 @@ fn rank(n_streams: usize) -> (Tcp, Vec<TcpStream>) {
 /// Like [`rank`], with `n_connections` instead of `n_streams` connections. The one beyond
 /// `n_streams` is the idle connection.
 fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
+    let (ours, theirs) = (0..n_connections).map(|_| connection(None)).unzip();
+    (rank_over(ours, n_streams, FRAME), theirs)
+}
+
+/// Both ends of a connection, which holds about `n_held` bytes on each side if that is given.
+fn connection(n_held: Option<usize>) -> (ByteStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    if let Some(n_bytes) = n_held {
+        theirs.set_recv_buffer_size(n_bytes).unwrap();
+    }
+    theirs.connect(&listener.local_addr().unwrap().into()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    if let Some(n_bytes) = n_held {
+        SockRef::from(&ours).set_send_buffer_size(n_bytes).unwrap();
+    }
+    ours.set_nonblocking(true).unwrap();
+    (ByteStream::new(mio::net::TcpStream::from_std(ours)).unwrap(), theirs.into())
+}
+
+/// Rank 0 of two, over these connections to the other one.
+fn rank_over(ours: Vec<ByteStream>, n_streams: usize, frame_bytes: usize) -> Tcp {
     let mut options = Options::default();
-    (options.frame_bytes, options.link_depth) = (FRAME, 2);
+    (options.frame_bytes, options.link_depth) = (frame_bytes, 2);
     let (rank, size) = (Rank(0), 2);
-    let (encrypts, is_near, memory) = (false, vec![], None);
+    let encrypts = ours.iter().any(|stream| !stream.is_plain());
+    let (is_near, memory) = (vec![], None);
     let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near, memory };
     let mut connections: Vec<Option<ByteStream>> =
         (0..n_slots(1, n_streams)).map(|_| None).collect();
-    let mut theirs = Vec::new();
-    for _ in 0..n_connections {
-        theirs.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-        let (ours, _) = listener.accept().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        connections.push(Some(ByteStream::new(mio::net::TcpStream::from_std(ours)).unwrap()));
-    }
+    connections.extend(ours.into_iter().map(Some));
     connections.resize_with(n_slots(2, n_streams), || None);
-    (Tcp::new(setup, connections).unwrap(), theirs)
+    Tcp::new(setup, connections).unwrap()
 }
 
 fn message(tag: Tag, number: u32, n_bytes: usize, matched: bool) -> Vec<u8> {
@@ -177,6 +194,67 @@ fn what_waits_for_an_answer_comes_back_with_it_or_with_the_loss() {
             events.push(next(&mut tcp).unwrap());
         }
         assert!(matches!(events[0], Event::Released { to: PEER, matched: true, .. }));
+    }
+}
+
+/// A socket that would block after a few bytes.
+#[cfg(feature = "noise")]
+struct FewBytes<'a> {
+    from: &'a TcpStream,
+    n_left: usize,
+}
+
+#[cfg(feature = "noise")]
+impl Read for FewBytes<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = into.len().min(self.n_left);
+        if n_bytes == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let n_read = self.from.read(&mut into[..n_bytes])?;
+        self.n_left -= n_read;
+        Ok(n_read)
+    }
+}
+
+/// The answer comes while later messages block the sender.
+#[cfg(feature = "noise")]
+#[test]
+fn an_encrypted_message_is_answered_as_soon_as_the_peer_can_read_it() {
+    use crate::noise::pair;
+
+    const LONG: usize = 60_000;
+    let [ours, mut channel] = pair();
+    let (stream, mut theirs) = connection(Some(16 << 10));
+    theirs.set_nonblocking(true).unwrap();
+    let mut tcp = rank_over(vec![stream.encrypted(ours)], 1, LONG);
+    let sent = |tag, n_bytes| (Tag(tag), n_bytes);
+    let before = [sent(1, LONG); 3];
+    for (tag, n_bytes) in before.into_iter().chain([sent(0, 100)]).chain([sent(1, LONG); 8]) {
+        let buffer = tcp.allocate(LONG).unwrap();
+        assert!(tcp.send(PEER, tag, buffer, n_bytes, tag == Tag(0)).is_ok());
+    }
+    let n_before = 3 * (HEADER_BYTES + LONG) + HEADER_BYTES + 100;
+    let (mut n_read, mut is_answered) = (0, false);
+    let start = Instant::now();
+    loop {
+        match tcp.poll().unwrap() {
+            Some(Event::Released { matched: true, tag, .. }) => {
+                assert_eq!(tag, Tag(0));
+                break;
+            }
+            Some(Event::Released { .. }) | None => {}
+            other => panic!("{other:?}, {:?}", tcp.loss(PEER)),
+        }
+        let mut bytes = [0; 10_000];
+        let mut few = FewBytes { from: &theirs, n_left: bytes.len() };
+        n_read += channel.read(&mut few, &mut [IoSliceMut::new(&mut bytes)]).unwrap_or(0);
+        if n_read >= n_before && !is_answered {
+            let answer = MessageHeader::Answer { tag: Tag(0) }.encode();
+            channel.write(&mut theirs, &[IoSlice::new(&answer)]).unwrap();
+            is_answered = true;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{n_read} bytes came");
     }
 }
 
