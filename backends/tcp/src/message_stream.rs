@@ -198,8 +198,10 @@ impl MessageStream {
         }
     }
 
-    /// Stops sending, and returns the messages that were not completely sent.
+    /// Stops sending for good, and returns the messages that were not completely sent. The peer
+    /// may have the beginning of one, so it must take no other bytes for the rest.
     pub(crate) fn discard_unsent(&mut self) -> impl Iterator<Item = QueuedMessage> {
+        self.connection.finish();
         self.is_writable = false;
         (self.n_written, self.n_queued) = (0, 0);
         let queued = self.queue.drain(..).filter_map(|outgoing| outgoing.message);

@@ -268,10 +268,12 @@ impl Tcp {
     }
 
     /// Queues a message, or an answer, which is a header without a message, or nothing. Then sends
-    /// what the
-    /// connection takes. Answers and notices pass queued messages. Notices keep their order on the
-    /// first connection. Slots for the peer travel along.
+    /// what the connection takes. Answers and notices pass queued messages. Notices keep their
+    /// order on the first connection. Slots for the peer travel along. A lost peer gets nothing.
     fn push(&mut self, to: Rank, header: Option<MessageHeader>, message: Option<QueuedMessage>) {
+        if self.peers[to.index()].loss.is_some() {
+            return self.release(to, message.into_iter());
+        }
         let is_urgent = message.as_ref().is_none_or(|message| message.tag.is_control());
         let is_notice = is_urgent && message.is_some();
         let at = if is_notice { Some(self.streams_of(to).start) } else { self.choose_stream(to) };

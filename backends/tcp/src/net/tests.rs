@@ -289,6 +289,27 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     );
 }
 
+/// The idle connection dies while a frame is partly sent. Only the rest of it could follow.
+#[test]
+fn after_a_loss_nothing_follows_the_beginning_of_a_frame() {
+    const LONG: usize = 1 << 20;
+    let ((first, mut theirs), (idle, their_idle)) = (connection(Some(16 << 10)), connection(None));
+    let mut tcp = rank_over(vec![first, idle], 1, LONG);
+    let mut buffer = tcp.allocate(LONG).unwrap();
+    buffer.as_mut().fill(0);
+    assert!(tcp.send(PEER, Tag(0), buffer, LONG, false).is_ok());
+    drop(their_idle);
+    while !matches!(next(&mut tcp), Some(Event::Lost { peer: PEER })) {}
+    let ends = thread::spawn(move || drop(tcp));
+    thread::sleep(Duration::from_millis(20));
+    let mut received = Vec::new();
+    // Its end may be a reset.
+    let _ = theirs.read_to_end(&mut received);
+    ends.join().unwrap();
+    assert!((HEADER_BYTES..LONG).contains(&received.len()), "{} bytes", received.len());
+    assert!(received.starts_with(&message(Tag(0), 0, LONG, false)[..received.len()]));
+}
+
 /// The system detects soon that an idle connection has died. With data on its way, it would take
 /// many minutes, so nothing may be sent on the idle connection.
 #[test]
