@@ -118,6 +118,11 @@ impl MessageStream {
         self.queue.is_empty() && self.handed_on.is_empty() && self.connection.is_flushed()
     }
 
+    /// Returns whether the peer's system has everything.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.is_flushed() && self.connection.is_delivered()
+    }
+
     /// Queues a slot for the peer, ahead of messages that the stream has not begun to send.
     pub(crate) fn return_slot(&mut self, slot: SlotId) {
         let header = MessageHeader::Returned { slot, number: self.n_returned };

@@ -93,6 +93,8 @@ pub struct Tcp {
     incoming: IncomingMessages,
     /// Start of the current wait.
     idle_since: Option<Instant>,
+    /// Start of the end, if the endpoint announced it.
+    ends_since: Option<Instant>,
 }
 
 struct PeerStatus {
@@ -134,6 +136,7 @@ impl Tcp {
             setup,
             incoming,
             idle_since: None,
+            ends_since: None,
         })
     }
 
@@ -337,6 +340,21 @@ impl Tcp {
         self.streams[range].fill_with(|| None);
     }
 
+    /// Returns whether the systems of all peers that are not lost have all bytes for them.
+    fn has_delivered(&self) -> bool {
+        let mut streams = self.streams.iter().enumerate();
+        streams.all(|(at, stream)| {
+            let is_lost = self.peers[self.rank_at(at).index()].loss.is_some();
+            is_lost || stream.as_ref().is_none_or(MessageStream::is_delivered)
+        })
+    }
+
+    /// Returns whether a peer is lost that has not left in good order.
+    fn has_lost(&self) -> bool {
+        let mut losses = self.peers.iter().filter_map(|peer| peer.loss);
+        losses.any(|loss| loss != PeerLoss::Left)
+    }
+
     /// Closes the connections of a peer if it has said goodbye on all of them.
     fn mark_left_when_done(&mut self, peer: Rank) {
         let mut streams = self.streams[self.streams_of(peer)].iter().flatten();
@@ -439,6 +457,10 @@ impl Net for Tcp {
         true
     }
 
+    fn end(&mut self) {
+        self.ends_since = Some(Instant::now());
+    }
+
     fn cancel_receives(&mut self) {
         let IncomingMessages { links, events, notice_buffer, .. } = &mut self.incoming;
         let posted = links.iter_mut().flat_map(PeerLinks::all);
@@ -496,8 +518,10 @@ impl Net for Tcp {
 }
 
 impl Drop for Tcp {
-    /// Says goodbye, and waits at most `CLOSE_LIMIT` until everything was sent and the peers have
-    /// closed their side.
+    /// Says goodbye. Waits at most `CLOSE_LIMIT` until the peers have closed their side, but longer
+    /// while bytes for a peer that is not lost are still on this side: if a peer sends to a socket
+    /// that is closed, the system discards them. Like the endpoint, this waits up to `linger` since
+    /// the end began, or up to `grace` if a peer is lost.
     ///
     /// In a forked process, the connections belong to the parent, so only descriptors are closed.
     fn drop(&mut self) {
@@ -507,9 +531,14 @@ impl Drop for Tcp {
             std::mem::forget(self.waker_thread.take());
             return;
         }
-        let deadline = Instant::now() + CLOSE_LIMIT;
-        for stream in self.streams.iter_mut().flatten() {
-            stream.push(MessageHeader::Goodbye, None, false);
+        let start = Instant::now();
+        let ends_since = self.ends_since.unwrap_or(start);
+        let Options { linger, grace, .. } = self.setup.options;
+        for at in 0..self.streams.len() {
+            let is_lost = self.peers[self.rank_at(at).index()].loss.is_some();
+            if let Some(stream) = self.streams[at].as_mut().filter(|_| !is_lost) {
+                stream.push(MessageHeader::Goodbye, None, false);
+            }
         }
         let mut has_finished = vec![false; self.streams.len()];
         let mut all: VecDeque<usize> = (0..self.streams.len()).collect();
@@ -526,8 +555,13 @@ impl Drop for Tcp {
                     *has_finished = true;
                 }
             }
-            let is_over = self.streams.iter().all(Option::is_none) || Instant::now() >= deadline;
-            if is_over || self.poll_system(LEAST_SLEEP).is_err() {
+            let is_closed = self.streams.iter().all(Option::is_none);
+            let is_late = match self.has_lost() {
+                false => ends_since.elapsed() >= linger,
+                true => start.elapsed() >= grace,
+            };
+            let is_over = start.elapsed() >= CLOSE_LIMIT && (is_late || self.has_delivered());
+            if is_closed || is_over || self.poll_system(LEAST_SLEEP).is_err() {
                 return;
             }
         }

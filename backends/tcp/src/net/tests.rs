@@ -289,6 +289,30 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     );
 }
 
+/// A rank that waits asks what the others do. If the question came to a socket that is closed
+/// already, the system would discard what the socket holds.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_last_data_of_a_rank_that_ends_reaches_a_peer_that_is_late() {
+    const N_MESSAGES: u32 = 256;
+    let (stream, mut theirs) = connection(Some(16 << 10));
+    let mut tcp = rank_over(vec![stream], 1, FRAME);
+    for _ in 0..N_MESSAGES {
+        let buffer = tcp.allocate(FRAME).unwrap();
+        assert!(tcp.send(PEER, Tag(0), buffer, FRAME, false).is_ok());
+    }
+    let ends = thread::spawn(move || drop(tcp));
+    thread::sleep(2 * CLOSE_LIMIT);
+    theirs.write_all(&message(Tag::CONTROL, 0, 100, false)).unwrap();
+    thread::sleep(Duration::from_millis(3));
+    let mut received = Vec::new();
+    theirs.read_to_end(&mut received).unwrap();
+    let n_messages = N_MESSAGES as usize;
+    assert_eq!(received.len(), n_messages * (HEADER_BYTES + FRAME) + HEADER_BYTES);
+    assert!(received.ends_with(&MessageHeader::Goodbye.encode()));
+    ends.join().unwrap();
+}
+
 /// The idle connection dies while a frame is partly sent. Only the rest of it could follow.
 #[test]
 fn after_a_loss_nothing_follows_the_beginning_of_a_frame() {
