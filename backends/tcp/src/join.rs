@@ -184,6 +184,9 @@ pub(crate) fn listen(
     let address = settings.listening().ok_or_else(|| JoinError::NoInterface {
         name: settings.interface.clone().unwrap_or_default(),
     })?;
+    if address.to_canonical().is_unspecified() {
+        return Err(JoinError::Unspecified { address });
+    }
     if settings.token.is_none() && size > 1 && !address.to_canonical().is_loopback() {
         return Err(JoinError::NoToken { address });
     }

@@ -230,3 +230,17 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
     assert_eq!(incoming.len(), 1);
     drop(crowd);
 }
+
+#[test]
+fn an_address_that_names_no_host_is_refused() {
+    let token = Token::new("0123456789abcdef").unwrap();
+    for address in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
+        let address: IpAddr = address.parse().unwrap();
+        let settings = Settings::default().address(address).token(token.clone());
+        let error = listen(&settings, 2).err();
+        assert!(
+            matches!(error, Some(JoinError::Unspecified { address: it }) if it == address),
+            "{error:?}"
+        );
+    }
+}
