@@ -8,7 +8,7 @@
 //! does not prove within seconds that a rank has opened it is closed. It delays no rank.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -241,7 +241,8 @@ pub(crate) fn agree(
     }
 }
 
-/// Accepts some of the waiting connections, and returns the number of connections refused.
+/// Accepts some of the waiting connections. Returns the number of connections refused, and the
+/// error for which the system gives no connection, if it has one.
 ///
 /// With `room` connections pending, another one replaces the oldest one without a valid hello. If
 /// all have a valid hello, the new one is closed.
@@ -249,10 +250,17 @@ fn accept(
     listener: &TcpListener,
     incoming: &mut VecDeque<(Instant, PendingHandshake)>,
     room: usize,
-) -> usize {
+) -> (usize, Option<io::Error>) {
     let mut n_refused = 0;
     for _ in 0..ACCEPTS_PER_PASS {
-        let Ok((socket, _)) = listener.accept() else { break };
+        let socket = match listener.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
+                ErrorKind::WouldBlock => break,
+                _ => return (n_refused, Some(error)),
+            },
+        };
         if incoming.len() >= room {
             n_refused += 1;
             match incoming.iter().position(|(_, handshake)| !handshake.has_valid_hello()) {
@@ -266,7 +274,7 @@ fn accept(
             incoming.push_back((Instant::now() + HANDSHAKE_LIMIT, handshake));
         }
     }
-    n_refused
+    (n_refused, None)
 }
 
 /// A connection to a lower rank.
@@ -293,6 +301,8 @@ pub(crate) struct Connecting {
     /// Accepted connections, and the time until which they must prove themselves.
     incoming: VecDeque<(Instant, PendingHandshake)>,
     n_refused: usize,
+    /// Error of the last attempt to accept connections.
+    accept_fault: Option<io::Error>,
 }
 
 impl Connecting {
@@ -308,6 +318,7 @@ impl Connecting {
             deadline: deadline_after(limit),
             incoming: VecDeque::new(),
             n_refused: 0,
+            accept_fault: None,
         }
     }
 
@@ -328,7 +339,9 @@ impl Connecting {
     pub(crate) fn step(&mut self) -> Result<bool, JoinError> {
         let Self { setup, listener, connections, outgoing, incoming, n_refused, .. } = self;
         let n_all: usize = setup.ranks().map(|peer| setup.n_connections(peer)).sum();
-        *n_refused += accept(listener, incoming, n_all + MAX_UNPROVEN);
+        let (n_more, accept_fault) = accept(listener, incoming, n_all + MAX_UNPROVEN);
+        *n_refused += n_more;
+        self.accept_fault = accept_fault;
         let mut impostor = None;
         outgoing.retain_mut(|outgoing| match setup.advance(outgoing) {
             Ok(None) => true,
@@ -378,7 +391,7 @@ impl Connecting {
     pub(crate) fn is_refused(&self, peer: Rank) -> bool {
         let to_peer = self.outgoing.iter().filter(|outgoing| outgoing.hello.to == peer);
         let mut faults = to_peer.filter_map(|outgoing| outgoing.fault.as_ref());
-        faults.any(|fault| fault.kind() == io::ErrorKind::ConnectionRefused)
+        faults.any(|fault| fault.kind() == ErrorKind::ConnectionRefused)
     }
 
     /// Returns the address of a rank.
@@ -386,8 +399,13 @@ impl Connecting {
         self.setup.offers[peer.index()].address
     }
 
-    /// Returns the error of connections that are missing at the deadline.
+    /// Returns the error of connections that are missing at the deadline. Without a free file, all
+    /// attempts fail, so that comes first.
     fn late(&mut self) -> JoinError {
+        if let Some(source) = self.accept_fault.take() {
+            let address = self.setup.offers[self.setup.rank.index()].address.ip();
+            return JoinError::Socket { address, source };
+        }
         let failed = self
             .outgoing
             .iter_mut()
