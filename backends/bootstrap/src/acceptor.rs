@@ -191,13 +191,12 @@ impl<'a> Acceptor<'a> {
         Ok(Coordinator::welcome(self.poller, self.ranks))
     }
 
-    /// Returns the first refused rank if all missing ranks were refused and [`RETRY_LIMIT`] is
-    /// over.
+    /// Returns the first refused rank that is missing if all missing ranks were refused and
+    /// [`RETRY_LIMIT`] is over.
     ///
     /// Ranks may be refused because they expect a smaller group. Then ranks beyond that size do not
     /// exist, and count as refused too. Such a refusal needs a proven hello.
     fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
-        let (&rank, &reason) = self.unfit.first_key_value()?;
         let sizes = self.unfit.values().map(|reason| match reason {
             Refusal::Size { theirs, .. } => *theirs,
             _ => u32::MAX,
@@ -205,7 +204,13 @@ impl<'a> Acceptor<'a> {
         let size = sizes.min()?;
         let is_lost = |rank: Rank| rank.0 >= size || self.unfit.contains_key(&rank);
         let is_due = now.saturating_duration_since(self.changed_at) >= RETRY_LIMIT;
-        (is_due && self.ranks.absent().all(is_lost)).then_some((rank, reason))
+        if !is_due || !self.ranks.absent().all(is_lost) {
+            return None;
+        }
+        // A process that was refused may have claimed to be a rank that has joined.
+        let is_missing = |&(&rank, _): &(&Rank, &Refusal)| !self.ranks.is_admitted(rank);
+        let named = self.unfit.iter().find(is_missing).or_else(|| self.unfit.first_key_value());
+        named.map(|(&rank, &reason)| (rank, reason))
     }
 
     /// Waits at most `timeout` for events, and handles them.
@@ -491,6 +496,29 @@ mod tests {
         let error = acceptor.admit_all(Instant::now() + limit, limit).err();
         drop(files);
         assert!(matches!(error, Some(Error::System(_))), "{error:?}");
+    }
+
+    #[test]
+    fn the_rank_that_cannot_join_is_named_not_one_that_has_joined() {
+        let (listener, address) = listener();
+        let [own, one, two] = [0, 1, 2].map(|rank| place(rank, address.port()));
+        let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
+        let (mut joined, answer) = challenged(&mut acceptor, &one, address);
+        joined.send(&answer);
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.ranks.is_admitted(Rank(1))));
+        let twin = Place { token: token::Token::new("0123456789abcdef").ok(), ..one };
+        let other = Place { size: 4, ..two };
+        let refused = [twin, other].map(|place| {
+            let mut connection = connect(address);
+            connection.send(&JoinRequest::new(&place, [9; NONCE_BYTES]).hello());
+            assert!(poll_until(&mut acceptor, |acceptor| {
+                acceptor.unfit.contains_key(&place.rank)
+            }));
+            connection
+        });
+        let size = Refusal::Size { theirs: 4, ours: 3 };
+        assert_eq!(acceptor.hopeless_rank(Instant::now() + RETRY_LIMIT), Some((Rank(2), size)));
+        drop(refused);
     }
 
     #[test]
