@@ -121,7 +121,11 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         (listener, TcpOffer { memory, ..offer })
     });
     let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
-    let all = gather(exchange, &offer)?;
+    // A rank's own reason says more than the exchange's, so it comes first.
+    let all = match gather(exchange, &offer) {
+        Ok(all) => all,
+        Err(error) => return Err(listening.err().unwrap_or(error)),
+    };
     let connected = listening.and_then(|(listener, mine)| {
         let offers = agree(&mine, settings.token.as_ref(), &all)?;
         let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
@@ -145,8 +149,8 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         true => READY_TO_SHARE,
         false => READY,
     });
-    let ready = gather(exchange, ready)?;
-    let mut tcp = connected?;
+    let ready = gather(exchange, ready);
+    let (mut tcp, ready) = (connected?, ready?);
     if let Some(rank) = ready.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }

@@ -277,3 +277,32 @@ fn an_address_that_names_no_host_is_refused() {
         );
     }
 }
+
+/// An exchange between two ranks whose round of this number fails.
+struct FailsIn(usize);
+
+impl Exchange for FailsIn {
+    type Error = std::fmt::Error;
+
+    fn rank(&self) -> Rank {
+        Rank(0)
+    }
+
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
+        self.0 = self.0.checked_sub(1).ok_or(std::fmt::Error)?;
+        Ok(vec![mine.to_vec(); 2])
+    }
+}
+
+#[test]
+fn a_rank_tells_its_own_reason_even_if_the_exchange_fails() {
+    let settings = Settings::default().interface("nowhere0");
+    for round in 0..3 {
+        let error = join(&settings, &mut FailsIn(round)).unwrap_err();
+        assert!(matches!(error, JoinError::NoInterface { .. }), "round {round}: {error}");
+    }
+}
