@@ -53,8 +53,7 @@ const LEAST_SLEEP: Duration = Duration::from_millis(1);
 /// Shortest message that is passed in shared memory. A shorter one is copied sooner than its slot
 /// comes back.
 const LEAST_LENT: usize = 16 << 10;
-/// Longest wait on drop until the peers have closed their side. A socket that is closed too early
-/// may have unread input, and then it discards the bytes that it has not sent yet.
+/// Longest wait on drop until the peers have closed their side, once their systems have all bytes.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
 /// Results of [`join`](crate::join).
@@ -492,7 +491,9 @@ impl Net for Tcp {
             self.waker_thread = WakerThread::start(&self.poll).ok();
         }
         let Some(waker_thread) = &self.waker_thread else { return false };
-        waker_thread.register(waker);
+        if !waker_thread.register(waker) {
+            return false;
+        }
         // The thread reports only new readiness, so wake for what is already queued.
         if !self.incoming.events.is_empty() || !self.to_serve.is_empty() {
             waker.wake_by_ref();

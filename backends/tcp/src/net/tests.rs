@@ -522,3 +522,55 @@ fn buffers_that_are_too_short_are_an_error_not_a_panic() {
     let refused = tcp.send(PEER, Tag(0), buffer, 11, false);
     assert!(matches!(refused, Err(Refused::Failed(_, Error::Misuse))));
 }
+
+/// A waker that drops the layer which wakes it, like a task whose end drops its endpoint.
+#[cfg(unix)]
+#[test]
+fn a_wake_may_drop_the_layer() {
+    use std::sync::mpsc::{SyncSender, sync_channel};
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
+
+    struct Drops(Mutex<Option<Tcp>>, SyncSender<()>);
+
+    impl Wake for Drops {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+            let _ = self.1.send(());
+        }
+    }
+
+    let (mut tcp, _theirs) = rank(1);
+    let (sender, receiver) = sync_channel(1);
+    let drops = Arc::new(Drops(Mutex::new(None), sender));
+    let mut slot = drops.0.lock().unwrap();
+    assert!(tcp.register(&Waker::from(Arc::clone(&drops))));
+    *slot = Some(tcp);
+    drop(slot);
+    receiver.recv_timeout(Duration::from_secs(5)).expect("a wake without a panic");
+}
+
+/// A waker that panics ends the thread, and callers must poll.
+#[cfg(unix)]
+#[test]
+fn after_a_panic_in_a_wake_nobody_waits_for_one() {
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            // Like a panic, without its message.
+            std::panic::resume_unwind(Box::new("wake"));
+        }
+    }
+
+    let (mut tcp, _theirs) = rank(1);
+    assert!(tcp.register(&Waker::from(Arc::new(Panics))));
+    let start = Instant::now();
+    while tcp.register(Waker::noop()) {
+        assert!(start.elapsed() < Duration::from_secs(5));
+        thread::sleep(Duration::from_millis(1));
+    }
+}
