@@ -66,6 +66,8 @@ pub(crate) struct Acceptor<'a> {
     n_accepted: usize,
     /// True if more connections may wait at the listener.
     is_backlogged: bool,
+    /// Error of the last attempt to accept connections.
+    accept_fault: Option<io::Error>,
     /// Number of refused connections, and the reason of the last refusal.
     turned_away: Option<(usize, Refusal)>,
     /// Ranks that were refused for good and have not joined since, with the reason. A connection
@@ -153,6 +155,7 @@ impl<'a> Acceptor<'a> {
             pending: VecDeque::new(),
             n_accepted: 0,
             is_backlogged: false,
+            accept_fault: None,
             turned_away: None,
             unfit: BTreeMap::new(),
             changed_at: Instant::now(),
@@ -171,6 +174,9 @@ impl<'a> Acceptor<'a> {
             if now >= deadline {
                 let missing = RankList::of(self.ranks.absent());
                 self.ranks.send_to_all(&missing.to_message());
+                if let Some(fault) = self.accept_fault {
+                    return Err(Error::System(fault));
+                }
                 let (size, turned_away) = (self.place.size, self.turned_away);
                 return Err(Error::Missing { missing, size, limit, turned_away });
             }
@@ -185,13 +191,12 @@ impl<'a> Acceptor<'a> {
         Ok(Coordinator::welcome(self.poller, self.ranks))
     }
 
-    /// Returns the first refused rank if all missing ranks were refused and [`RETRY_LIMIT`] is
-    /// over.
+    /// Returns the first refused rank that is missing if all missing ranks were refused and
+    /// [`RETRY_LIMIT`] is over.
     ///
     /// Ranks may be refused because they expect a smaller group. Then ranks beyond that size do not
     /// exist, and count as refused too. Such a refusal needs a proven hello.
     fn hopeless_rank(&self, now: Instant) -> Option<(Rank, Refusal)> {
-        let (&rank, &reason) = self.unfit.first_key_value()?;
         let sizes = self.unfit.values().map(|reason| match reason {
             Refusal::Size { theirs, .. } => *theirs,
             _ => u32::MAX,
@@ -199,7 +204,13 @@ impl<'a> Acceptor<'a> {
         let size = sizes.min()?;
         let is_lost = |rank: Rank| rank.0 >= size || self.unfit.contains_key(&rank);
         let is_due = now.saturating_duration_since(self.changed_at) >= RETRY_LIMIT;
-        (is_due && self.ranks.absent().all(is_lost)).then_some((rank, reason))
+        if !is_due || !self.ranks.absent().all(is_lost) {
+            return None;
+        }
+        // A process that was refused may have claimed to be a rank that has joined.
+        let is_missing = |&(&rank, _): &(&Rank, &Refusal)| !self.ranks.is_admitted(rank);
+        let named = self.unfit.iter().find(is_missing).or_else(|| self.unfit.first_key_value());
+        named.map(|(&rank, &reason)| (rank, reason))
     }
 
     /// Waits at most `timeout` for events, and handles them.
@@ -216,7 +227,7 @@ impl<'a> Acceptor<'a> {
 
     /// Accepts some of the waiting connections.
     fn accept(&mut self) -> Result<(), Error> {
-        self.is_backlogged = false;
+        (self.is_backlogged, self.accept_fault) = (false, None);
         for _ in 0..ACCEPTS_PER_PASS {
             match self.listener.accept() {
                 Ok((stream, _)) => self.add_pending(stream)?,
@@ -227,7 +238,10 @@ impl<'a> Acceptor<'a> {
                         io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
                     ) => {}
                 // No free file or memory, because of too many connections: try again after a tick.
-                Err(_) => return Ok(()),
+                Err(error) => {
+                    self.accept_fault = Some(error);
+                    return Ok(());
+                }
             }
         }
         self.is_backlogged = true;
@@ -456,6 +470,55 @@ mod tests {
         connection.send(&answer);
         assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted == 1 + crowd.len()));
         assert!(acceptor.ranks.is_admitted(Rank(1)));
+    }
+
+    /// The test runs itself in a process that may open few files.
+    #[cfg(unix)]
+    #[test]
+    fn without_a_free_file_the_group_fails_for_that_reason() {
+        const LIMITED: &str = "FOLDWIRE_TEST_FEW_FILES";
+        const NAME: &str = "without_a_free_file_the_group_fails_for_that_reason";
+        if std::env::var_os(LIMITED).is_none() {
+            let mut limited = std::process::Command::new("sh");
+            limited.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]);
+            limited.arg(std::env::current_exe().unwrap()).arg(NAME).env(LIMITED, "1");
+            let output = limited.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
+            return;
+        }
+        let (listener, address) = listener();
+        let own = place(0, address.port());
+        let acceptor = Acceptor::with_listener(&own, listener).unwrap();
+        let _waits = TcpStream::connect(address).unwrap();
+        let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        let limit = Duration::from_millis(50);
+        let error = acceptor.admit_all(Instant::now() + limit, limit).err();
+        drop(files);
+        assert!(matches!(error, Some(Error::System(_))), "{error:?}");
+    }
+
+    #[test]
+    fn the_rank_that_cannot_join_is_named_not_one_that_has_joined() {
+        let (listener, address) = listener();
+        let [own, one, two] = [0, 1, 2].map(|rank| place(rank, address.port()));
+        let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
+        let (mut joined, answer) = challenged(&mut acceptor, &one, address);
+        joined.send(&answer);
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.ranks.is_admitted(Rank(1))));
+        let twin = Place { token: token::Token::new("0123456789abcdef").ok(), ..one };
+        let other = Place { size: 4, ..two };
+        let refused = [twin, other].map(|place| {
+            let mut connection = connect(address);
+            connection.send(&JoinRequest::new(&place, [9; NONCE_BYTES]).hello());
+            assert!(poll_until(&mut acceptor, |acceptor| {
+                acceptor.unfit.contains_key(&place.rank)
+            }));
+            connection
+        });
+        let size = Refusal::Size { theirs: 4, ours: 3 };
+        assert_eq!(acceptor.hopeless_rank(Instant::now() + RETRY_LIMIT), Some((Rank(2), size)));
+        drop(refused);
     }
 
     #[test]

@@ -184,9 +184,10 @@ pub enum Error {
         /// The rank.
         rank: Rank,
     },
-    /// The system cannot watch connections.
+    /// The system cannot watch or accept connections.
     #[error(
-        "the system cannot watch connections ({0}); is the limit of open files too low (ulimit -n)?"
+        "the system cannot watch or accept connections ({0}); is the limit of open files too low \
+        (ulimit -n)?"
     )]
     System(io::Error),
 }

@@ -414,10 +414,9 @@ impl Environment<'_> {
     /// Returns this machine's address that the user chose for communication.
     fn address(&self) -> Result<Option<IpAddr>, PlaceError> {
         if let Some(value) = self.text("FOLDWIRE_ADDRESS")? {
-            return match value.parse() {
-                Ok(address) => Ok(Some(address)),
-                Err(_) => Err(PlaceError::Address { value }),
-            };
+            let address = value.parse().ok();
+            let named = address.filter(|address: &IpAddr| !address.to_canonical().is_unspecified());
+            return named.map(Some).ok_or(PlaceError::Address { value });
         }
         Ok(self.text("FOLDWIRE_IFACE")?.and_then(|name| address_of(&name)))
     }

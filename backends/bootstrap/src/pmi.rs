@@ -28,7 +28,7 @@ mod error;
 mod ffi;
 pub(crate) mod meet;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -180,7 +180,7 @@ impl PmiClient {
             return Err(PmiError::TooLong);
         }
         self.wait_at_most(command)?;
-        self.socket.write_all(line.as_bytes()).map_err(|error| self.failed(command, &error))?;
+        send_all(&self.socket, line.as_bytes()).map_err(|error| self.failed(command, &error))?;
         let reply = self.line(command)?;
         if reply.text("cmd") == Some(answer) { Ok(reply) } else { Err(reply.unexpected(command)) }
     }
@@ -235,6 +235,24 @@ impl Drop for PmiClient {
         let _ = self.socket.set_read_timeout(None);
         let _ = self.socket.set_write_timeout(None);
     }
+}
+
+/// Sends all bytes. If the server has closed the connection, returns an error and raises no SIGPIPE,
+/// which would end programs that Rust's standard library did not start.
+fn send_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let flags = nix::sys::socket::MsgFlags::MSG_NOSIGNAL.bits();
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let flags = 0;
+    while !bytes.is_empty() {
+        match socket.send_with_flags(bytes, flags) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n_bytes) => bytes = &bytes[n_bytes..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Sets the time limit of a socket's next calls.

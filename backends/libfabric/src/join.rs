@@ -77,8 +77,9 @@ pub(crate) fn join<X: Exchange>(
         frame_bytes: settings.options.frame_bytes,
         providers: found.iter().flatten().map(|(_, full)| full.clone()).collect(),
     };
-    let all = gather(&mut exchange, &mine.encode())?;
-    let found = found?;
+    // A rank's own reason says more than a failed exchange, so it comes first, here and below.
+    let all = gather(&mut exchange, &mine.encode());
+    let (found, all) = (found?, all?);
     let offers = all.iter().zip(0..).map(|(bytes, rank)| {
         RankOffer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
     });
@@ -92,8 +93,8 @@ pub(crate) fn join<X: Exchange>(
 
     let opened = open(&name, settings, size);
     let my_address = opened.as_ref().map_or(&[][..], |(_, address)| address);
-    let addresses = gather(&mut exchange, my_address)?;
-    let (mut rdm, _) = opened?;
+    let addresses = gather(&mut exchange, my_address);
+    let ((mut rdm, _), addresses) = (opened?, addresses?);
     if let Some(rank) = first_empty(&addresses) {
         return Err(JoinError::PeerFailed { rank });
     }
@@ -101,9 +102,9 @@ pub(crate) fn join<X: Exchange>(
         rdm.add_peer(address).map_err(|errno| JoinError::Address { rank: Rank(rank), errno })
     });
     // No rank may send before every rank has all addresses.
-    let ready = gather(&mut exchange, if added.is_ok() { READY } else { &[] })?;
+    let ready = gather(&mut exchange, if added.is_ok() { READY } else { &[] });
     added?;
-    if let Some(rank) = first_empty(&ready) {
+    if let Some(rank) = first_empty(&ready?) {
         return Err(JoinError::PeerFailed { rank });
     }
 

@@ -31,8 +31,8 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// `FOLDWIRE_ADDRESS` is not an IP address.
-    #[error("FOLDWIRE_ADDRESS is no IP address; use one of this host, such as 10.0.0.1")]
+    /// `FOLDWIRE_ADDRESS` is not an IP address, or it stands for all addresses of a host.
+    #[error("FOLDWIRE_ADDRESS is no IP address of one host; use one of this host, like 10.0.0.1")]
     Address,
     /// A variable is not valid Unicode.
     #[error("{name} is not valid text")]
@@ -53,9 +53,7 @@ impl Settings {
         Ok(Self {
             provider: variable("FOLDWIRE_PROVIDER")?.filter(|name| name != "auto"),
             interface: variable("FOLDWIRE_IFACE")?,
-            address: address
-                .map(|text| text.parse().map_err(|_| SettingsError::Address))
-                .transpose()?,
+            address: address.map(|text| address_of_one(&text)).transpose()?,
             ..Self::default()
         })
     }
@@ -104,10 +102,30 @@ impl Settings {
     }
 }
 
+/// Parses an address, to which other ranks must be able to connect.
+fn address_of_one(text: &str) -> Result<IpAddr, SettingsError> {
+    let address: Option<IpAddr> = text.parse().ok();
+    let named = address.filter(|address| !address.to_canonical().is_unspecified());
+    named.ok_or(SettingsError::Address)
+}
+
 fn variable(name: &'static str) -> Result<Option<String>, SettingsError> {
     match env::var(name) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
         Err(env::VarError::NotPresent) => Ok(None),
         Err(env::VarError::NotUnicode(_)) => Err(SettingsError::NotText { name }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_all_interfaces_is_no_address_for_others() {
+        assert_eq!(address_of_one("10.0.0.1"), Ok([10, 0, 0, 1].into()));
+        for text in ["0.0.0.0", "::", "::ffff:0.0.0.0", "here"] {
+            assert_eq!(address_of_one(text), Err(SettingsError::Address), "{text}");
+        }
     }
 }

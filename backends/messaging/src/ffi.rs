@@ -7,6 +7,8 @@ pub(crate) mod requests;
 pub(crate) mod ring;
 #[cfg(target_os = "linux")]
 pub(crate) mod shared;
+#[cfg(target_os = "linux")]
+pub(crate) mod socket;
 
 /// Number of forks that led to this process, or `None` without a counter.
 #[cfg(unix)]

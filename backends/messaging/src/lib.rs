@@ -36,6 +36,8 @@ pub use backoff::Backoff;
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
 pub use ffi::requests::{Completion, Requests};
+#[cfg(target_os = "linux")]
+pub use ffi::socket::n_unacknowledged;
 pub use frame::{MessageFrame, SlotId};
 pub use messages::Messages;
 pub use net::{Event, Net, Refused, Source, on_wire};

@@ -4,6 +4,8 @@ use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::Shutdown;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use foldwire_messaging::n_unacknowledged;
 use mio::net::TcpStream;
 use socket2::{SockRef, TcpKeepalive};
 
@@ -91,6 +93,16 @@ impl ByteStream {
         return self.channel.as_ref().is_none_or(|channel| channel.is_flushed());
         #[cfg(not(feature = "noise"))]
         return true;
+    }
+
+    /// Returns whether the peer's system has acknowledged all bytes that this system has taken.
+    pub(crate) fn is_delivered(&self) -> bool {
+        // A broken connection delivers nothing more.
+        #[cfg(target_os = "linux")]
+        return n_unacknowledged(&self.socket).map_or(true, |n_bytes| n_bytes == 0);
+        // Other systems do not say it in the same way, so wait until the peer closes its side.
+        #[cfg(not(target_os = "linux"))]
+        return false;
     }
 
     /// Closes the sending direction.

@@ -115,6 +115,15 @@ pub enum JoinError {
         /// Name of the interface.
         name: String,
     },
+    /// The address is the one that stands for all addresses of a host, which names none to others.
+    #[error(
+        "other ranks cannot connect to {address}; set FOLDWIRE_ADDRESS (or Settings::address) to \
+         one address of this host"
+    )]
+    Unspecified {
+        /// The address.
+        address: IpAddr,
+    },
     /// Other programs could connect, and there is no token.
     #[error(
         "ranks would listen at {address}, which other programs can reach; set FOLDWIRE_TOKEN (or \

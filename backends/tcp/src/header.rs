@@ -6,9 +6,9 @@
 //!
 //! All numbers are little-endian. The message follows, or it is in the shared slot that `owner` and
 //! `index` name. `number` counts the messages of a link (peer, tag), which may travel over several
-//! connections. `check` is the low half of XXH3 of the bytes before it, so
-//! that other bytes are not taken for a header. A length is compared with the longest valid message
-//! before memory is allocated for it.
+//! connections. `check` is the low half of XXH3 of the bytes before it, so that other bytes are not
+//! taken for a header. A length is compared with the longest valid message before memory is
+//! allocated for it.
 
 use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Tag};
 use foldwire_messaging::SlotId;

@@ -8,7 +8,7 @@
 //! does not prove within seconds that a rank has opened it is closed. It delays no rank.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,7 +121,11 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         (listener, TcpOffer { memory, ..offer })
     });
     let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
-    let all = gather(exchange, &offer)?;
+    // A rank's own reason says more than the exchange's, so it comes first.
+    let all = match gather(exchange, &offer) {
+        Ok(all) => all,
+        Err(error) => return Err(listening.err().unwrap_or(error)),
+    };
     let connected = listening.and_then(|(listener, mine)| {
         let offers = agree(&mine, settings.token.as_ref(), &all)?;
         let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
@@ -145,8 +149,8 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         true => READY_TO_SHARE,
         false => READY,
     });
-    let ready = gather(exchange, ready)?;
-    let mut tcp = connected?;
+    let ready = gather(exchange, ready);
+    let (mut tcp, ready) = (connected?, ready?);
     if let Some(rank) = ready.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
@@ -184,6 +188,9 @@ pub(crate) fn listen(
     let address = settings.listening().ok_or_else(|| JoinError::NoInterface {
         name: settings.interface.clone().unwrap_or_default(),
     })?;
+    if address.to_canonical().is_unspecified() {
+        return Err(JoinError::Unspecified { address });
+    }
     if settings.token.is_none() && size > 1 && !address.to_canonical().is_loopback() {
         return Err(JoinError::NoToken { address });
     }
@@ -238,7 +245,8 @@ pub(crate) fn agree(
     }
 }
 
-/// Accepts some of the waiting connections, and returns the number of connections refused.
+/// Accepts some of the waiting connections. Returns the number of connections refused, and the
+/// error for which the system gives no connection, if it has one.
 ///
 /// With `room` connections pending, another one replaces the oldest one without a valid hello. If
 /// all have a valid hello, the new one is closed.
@@ -246,10 +254,17 @@ fn accept(
     listener: &TcpListener,
     incoming: &mut VecDeque<(Instant, PendingHandshake)>,
     room: usize,
-) -> usize {
+) -> (usize, Option<io::Error>) {
     let mut n_refused = 0;
     for _ in 0..ACCEPTS_PER_PASS {
-        let Ok((socket, _)) = listener.accept() else { break };
+        let socket = match listener.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
+                ErrorKind::WouldBlock => break,
+                _ => return (n_refused, Some(error)),
+            },
+        };
         if incoming.len() >= room {
             n_refused += 1;
             match incoming.iter().position(|(_, handshake)| !handshake.has_valid_hello()) {
@@ -263,7 +278,7 @@ fn accept(
             incoming.push_back((Instant::now() + HANDSHAKE_LIMIT, handshake));
         }
     }
-    n_refused
+    (n_refused, None)
 }
 
 /// A connection to a lower rank.
@@ -290,6 +305,8 @@ pub(crate) struct Connecting {
     /// Accepted connections, and the time until which they must prove themselves.
     incoming: VecDeque<(Instant, PendingHandshake)>,
     n_refused: usize,
+    /// Error of the last attempt to accept connections.
+    accept_fault: Option<io::Error>,
 }
 
 impl Connecting {
@@ -305,6 +322,7 @@ impl Connecting {
             deadline: deadline_after(limit),
             incoming: VecDeque::new(),
             n_refused: 0,
+            accept_fault: None,
         }
     }
 
@@ -325,7 +343,9 @@ impl Connecting {
     pub(crate) fn step(&mut self) -> Result<bool, JoinError> {
         let Self { setup, listener, connections, outgoing, incoming, n_refused, .. } = self;
         let n_all: usize = setup.ranks().map(|peer| setup.n_connections(peer)).sum();
-        *n_refused += accept(listener, incoming, n_all + MAX_UNPROVEN);
+        let (n_more, accept_fault) = accept(listener, incoming, n_all + MAX_UNPROVEN);
+        *n_refused += n_more;
+        self.accept_fault = accept_fault;
         let mut impostor = None;
         outgoing.retain_mut(|outgoing| match setup.advance(outgoing) {
             Ok(None) => true,
@@ -375,7 +395,7 @@ impl Connecting {
     pub(crate) fn is_refused(&self, peer: Rank) -> bool {
         let to_peer = self.outgoing.iter().filter(|outgoing| outgoing.hello.to == peer);
         let mut faults = to_peer.filter_map(|outgoing| outgoing.fault.as_ref());
-        faults.any(|fault| fault.kind() == io::ErrorKind::ConnectionRefused)
+        faults.any(|fault| fault.kind() == ErrorKind::ConnectionRefused)
     }
 
     /// Returns the address of a rank.
@@ -383,8 +403,13 @@ impl Connecting {
         self.setup.offers[peer.index()].address
     }
 
-    /// Returns the error of connections that are missing at the deadline.
+    /// Returns the error of connections that are missing at the deadline. Without a free file, all
+    /// attempts fail, so that comes first.
     fn late(&mut self) -> JoinError {
+        if let Some(source) = self.accept_fault.take() {
+            let address = self.setup.offers[self.setup.rank.index()].address.ip();
+            return JoinError::Socket { address, source };
+        }
         let failed = self
             .outgoing
             .iter_mut()

@@ -118,6 +118,11 @@ impl MessageStream {
         self.queue.is_empty() && self.handed_on.is_empty() && self.connection.is_flushed()
     }
 
+    /// Returns whether the peer's system has everything.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.is_flushed() && self.connection.is_delivered()
+    }
+
     /// Queues a slot for the peer, ahead of messages that the stream has not begun to send.
     pub(crate) fn return_slot(&mut self, slot: SlotId) {
         let header = MessageHeader::Returned { slot, number: self.n_returned };
@@ -153,7 +158,9 @@ impl MessageStream {
     /// Sends as much as the system takes, and passes completely sent messages to `on_sent`.
     pub(crate) fn write(&mut self, mut on_sent: impl FnMut(QueuedMessage)) -> Result<(), PeerLoss> {
         while self.is_writable && !self.is_flushed() {
-            let written = match self.queue.is_empty() {
+            // The peer may answer a message as soon as it has the last record of it. So that record
+            // ends, and its messages are passed on, before another one begins.
+            let written = match self.queue.is_empty() || !self.connection.is_flushed() {
                 true => self.connection.flush().map(|()| 0),
                 false => self.write_some(),
             };
@@ -196,8 +203,10 @@ impl MessageStream {
         }
     }
 
-    /// Stops sending, and returns the messages that were not completely sent.
+    /// Stops sending for good, and returns the messages that were not completely sent. The peer
+    /// may have the beginning of one, so it must take no other bytes for the rest.
     pub(crate) fn discard_unsent(&mut self) -> impl Iterator<Item = QueuedMessage> {
+        self.connection.finish();
         self.is_writable = false;
         (self.n_written, self.n_queued) = (0, 0);
         let queued = self.queue.drain(..).filter_map(|outgoing| outgoing.message);

@@ -53,8 +53,7 @@ const LEAST_SLEEP: Duration = Duration::from_millis(1);
 /// Shortest message that is passed in shared memory. A shorter one is copied sooner than its slot
 /// comes back.
 const LEAST_LENT: usize = 16 << 10;
-/// Longest wait on drop until the peers have closed their side. A socket that is closed too early
-/// may have unread input, and then it discards the bytes that it has not sent yet.
+/// Longest wait on drop until the peers have closed their side, once their systems have all bytes.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
 /// Results of [`join`](crate::join).
@@ -93,6 +92,8 @@ pub struct Tcp {
     incoming: IncomingMessages,
     /// Start of the current wait.
     idle_since: Option<Instant>,
+    /// Start of the end, if the endpoint announced it.
+    ends_since: Option<Instant>,
 }
 
 struct PeerStatus {
@@ -134,6 +135,7 @@ impl Tcp {
             setup,
             incoming,
             idle_since: None,
+            ends_since: None,
         })
     }
 
@@ -268,10 +270,12 @@ impl Tcp {
     }
 
     /// Queues a message, or an answer, which is a header without a message, or nothing. Then sends
-    /// what the
-    /// connection takes. Answers and notices pass queued messages. Notices keep their order on the
-    /// first connection. Slots for the peer travel along.
+    /// what the connection takes. Answers and notices pass queued messages. Notices keep their
+    /// order on the first connection. Slots for the peer travel along. A lost peer gets nothing.
     fn push(&mut self, to: Rank, header: Option<MessageHeader>, message: Option<QueuedMessage>) {
+        if self.peers[to.index()].loss.is_some() {
+            return self.release(to, message.into_iter());
+        }
         let is_urgent = message.as_ref().is_none_or(|message| message.tag.is_control());
         let is_notice = is_urgent && message.is_some();
         let at = if is_notice { Some(self.streams_of(to).start) } else { self.choose_stream(to) };
@@ -333,6 +337,21 @@ impl Tcp {
         self.mark_lost(peer, PeerLoss::Absent);
         let range = self.streams_of(peer);
         self.streams[range].fill_with(|| None);
+    }
+
+    /// Returns whether the systems of all peers that are not lost have all bytes for them.
+    fn has_delivered(&self) -> bool {
+        let mut streams = self.streams.iter().enumerate();
+        streams.all(|(at, stream)| {
+            let is_lost = self.peers[self.rank_at(at).index()].loss.is_some();
+            is_lost || stream.as_ref().is_none_or(MessageStream::is_delivered)
+        })
+    }
+
+    /// Returns whether a peer is lost that has not left in good order.
+    fn has_lost(&self) -> bool {
+        let mut losses = self.peers.iter().filter_map(|peer| peer.loss);
+        losses.any(|loss| loss != PeerLoss::Left)
     }
 
     /// Closes the connections of a peer if it has said goodbye on all of them.
@@ -437,6 +456,10 @@ impl Net for Tcp {
         true
     }
 
+    fn end(&mut self) {
+        self.ends_since = Some(Instant::now());
+    }
+
     fn cancel_receives(&mut self) {
         let IncomingMessages { links, events, notice_buffer, .. } = &mut self.incoming;
         let posted = links.iter_mut().flat_map(PeerLinks::all);
@@ -468,7 +491,9 @@ impl Net for Tcp {
             self.waker_thread = WakerThread::start(&self.poll).ok();
         }
         let Some(waker_thread) = &self.waker_thread else { return false };
-        waker_thread.register(waker);
+        if !waker_thread.register(waker) {
+            return false;
+        }
         // The thread reports only new readiness, so wake for what is already queued.
         if !self.incoming.events.is_empty() || !self.to_serve.is_empty() {
             waker.wake_by_ref();
@@ -494,8 +519,10 @@ impl Net for Tcp {
 }
 
 impl Drop for Tcp {
-    /// Says goodbye, and waits at most `CLOSE_LIMIT` until everything was sent and the peers have
-    /// closed their side.
+    /// Says goodbye. Waits at most `CLOSE_LIMIT` until the peers have closed their side, but longer
+    /// while bytes for a peer that is not lost are still on this side: if a peer sends to a socket
+    /// that is closed, the system discards them. Like the endpoint, this waits up to `linger` since
+    /// the end began, or up to `grace` if a peer is lost.
     ///
     /// In a forked process, the connections belong to the parent, so only descriptors are closed.
     fn drop(&mut self) {
@@ -505,9 +532,14 @@ impl Drop for Tcp {
             std::mem::forget(self.waker_thread.take());
             return;
         }
-        let deadline = Instant::now() + CLOSE_LIMIT;
-        for stream in self.streams.iter_mut().flatten() {
-            stream.push(MessageHeader::Goodbye, None, false);
+        let start = Instant::now();
+        let ends_since = self.ends_since.unwrap_or(start);
+        let Options { linger, grace, .. } = self.setup.options;
+        for at in 0..self.streams.len() {
+            let is_lost = self.peers[self.rank_at(at).index()].loss.is_some();
+            if let Some(stream) = self.streams[at].as_mut().filter(|_| !is_lost) {
+                stream.push(MessageHeader::Goodbye, None, false);
+            }
         }
         let mut has_finished = vec![false; self.streams.len()];
         let mut all: VecDeque<usize> = (0..self.streams.len()).collect();
@@ -524,8 +556,13 @@ impl Drop for Tcp {
                     *has_finished = true;
                 }
             }
-            let is_over = self.streams.iter().all(Option::is_none) || Instant::now() >= deadline;
-            if is_over || self.poll_system(LEAST_SLEEP).is_err() {
+            let is_closed = self.streams.iter().all(Option::is_none);
+            let is_late = match self.has_lost() {
+                false => ends_since.elapsed() >= linger,
+                true => start.elapsed() >= grace,
+            };
+            let is_over = start.elapsed() >= CLOSE_LIMIT && (is_late || self.has_delivered());
+            if is_closed || is_over || self.poll_system(LEAST_SLEEP).is_err() {
                 return;
             }
         }

@@ -207,3 +207,5 @@ impl NoiseChannel {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::pair;

@@ -20,8 +20,8 @@ use crate::MAX_STREAMS;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Address of this host to listen on. The default is loopback; any other address needs a
-    /// [`token`](Self::token).
+    /// Address of this host to listen on, to which other ranks connect (so not `0.0.0.0`). The
+    /// default is loopback; any other address needs a [`token`](Self::token).
     pub address: Option<IpAddr>,
     /// Network interface to listen on if no address is set. Its first address is used, IPv4 before
     /// IPv6.

@@ -47,13 +47,18 @@ impl WakerThread {
         Ok(Self { shared, end, thread })
     }
 
-    /// Sets the waker to wake at the next event or tick, in place of an earlier one.
-    pub(crate) fn register(&self, waker: &Waker) {
+    /// Sets the waker to wake at the next event or tick, in place of an earlier one. Returns false
+    /// if the thread has ended, since an earlier waker panicked.
+    pub(crate) fn register(&self, waker: &Waker) -> bool {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            return false;
+        }
         let mut slot = self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *slot {
             Some(same) => same.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
+        true
     }
 }
 
@@ -77,7 +82,9 @@ impl Drop for WakerThread {
         self.shared.ends.store(true, Ordering::Release);
         // Without this wake, the thread ends with the next tick.
         let _ = self.end.wake();
-        if let Some(thread) = self.thread.take() {
+        // A wake may drop the task that owns this handle. Then this is the thread itself.
+        let thread = self.thread.take();
+        if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
     }

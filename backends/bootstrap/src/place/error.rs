@@ -63,10 +63,10 @@ pub enum PlaceError {
     /// The launcher's PMI server does not tell where rank 0 is.
     #[error(transparent)]
     Pmi(#[from] PmiError),
-    /// `FOLDWIRE_ADDRESS` is not an IP address.
+    /// `FOLDWIRE_ADDRESS` is not an IP address, or it stands for all addresses of a machine.
     #[error(
-        "FOLDWIRE_ADDRESS holds `{value}`, which is not an IP address; set it to one of this \
-        machine, such as 10.0.0.1"
+        "FOLDWIRE_ADDRESS holds `{value}`, which is not an IP address of one machine; set it to \
+        one of this machine, such as 10.0.0.1"
     )]
     Address {
         /// Value of the variable.

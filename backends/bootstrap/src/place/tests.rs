@@ -320,8 +320,11 @@ fn a_pmi_server_is_asked_only_for_what_the_environment_lacks() {
     assert_eq!(detect("PMI_PORT=h:1 PMI_ID=4"), Err(PlaceError::OnlyServer));
     let wrong = detect_asking("PMI_RANK=1 PMI_SIZE=3 PMI_FD=x").0.unwrap_err().to_string();
     assert!(wrong.contains("PMI_FD holds `x`"), "{wrong}");
-    let wrong = detect_asking("PMI_RANK=1 PMI_SIZE=3 PMI_FD=3 FOLDWIRE_ADDRESS=here").0;
-    assert!(wrong.unwrap_err().to_string().contains("`here`"));
+    for address in ["here", "0.0.0.0", "::"] {
+        let wrong = format!("PMI_RANK=1 PMI_SIZE=3 PMI_FD=3 FOLDWIRE_ADDRESS={address}");
+        let wrong = detect_asking(&wrong).0.unwrap_err().to_string();
+        assert!(wrong.contains(&format!("`{address}`")), "{wrong}");
+    }
 }
 
 #[test]

@@ -307,3 +307,25 @@ fn a_port_without_a_server_is_named() {
     let error = meet(&request(server, None, None), LIMIT).unwrap_err();
     assert!(error.to_string().contains(&address), "{error}");
 }
+
+/// A blocked signal is kept, even if it is ignored.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_launcher_that_has_ended_is_an_error_and_no_signal() {
+    use nix::sys::signal::{SigSet, Signal};
+
+    /// The signal's bit in a set.
+    const SIGPIPE: u64 = 1 << 12;
+    let mut pipe = SigSet::empty();
+    pipe.add(Signal::SIGPIPE);
+    pipe.thread_block().unwrap();
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    drop(theirs);
+    let greeted = PmiClient::greet(Socket::from(ours), None, Instant::now() + LIMIT, LIMIT);
+    assert!(matches!(greeted.err(), Some(PmiError::Closed { command: "init" })));
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let mut lines = status.lines();
+    let pending = lines.find_map(|line| line.strip_prefix("SigPnd:")).unwrap();
+    let pending = u64::from_str_radix(pending.trim(), 16).unwrap();
+    assert_eq!(pending & SIGPIPE, 0);
+}

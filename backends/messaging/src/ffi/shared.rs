@@ -202,6 +202,11 @@ impl Region {
                 _ => return Err(io::Error::last_os_error()),
             }
         };
+        // Beyond this limit, the system would end the process by SIGXFSZ.
+        let longest = longest_file()?;
+        if !libc::rlim_t::try_from(layout.n_bytes()).is_ok_and(|n_bytes| n_bytes <= longest) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         file.set_len(layout.n_bytes() as u64)?;
         // SAFETY: passes a descriptor of ours and no pointer.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } != 0 {
@@ -295,6 +300,16 @@ impl Region {
     /// Returns the receiving end of the ring for messages from rank `from`, in this rank's file.
     pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver<RingRef>> {
         Some(RingReceiver::new(self.ring(from)?))
+    }
+}
+
+/// Returns the size limit of this process's files in bytes (`ulimit -f`).
+fn longest_file() -> io::Result<libc::rlim_t> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes to the pointer, which points to a value of this type.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => Ok(limit.rlim_cur),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -427,6 +442,23 @@ mod tests {
         let other = tempfile();
         assert!(open(other.as_raw_fd(), LAYOUT, TOKEN).is_err(), "a file that may shrink");
         assert!(open(-1, LAYOUT, TOKEN).is_err());
+    }
+
+    /// The test runs itself in a process with such a limit.
+    #[test]
+    fn where_files_must_be_short_there_is_no_shared_memory() {
+        const LIMITED: &str = "FOLDWIRE_TEST_SHORT_FILES";
+        const NAME: &str = "where_files_must_be_short_there_is_no_shared_memory";
+        if std::env::var_os(LIMITED).is_some() {
+            assert!(crate::MemoryOffer::new(foldwire::Rank(0), 20_000).is_none());
+            return;
+        }
+        let mut limited = process::Command::new("sh");
+        limited.args(["-c", "ulimit -f 2048 && exec \"$0\" \"$@\""]);
+        limited.arg(std::env::current_exe().unwrap()).arg(NAME).env(LIMITED, "1");
+        let output = limited.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
     }
 
     fn tempfile() -> File {

@@ -230,3 +230,79 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
     assert_eq!(incoming.len(), 1);
     drop(crowd);
 }
+
+/// The test runs itself in a process that may open few files.
+#[cfg(unix)]
+#[test]
+fn without_a_free_file_a_rank_fails_for_that_reason() {
+    const LIMITED: &str = "FOLDWIRE_TEST_FEW_FILES";
+    const NAME: &str = "without_a_free_file_a_rank_fails_for_that_reason";
+    if std::env::var_os(LIMITED).is_none() {
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]);
+        limited.arg(std::env::current_exe().unwrap()).arg(NAME).env(LIMITED, "1");
+        let output = limited.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let (listener, mine) = listen(&Settings::default(), 2).unwrap();
+    let _waits = std::net::TcpStream::connect(mine.address).unwrap();
+    let (shared, offers) = (mine.shared, vec![mine; 2]);
+    let secret = SessionSecret::new(None, &[]);
+    let (rank, is_near, memory) = (Rank(0), vec![true; 2], None);
+    let setup = ConnectionSetup { rank, offers, is_near, secret, shared, memory };
+    let mut connecting = Connecting::new(setup, listener, Duration::from_millis(50));
+    let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    let error = loop {
+        match connecting.advance() {
+            Ok(is_complete) => assert!(!is_complete),
+            Err(error) => break error,
+        }
+    };
+    drop(files);
+    assert!(matches!(error, JoinError::Socket { .. }), "{error}");
+}
+
+#[test]
+fn an_address_that_names_no_host_is_refused() {
+    let token = Token::new("0123456789abcdef").unwrap();
+    for address in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
+        let address: IpAddr = address.parse().unwrap();
+        let settings = Settings::default().address(address).token(token.clone());
+        let error = listen(&settings, 2).err();
+        assert!(
+            matches!(error, Some(JoinError::Unspecified { address: it }) if it == address),
+            "{error:?}"
+        );
+    }
+}
+
+/// An exchange between two ranks whose round of this number fails.
+struct FailsIn(usize);
+
+impl Exchange for FailsIn {
+    type Error = std::fmt::Error;
+
+    fn rank(&self) -> Rank {
+        Rank(0)
+    }
+
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
+        self.0 = self.0.checked_sub(1).ok_or(std::fmt::Error)?;
+        Ok(vec![mine.to_vec(); 2])
+    }
+}
+
+#[test]
+fn a_rank_tells_its_own_reason_even_if_the_exchange_fails() {
+    let settings = Settings::default().interface("nowhere0");
+    for round in 0..3 {
+        let error = join(&settings, &mut FailsIn(round)).unwrap_err();
+        assert!(matches!(error, JoinError::NoInterface { .. }), "round {round}: {error}");
+    }
+}

@@ -1,5 +1,7 @@
 //! A rank whose peer is a plain socket that sends valid and invalid bytes.
 
+#[cfg(feature = "noise")]
+use std::io::{IoSlice, IoSliceMut};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -8,8 +10,7 @@ use foldwire::{Communicator, Plan};
 #[cfg(target_os = "linux")]
 use foldwire_messaging::MemoryOffer;
 use foldwire_messaging::{Endpoint, SlotId};
-#[cfg(target_os = "linux")]
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::*;
 use crate::header::{HEADER_BYTES, ProtocolViolation};
@@ -26,23 +27,39 @@ fn rank(n_streams: usize) -> (Tcp, Vec<TcpStream>) {
 /// Like [`rank`], with `n_connections` instead of `n_streams` connections. The one beyond
 /// `n_streams` is the idle connection.
 fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
+    let (ours, theirs) = (0..n_connections).map(|_| connection(None)).unzip();
+    (rank_over(ours, n_streams, FRAME), theirs)
+}
+
+/// Both ends of a connection, which holds about `n_held` bytes on each side if that is given.
+fn connection(n_held: Option<usize>) -> (ByteStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    if let Some(n_bytes) = n_held {
+        theirs.set_recv_buffer_size(n_bytes).unwrap();
+    }
+    theirs.connect(&listener.local_addr().unwrap().into()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    if let Some(n_bytes) = n_held {
+        SockRef::from(&ours).set_send_buffer_size(n_bytes).unwrap();
+    }
+    ours.set_nonblocking(true).unwrap();
+    (ByteStream::new(mio::net::TcpStream::from_std(ours)).unwrap(), theirs.into())
+}
+
+/// Rank 0 of two, over these connections to the other one.
+fn rank_over(ours: Vec<ByteStream>, n_streams: usize, frame_bytes: usize) -> Tcp {
     let mut options = Options::default();
-    (options.frame_bytes, options.link_depth) = (FRAME, 2);
+    (options.frame_bytes, options.link_depth) = (frame_bytes, 2);
     let (rank, size) = (Rank(0), 2);
-    let (encrypts, is_near, memory) = (false, vec![], None);
+    let encrypts = ours.iter().any(|stream| !stream.is_plain());
+    let (is_near, memory) = (vec![], None);
     let setup = TcpSetup { rank, size, options, n_streams, encrypts, is_near, memory };
     let mut connections: Vec<Option<ByteStream>> =
         (0..n_slots(1, n_streams)).map(|_| None).collect();
-    let mut theirs = Vec::new();
-    for _ in 0..n_connections {
-        theirs.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-        let (ours, _) = listener.accept().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        connections.push(Some(ByteStream::new(mio::net::TcpStream::from_std(ours)).unwrap()));
-    }
+    connections.extend(ours.into_iter().map(Some));
     connections.resize_with(n_slots(2, n_streams), || None);
-    (Tcp::new(setup, connections).unwrap(), theirs)
+    Tcp::new(setup, connections).unwrap()
 }
 
 fn message(tag: Tag, number: u32, n_bytes: usize, matched: bool) -> Vec<u8> {
@@ -180,6 +197,67 @@ fn what_waits_for_an_answer_comes_back_with_it_or_with_the_loss() {
     }
 }
 
+/// A socket that would block after a few bytes.
+#[cfg(feature = "noise")]
+struct FewBytes<'a> {
+    from: &'a TcpStream,
+    n_left: usize,
+}
+
+#[cfg(feature = "noise")]
+impl Read for FewBytes<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = into.len().min(self.n_left);
+        if n_bytes == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let n_read = self.from.read(&mut into[..n_bytes])?;
+        self.n_left -= n_read;
+        Ok(n_read)
+    }
+}
+
+/// The answer comes while later messages block the sender.
+#[cfg(feature = "noise")]
+#[test]
+fn an_encrypted_message_is_answered_as_soon_as_the_peer_can_read_it() {
+    use crate::noise::pair;
+
+    const LONG: usize = 60_000;
+    let [ours, mut channel] = pair();
+    let (stream, mut theirs) = connection(Some(16 << 10));
+    theirs.set_nonblocking(true).unwrap();
+    let mut tcp = rank_over(vec![stream.encrypted(ours)], 1, LONG);
+    let sent = |tag, n_bytes| (Tag(tag), n_bytes);
+    let before = [sent(1, LONG); 3];
+    for (tag, n_bytes) in before.into_iter().chain([sent(0, 100)]).chain([sent(1, LONG); 8]) {
+        let buffer = tcp.allocate(LONG).unwrap();
+        assert!(tcp.send(PEER, tag, buffer, n_bytes, tag == Tag(0)).is_ok());
+    }
+    let n_before = 3 * (HEADER_BYTES + LONG) + HEADER_BYTES + 100;
+    let (mut n_read, mut is_answered) = (0, false);
+    let start = Instant::now();
+    loop {
+        match tcp.poll().unwrap() {
+            Some(Event::Released { matched: true, tag, .. }) => {
+                assert_eq!(tag, Tag(0));
+                break;
+            }
+            Some(Event::Released { .. }) | None => {}
+            other => panic!("{other:?}, {:?}", tcp.loss(PEER)),
+        }
+        let mut bytes = [0; 10_000];
+        let mut few = FewBytes { from: &theirs, n_left: bytes.len() };
+        n_read += channel.read(&mut few, &mut [IoSliceMut::new(&mut bytes)]).unwrap_or(0);
+        if n_read >= n_before && !is_answered {
+            let answer = MessageHeader::Answer { tag: Tag(0) }.encode();
+            channel.write(&mut theirs, &[IoSlice::new(&answer)]).unwrap();
+            is_answered = true;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{n_read} bytes came");
+    }
+}
+
 /// Messages sent before the end of a connection are delivered. A goodbye on all connections is no
 /// loss.
 #[test]
@@ -209,6 +287,51 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
         received,
         [message(Tag(0), 0, 0, false), MessageHeader::Goodbye.encode().to_vec()].concat()
     );
+}
+
+/// A rank that waits asks what the others do. If the question came to a socket that is closed
+/// already, the system would discard what the socket holds.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_last_data_of_a_rank_that_ends_reaches_a_peer_that_is_late() {
+    const N_MESSAGES: u32 = 256;
+    let (stream, mut theirs) = connection(Some(16 << 10));
+    let mut tcp = rank_over(vec![stream], 1, FRAME);
+    for _ in 0..N_MESSAGES {
+        let buffer = tcp.allocate(FRAME).unwrap();
+        assert!(tcp.send(PEER, Tag(0), buffer, FRAME, false).is_ok());
+    }
+    let ends = thread::spawn(move || drop(tcp));
+    thread::sleep(2 * CLOSE_LIMIT);
+    theirs.write_all(&message(Tag::CONTROL, 0, 100, false)).unwrap();
+    thread::sleep(Duration::from_millis(3));
+    let mut received = Vec::new();
+    theirs.read_to_end(&mut received).unwrap();
+    let n_messages = N_MESSAGES as usize;
+    assert_eq!(received.len(), n_messages * (HEADER_BYTES + FRAME) + HEADER_BYTES);
+    assert!(received.ends_with(&MessageHeader::Goodbye.encode()));
+    ends.join().unwrap();
+}
+
+/// The idle connection dies while a frame is partly sent. Only the rest of it could follow.
+#[test]
+fn after_a_loss_nothing_follows_the_beginning_of_a_frame() {
+    const LONG: usize = 1 << 20;
+    let ((first, mut theirs), (idle, their_idle)) = (connection(Some(16 << 10)), connection(None));
+    let mut tcp = rank_over(vec![first, idle], 1, LONG);
+    let mut buffer = tcp.allocate(LONG).unwrap();
+    buffer.as_mut().fill(0);
+    assert!(tcp.send(PEER, Tag(0), buffer, LONG, false).is_ok());
+    drop(their_idle);
+    while !matches!(next(&mut tcp), Some(Event::Lost { peer: PEER })) {}
+    let ends = thread::spawn(move || drop(tcp));
+    thread::sleep(Duration::from_millis(20));
+    let mut received = Vec::new();
+    // Its end may be a reset.
+    let _ = theirs.read_to_end(&mut received);
+    ends.join().unwrap();
+    assert!((HEADER_BYTES..LONG).contains(&received.len()), "{} bytes", received.len());
+    assert!(received.starts_with(&message(Tag(0), 0, LONG, false)[..received.len()]));
 }
 
 /// The system detects soon that an idle connection has died. With data on its way, it would take
@@ -398,4 +521,56 @@ fn buffers_that_are_too_short_are_an_error_not_a_panic() {
     let buffer = tcp.allocate(10).unwrap();
     let refused = tcp.send(PEER, Tag(0), buffer, 11, false);
     assert!(matches!(refused, Err(Refused::Failed(_, Error::Misuse))));
+}
+
+/// A waker that drops the layer which wakes it, like a task whose end drops its endpoint.
+#[cfg(unix)]
+#[test]
+fn a_wake_may_drop_the_layer() {
+    use std::sync::mpsc::{SyncSender, sync_channel};
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
+
+    struct Drops(Mutex<Option<Tcp>>, SyncSender<()>);
+
+    impl Wake for Drops {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+            let _ = self.1.send(());
+        }
+    }
+
+    let (mut tcp, _theirs) = rank(1);
+    let (sender, receiver) = sync_channel(1);
+    let drops = Arc::new(Drops(Mutex::new(None), sender));
+    let mut slot = drops.0.lock().unwrap();
+    assert!(tcp.register(&Waker::from(Arc::clone(&drops))));
+    *slot = Some(tcp);
+    drop(slot);
+    receiver.recv_timeout(Duration::from_secs(5)).expect("a wake without a panic");
+}
+
+/// A waker that panics ends the thread, and callers must poll.
+#[cfg(unix)]
+#[test]
+fn after_a_panic_in_a_wake_nobody_waits_for_one() {
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            // Like a panic, without its message.
+            std::panic::resume_unwind(Box::new("wake"));
+        }
+    }
+
+    let (mut tcp, _theirs) = rank(1);
+    assert!(tcp.register(&Waker::from(Arc::new(Panics))));
+    let start = Instant::now();
+    while tcp.register(Waker::noop()) {
+        assert!(start.elapsed() < Duration::from_secs(5));
+        thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::secret::NONCE_BYTES;
 
 /// The connector's channel and the acceptor's.
-fn pair() -> [NoiseChannel; 2] {
+pub(crate) fn pair() -> [NoiseChannel; 2] {
     let secret = SessionSecret::new(None, &[[1; NONCE_BYTES]]);
     let sides =
         [true, false].map(|connects| NoiseHandshake::new(connects, &secret, b"a test").unwrap());

@@ -113,6 +113,7 @@ pub(super) fn from_tcp(error: JoinError) -> ApiError {
         }
         JoinError::Streams { .. }
         | JoinError::NoInterface { .. }
+        | JoinError::Unspecified { .. }
         | JoinError::NoToken { .. }
         | JoinError::OnlyLoopback { .. } => FW_INVALID_ARGUMENT,
         JoinError::NoEncryption => FW_UNSUPPORTED,

@@ -64,7 +64,7 @@ pub(crate) fn new_unique_id() -> Result<UniqueIdBytes, ApiError> {
             "FOLDWIRE_IFACE: this host has no interface {name} with an address"
         ))
     })?;
-    if ip.is_unspecified() {
+    if ip.to_canonical().is_unspecified() {
         let message = format!(
             "other ranks cannot connect to {ip}; set FOLDWIRE_ADDRESS to one address of this host"
         );
