@@ -45,8 +45,8 @@ impl<T: Float> Data<T> {
 
     /// The same data with a value that stands for missing data.
     pub fn with_fill(self, fill: Option<f64>) -> Self {
-        let value = fill.map(T::from_f64);
-        let magnitude = magnitude(self.base.iter().filter(|&&x| Some(x) != value));
+        let Some(value) = fill.map(T::from_f64) else { return Self { fill, ..self } };
+        let magnitude = magnitude(self.base.iter().filter(|&&x| x != value));
         Self { fill, magnitude, ..self }
     }
 
@@ -214,10 +214,11 @@ fn waves<T: Float>() -> Vec<T> {
     let mut field = Vec::with_capacity(SIDE * SIDE);
     for row in 0..SIDE {
         let y = std::f64::consts::TAU * row as f64 / SIDE as f64;
+        let across = 0.2 * (31.0 * y).sin();
         for column in 0..SIDE {
             let x = std::f64::consts::TAU * column as f64 / SIDE as f64;
             let long = (2.0 * x + y).sin() + 0.5 * (5.0 * x - 3.0 * y).cos();
-            let short = 0.3 * (17.0 * x + 4.0 * y).sin() + 0.2 * (31.0 * y).sin();
+            let short = 0.3 * (17.0 * x + 4.0 * y).sin() + across;
             field.push(T::from_f64(long + short + 0.004 * noise()));
         }
     }
