@@ -146,12 +146,15 @@ fn incompressible_input_fits_the_promised_size() {
     incompressible::<bf16>();
 }
 
-#[test]
-fn fewer_values_than_ranks_are_reduced_and_moved() {
-    for (collective, schedule) in ROUTES {
-        for pipeline in [HOMOMORPHIC, FUSED] {
-            for (size, count) in [(9, 1), (9, 8), (16, 3), (16, 0), (5, 5)] {
-                for dtype in DType::FLOATS {
+/// Runs every route and pipeline with `n_types` types of values; the cases take turns at types.
+fn fewer_values_than_ranks(n_types: usize) {
+    let types = DType::FLOATS;
+    for (i, (collective, schedule)) in ROUTES.into_iter().enumerate() {
+        for (j, pipeline) in [HOMOMORPHIC, FUSED].into_iter().enumerate() {
+            let sizes = [(9, 1), (9, 8), (16, 3), (16, 0), (5, 5)];
+            for (k, (size, count)) in sizes.into_iter().enumerate() {
+                for n in 0..n_types {
+                    let dtype = types[(i + 2 * j + k + n) % types.len()];
                     let case = Case::all_reduce(size, count);
                     let case = Case { collective, schedule, pipeline, dtype, ..case };
                     let frame_bytes = case.min_frame_bytes().max(4096);
@@ -159,6 +162,21 @@ fn fewer_values_than_ranks_are_reduced_and_moved() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn fewer_values_than_ranks_are_reduced_and_moved() {
+    fewer_values_than_ranks(1);
+}
+
+/// Slow tests. When one fails, a faster test usually fails too.
+mod long {
+    use super::*;
+
+    #[test]
+    fn fewer_values_than_ranks_are_reduced_and_moved_in_every_type() {
+        fewer_values_than_ranks(DType::FLOATS.len());
     }
 }
 
