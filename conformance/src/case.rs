@@ -345,7 +345,7 @@ impl Case {
             let plan = case.plan().for_values(case.dtype);
             let bound = plan.bound.filter(|_| plan.codec.loss() == Loss::Bound);
             let agreed = (bound, case.scope, case.sampling, case.rounding);
-            (data, call, plan.pipeline.code(), plan.codec, agreed)
+            (data, call, plan.pipeline_in_use().code(), plan.codec, agreed)
         };
         parts(self) == parts(other)
             && (0..self.size).all(|rank| self.counts(rank) == other.counts(rank))

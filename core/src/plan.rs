@@ -458,7 +458,8 @@ impl Plan {
 
     /// Returns the pipeline as calls carry it out. If all ranks must get the same bits, they do not
     /// encode again with a codec that would change values.
-    pub(crate) fn pipeline_in_use(&self) -> Pipeline {
+    #[must_use]
+    pub fn pipeline_in_use(&self) -> Pipeline {
         match self.same_bits && !self.codec.is_stable() {
             true => Pipeline { passing: Forwarding::Forward, ..self.pipeline },
             false => self.pipeline,

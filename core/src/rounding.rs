@@ -107,8 +107,8 @@ pub(crate) fn begins_with_pass(
     Ok(begins)
 }
 
-/// Refuses unbiased rounding in messages and prepared calls, which cannot begin with a pass. Prepared
-/// calls refuse error feedback, too.
+/// Refuses unbiased rounding in messages and prepared calls, which cannot begin with a pass.
+/// Prepared calls refuse error feedback, too.
 pub(crate) fn refuse(plan: &Plan) -> Result<(), Error> {
     if plan.rounding.is_unbiased() && is_lossy(plan)? {
         return Err(Error::NoRoomToRound);

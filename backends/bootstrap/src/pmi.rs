@@ -237,8 +237,8 @@ impl Drop for PmiClient {
     }
 }
 
-/// Sends all bytes. If the server has closed the connection, returns an error and raises no SIGPIPE,
-/// which would end programs that Rust's standard library did not start.
+/// Sends all bytes. If the server has closed the connection, returns an error and raises no
+/// SIGPIPE, which would end programs that Rust's standard library did not start.
 fn send_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let flags = nix::sys::socket::MsgFlags::MSG_NOSIGNAL.bits();
