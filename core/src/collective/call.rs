@@ -455,14 +455,15 @@ where
     }
 }
 
+/// The request of a call, the places of its buffers on a device, and the buffers.
+#[cfg(feature = "alloc")]
+pub(crate) type PartsOnDevice<'s, S, R> = (Request<'s>, [Region; 2], (S, R));
+
 #[cfg(feature = "alloc")]
 impl<'s, T: Element, S: OnDevice<T>, R: OnDevice<T>> Call<'s, T, S, R> {
     /// Returns the request that this rank makes, and its buffers in a device's memory. Fails if the
     /// call has feedback, or an operation that is not the device's.
-    pub(crate) fn into_regions(
-        self,
-        rank: Rank,
-    ) -> Result<(Request<'s>, [Region; 2], (S, R)), Error> {
+    pub(crate) fn into_regions(self, rank: Rank) -> Result<PartsOnDevice<'s, S, R>, Error> {
         let request = self.request.on(rank);
         match self.residues {
             Some(_) => Err(Error::NoRoomToRound),
