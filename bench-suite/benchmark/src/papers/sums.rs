@@ -67,7 +67,7 @@ pub(super) fn run(args: &PaperSumsArgs) -> anyhow::Result<()> {
                 measure(&name, source.data::<f64>(1).base(), (args, pool), &mut rows, &mut faults)?;
             }
             _ => {
-                measure(&name, source.data::<f32>(1).base(), (args, pool), &mut rows, &mut faults)?
+                measure(&name, source.data::<f32>(1).base(), (args, pool), &mut rows, &mut faults)?;
             }
         }
     }
