@@ -324,6 +324,11 @@ impl<N: Net> Endpoint<N> {
         }))
     }
 
+    /// Returns whether no call was aborted, and no rank was lost without a goodbye.
+    fn is_well(&self) -> bool {
+        !self.has_aborted && !self.peers.any_disorder()
+    }
+
     /// Returns whether a control message to a rank that is not lost is still in flight.
     fn has_undelivered_notices(&self) -> bool {
         let peers = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != self.net.rank());
@@ -542,12 +547,11 @@ impl<N: Net> Drop for Endpoint<N> {
         if !self.creator.is_current() {
             return;
         }
-        self.net.end();
+        self.net.end(self.is_well());
         let start = Instant::now();
         let mut backoff = Backoff::default();
         while self.failed.is_none() && self.undelivered().is_some() {
-            let is_well = !self.has_aborted && !self.peers.any_disorder();
-            let limit = match is_well {
+            let limit = match self.is_well() {
                 true => self.options.linger,
                 false if self.has_undelivered_notices() => {
                     self.options.grace.saturating_mul(NOTICE_GRACES)

@@ -237,7 +237,7 @@ impl<R: Requests> Net for Messages<R> {
         Ok(event)
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, _: bool) {
         self.is_ending = true;
     }
 

@@ -80,8 +80,11 @@ pub trait Net {
     }
 
     /// Announces that the endpoint is ending. From now on each poll must check everything that may
-    /// arrive, because the endpoint makes few more polls.
-    fn end(&mut self) {}
+    /// arrive, because the endpoint makes few more polls. `is_well` is false if a rank is lost, or
+    /// if a call was aborted.
+    fn end(&mut self, is_well: bool) {
+        let _ = is_well;
+    }
 
     /// Cancels every posted receive that has not matched. Their buffers come back by
     /// [`Event::Returned`], now or in later polls. Called once, before the layer is dropped.

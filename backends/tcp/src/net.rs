@@ -94,6 +94,8 @@ pub struct Tcp {
     idle_since: Option<Instant>,
     /// Start of the end, if the endpoint announced it.
     ends_since: Option<Instant>,
+    /// False if a call was aborted before the end.
+    is_well: bool,
 }
 
 struct PeerStatus {
@@ -136,6 +138,7 @@ impl Tcp {
             incoming,
             idle_since: None,
             ends_since: None,
+            is_well: true,
         })
     }
 
@@ -456,8 +459,8 @@ impl Net for Tcp {
         true
     }
 
-    fn end(&mut self) {
-        self.ends_since = Some(Instant::now());
+    fn end(&mut self, is_well: bool) {
+        (self.ends_since, self.is_well) = (Some(Instant::now()), is_well);
     }
 
     fn cancel_receives(&mut self) {
@@ -522,7 +525,7 @@ impl Drop for Tcp {
     /// Says goodbye. Waits at most `CLOSE_LIMIT` until the peers have closed their side, but longer
     /// while bytes for a peer that is not lost are still on this side: if a peer sends to a socket
     /// that is closed, the system discards them. Like the endpoint, this waits up to `linger` since
-    /// the end began, or up to `grace` if a peer is lost.
+    /// the end began, or up to `grace` if a peer is lost or a call was aborted.
     ///
     /// In a forked process, the connections belong to the parent, so only descriptors are closed.
     fn drop(&mut self) {
@@ -557,9 +560,9 @@ impl Drop for Tcp {
                 }
             }
             let is_closed = self.streams.iter().all(Option::is_none);
-            let is_late = match self.has_lost() {
-                false => ends_since.elapsed() >= linger,
-                true => start.elapsed() >= grace,
+            let is_late = match self.is_well && !self.has_lost() {
+                true => ends_since.elapsed() >= linger,
+                false => start.elapsed() >= grace,
             };
             let is_over = start.elapsed() >= CLOSE_LIMIT && (is_late || self.has_delivered());
             if is_closed || is_over || self.poll_system(LEAST_SLEEP).is_err() {

@@ -183,7 +183,7 @@ fn calls_at_once_give_right_results_and_say_how_many_they_were() {
 #[test]
 fn calls_at_once_and_compared_schedules_have_the_requested_threads() {
     for args in ["allreduce --in-flight 2 --preset foldwire", "scan --schedule all"] {
-        let args = format!("{args} --ranks 2 --sizes 2M --threads 2 --repeat 2 --min-time 0");
+        let args = format!("{args} --ranks 2 --sizes 8M --threads 2 --repeat 2 --min-time 0");
         let object = object(&bench(&format!("{args} --warmup 0 --json")));
         let rows = object["rows"].as_array().unwrap();
         assert!(!rows.is_empty() && rows.iter().all(|row| row["threads"] == 2), "{rows:?}");
