@@ -75,7 +75,7 @@ impl<F: FrameBuffer> Lane<F> {
     /// ([`core::mem::forget`]) are not of this call.
     #[cfg(feature = "alloc")]
     pub(super) fn restart(&mut self, round: usize) {
-        if self.slots.n_frames() > 0 {
+        if self.slots.has_frame(Slot::In) || self.slots.has_frame(Slot::Held) {
             self.slots = Slots::new();
         }
         (self.round, self.step) = (round, 0);
