@@ -26,6 +26,9 @@ pub enum Op<'a, T> {
     Prod,
     /// User-defined operation on two values. It must be commutative bit for bit, and associative up
     /// to rounding. Codecs decompress, apply it and compress.
+    ///
+    /// If the function panics and the program catches that, it must drop the operation of the call,
+    /// which ends the call on all ranks. Another poll might combine values a second time.
     User(&'a (dyn Fn(T, T) -> T + Sync)),
     /// As [`User`](Self::User), on arrays of equal length: the function combines each value of the
     /// first array with its partner in the second one, and writes the result over it. A loop in the
