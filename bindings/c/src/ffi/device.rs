@@ -164,12 +164,14 @@ mod built {
     }
 
     /// Lends a workspace to a call of this communicator, after a copy within the device. If the
-    /// device fails here, so does the call, and the other ranks learn of it.
+    /// device fails here, so does the call, and the other ranks learn of it. A device that cannot
+    /// be opened is an error of this rank alone.
     pub(crate) fn lend(
         comm: &CoreCommunicator,
         DeviceStream { device, stream }: DeviceStream,
         first: Option<DeviceCopy>,
     ) -> Result<LentDevice, ApiError> {
+        open(device)?;
         let config = WorkspaceConfig { n_lanes: comm.n_lanes(), frame_bytes: comm.frame_bytes() };
         let mut workspace = pool::lend(device, config, stream.map(StreamId));
         if let Some((from, to)) = first {
