@@ -257,10 +257,9 @@ fn effective_axes(i: &Indices) -> [bool; AXES.len()] {
     let is_lossy = codec.loss() == Loss::Bound;
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);
-    // The suite requests no bound on the result in three cases: for products and norms, which
-    // amplify errors; for reductions of rough data, because rounding at a fill value of 1e37
-    // exceeds every bound; and for reductions in 16-bit types, whose rounding exceeds the suite's
-    // bounds.
+    // The suite requests no bound on the result in three cases. Products and norms amplify errors.
+    // In reductions of rough data, rounding at a fill value of 1e37 exceeds every bound. In
+    // reductions in 16-bit types, rounding exceeds the suite's bounds.
     let is_narrow = matches!(DType::FLOATS[i[axis::TYPE]], DType::F16 | DType::Bf16);
     let has_bound = !collective.reduces() || !amplifies && !is_narrow && i[axis::ROUGH] == 0;
     let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;

@@ -48,7 +48,7 @@ pub enum DeviceError {
         /// The driver's words.
         reason: String,
     },
-    /// The driver refused a request. What is enqueued on the device goes on.
+    /// The driver refused a request. The device goes on with the work that is enqueued.
     #[error("the driver did not answer in {during}: {reason}")]
     Unanswered {
         /// The request.

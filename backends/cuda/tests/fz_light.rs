@@ -92,8 +92,8 @@ fn a_few<T: Float>(id: CodecId, n_values: usize) {
     }
 }
 
-/// Payloads that are cut short or of which a byte differs are refused as core refuses them, or give
-/// the same values and bytes.
+/// Cuts payloads short, or changes a byte. The device refuses them where core does. Otherwise both
+/// give the same values and bytes.
 fn damage_is_found_alike<T: Float>(id: CodecId) {
     let quantum = Quantum::new::<T>(1e-3).unwrap();
     let params = CodecParams::new(quantum).for_sums_of(3);
@@ -228,7 +228,7 @@ fn unusual_payloads_are_combined_alike() {
     let quantum = Quantum::new::<f32>(1e-3).unwrap();
     let pair =
         &mut Pair::<f32>::new(CodecId::FzLight, &CodecParams::new(quantum).for_sums_of(9), "");
-    // Two blocks of 33 values, of which the first or both are occupied.
+    // Two blocks of 33 values. The first is occupied, or both are.
     let chunk = |widths: &[u8], tag: u8, occupied: Option<u8>, first: u8| {
         let packed = widths.iter().enumerate().flat_map(|(i, &width)| {
             (0..4 * width).map(move |k| if k % 5 == 0 { 1 << ((k + i as u8) % 3) } else { 0 })

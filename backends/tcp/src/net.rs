@@ -522,10 +522,12 @@ impl Net for Tcp {
 }
 
 impl Drop for Tcp {
-    /// Says goodbye. Waits at most `CLOSE_LIMIT` until the peers have closed their side, but longer
-    /// while bytes for a peer that is not lost are still on this side: if a peer sends to a socket
-    /// that is closed, the system discards them. Like the endpoint, this waits up to `linger` since
-    /// the end began, or up to `grace` if a peer is lost or a call was aborted.
+    /// Says goodbye. Waits at most `CLOSE_LIMIT` until the peers have closed their side.
+    ///
+    /// It waits longer while this side still holds bytes for a peer that is not lost. If a peer
+    /// sends to a socket that is closed, the system discards such bytes. Like the endpoint, this
+    /// waits up to `linger` since the end began. If a peer is lost or a call was aborted, it waits
+    /// up to `grace`.
     ///
     /// In a forked process, the connections belong to the parent, so only descriptors are closed.
     fn drop(&mut self) {

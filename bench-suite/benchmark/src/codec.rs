@@ -187,7 +187,7 @@ fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), 
         }
     }
     let predicts = args.codings().iter().any(|coding| coding.codec.takes_shape());
-    // Ratios are those of all codecs, each with its best prediction.
+    // `--ratios` measures all codecs, each with its best prediction.
     let unused = [
         ("--shape", args.shape != ShapeArg::OfFile && !(predicts || args.ratios)),
         ("--predictor", args.predictor != Prediction::default() && !predicts),

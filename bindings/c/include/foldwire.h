@@ -187,8 +187,8 @@ typedef struct fwAdmission {
   double limit;
   // Seconds after which a silent rank is left out.
   double patience;
-  // Bytes for the newcomers, such as the step from which to go on. Those of the lowest rank
-  // count.
+  // Bytes for the newcomers, such as the step from which to go on. Newcomers get the bytes of
+  // the lowest rank.
   const void *facts;
   // Number of these bytes, at most 65536.
   size_t n_fact_bytes;
@@ -372,7 +372,7 @@ typedef int32_t fwLayout;
 #define FW_UINT64 12
 
 // float _Complex: pairs of floats. Complex types are for collectives and messages. A bound applies
-// to real and imaginary parts. Of the operations, FW_SUM and FW_AVG (others: FW_UNSUPPORTED).
+// to real and imaginary parts. They have FW_SUM and FW_AVG (other operations: FW_UNSUPPORTED).
 #define FW_COMPLEX64 33
 
 // double _Complex: pairs of doubles.

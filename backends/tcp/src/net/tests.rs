@@ -256,7 +256,7 @@ fn an_encrypted_message_is_answered_as_soon_as_the_peer_can_read_it() {
         }
         assert!(start.elapsed() < Duration::from_secs(20), "{n_read} bytes came");
     }
-    // Nobody waits for a peer that has ended.
+    // The layer does not wait for a peer that has ended.
     drop(theirs);
 }
 

@@ -74,7 +74,7 @@ pub const FW_INT64: fwDataType = 11;
 /// uint64_t
 pub const FW_UINT64: fwDataType = 12;
 /// float _Complex: pairs of floats. Complex types are for collectives and messages. A bound applies
-/// to real and imaginary parts. Of the operations, FW_SUM and FW_AVG (others: FW_UNSUPPORTED).
+/// to real and imaginary parts. They have FW_SUM and FW_AVG (other operations: FW_UNSUPPORTED).
 pub const FW_COMPLEX64: fwDataType = 33;
 /// double _Complex: pairs of doubles.
 pub const FW_COMPLEX128: fwDataType = 34;
@@ -343,8 +343,8 @@ pub struct fwAdmission {
     pub limit: f64,
     /// Seconds after which a silent rank is left out.
     pub patience: f64,
-    /// Bytes for the newcomers, such as the step from which to go on. Those of the lowest rank
-    /// count.
+    /// Bytes for the newcomers, such as the step from which to go on. Newcomers get the bytes of
+    /// the lowest rank.
     pub facts: *const c_void,
     /// Number of these bytes, at most 65536.
     pub n_fact_bytes: usize,
