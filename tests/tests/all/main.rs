@@ -19,6 +19,7 @@ mod exceptions;
 mod extremes;
 mod failures;
 mod faulty_transport;
+mod feedback;
 mod fences;
 mod fill;
 mod frames;
