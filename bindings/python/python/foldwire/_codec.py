@@ -7,10 +7,10 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 
 from . import _native
-from ._arguments import codec_text, whole
+from ._arguments import codec_text, has_bound, whole
 from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
-from ._fill import fill_number, warn_of_fill
+from ._fill import fill_number, marked_fill, warn_of_fill
 
 __all__ = ["Info", "compress", "decompress", "info"]
 
@@ -50,14 +50,17 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     values are neighbours, if the array is flat.
 
     ``fill_value`` is the value that stands for missing data among floats, such as 1e20. It keeps
-    its bits, and does not count in the range of a relative bound. Without it, a value that seems to
-    be one and sets the range causes a warning.
+    its bits, and does not count in the range of a relative bound. By default, with a bound, it is
+    the ``_FillValue`` or ``missing_value`` among the attributes of an array of xarray or h5py.
+    Without one, a value that seems to be one and sets the range causes a warning.
 
     Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, codecs that are
     not for the type, and fill values of integers; and of kind ``"argument"`` for an invalid bound
     or shape, and a bound that the codec does not keep.
     """
     plan = codec_text(codec, bound)
+    if fill_value is None and has_bound(plan):
+        fill_value = marked_fill(array)
     array = as_ndarray(array)
     code = code_of(array.dtype)
     hint = _hint(array, shape)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Dict, Optional
+
+import numpy as np
 
 from . import _native
 from ._arrays import code_of, is_float, type_name
@@ -37,6 +40,31 @@ def fill_number(fill_value, of, dtype=None) -> Optional[float]:
     if value != value:
         raise Error("NaN needs no fill_value: it keeps its place already", field="fill_value")
     return value
+
+
+def marked_fill(array) -> Optional[float]:
+    """Returns the fill value that an array of floats carries among its attributes, or None.
+
+    xarray's arrays and h5py's data sets have attributes. ``_FillValue`` (NetCDF) comes before
+    ``missing_value`` (NetCDF, GRIB). xarray removes them where it has replaced the value by NaN.
+    """
+    attributes = getattr(array, "attrs", None)
+    if not isinstance(attributes, Mapping) or np.dtype(array.dtype).kind != "f":
+        return None
+    marks = (attributes[name] for name in ("_FillValue", "missing_value") if name in attributes)
+    return next(filter(None, map(usable_fill, marks)), None)
+
+
+def usable_fill(mark) -> Optional[float]:
+    """Converts what marks missing floats elsewhere to a fill value; None if there is no need.
+
+    NaN and infinities keep their bits without one, and 0 does not lengthen a range much.
+    """
+    mark = np.asarray(mark)
+    if mark.size != 1 or mark.dtype.kind not in "fiu":
+        return None
+    value = float(mark.item())
+    return value if np.isfinite(value) and value != 0 else None
 
 
 def warn_of_fill(report: Dict[str, Any]) -> None:

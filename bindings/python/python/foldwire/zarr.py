@@ -21,7 +21,9 @@ from zarr.abc.codec import ArrayBytesCodec
 from zarr.registry import register_codec
 
 from . import compress, decompress
+from ._arguments import codec_text, has_bound
 from ._errors import Error
+from ._fill import usable_fill
 
 __all__ = ["Foldwire"]
 
@@ -33,6 +35,9 @@ class Foldwire(ArrayBytesCodec):
     ``bound``, ``codec`` and ``fill_value`` are those of :func:`foldwire.compress`. A relative bound
     refers to the value range of each chunk; for the same error in all chunks, use an absolute
     bound. Integers and bool are exact with any bound.
+
+    With a bound and without ``fill_value``, the array's own fill value, unless it is 0, stands for
+    missing data. xarray writes ``_FillValue`` there.
     """
 
     bound: Optional[str] = None
@@ -48,6 +53,9 @@ class Foldwire(ArrayBytesCodec):
     def _compress(self, values):
         return compress(values, self.bound, self.codec, fill_value=self.fill_value)
 
+    def _is_within_bound(self):
+        return has_bound(codec_text(self.codec, self.bound))
+
     @classmethod
     def from_dict(cls, data):
         return cls(**data.get("configuration", {}))
@@ -62,7 +70,10 @@ class Foldwire(ArrayBytesCodec):
         self._compress(np.zeros(1, _numpys(dtype)))
 
     def _encode_sync(self, chunk_array, chunk_spec):
-        data = self._compress(chunk_array.as_numpy_array())
+        values, fill_value = chunk_array.as_numpy_array(), self.fill_value
+        if fill_value is None and values.dtype.kind == "f" and self._is_within_bound():
+            fill_value = usable_fill(chunk_spec.fill_value)
+        data = compress(values, self.bound, self.codec, fill_value=fill_value)
         return chunk_spec.prototype.buffer.from_bytes(data)
 
     async def _encode_single(self, chunk_array, chunk_spec):
