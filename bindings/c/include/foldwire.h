@@ -563,9 +563,12 @@ fwResult fwCommSplit(fwComm_t comm,
 // Creates a communicator of the ranks that call this function, after a failure or without one. A
 // rank that does not answer for patience seconds is excluded. Not allowed in a group.
 //
-// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm as it is. Otherwise comm is
-// destroyed, even if the function fails, and its requests return FW_POISONED.
-fwResult fwCommShrink(fwComm_t comm, double patience, fwComm_t *new_comm);
+// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and new_comm as they are. Otherwise
+// comm is destroyed, even if the function fails, and its requests return FW_POISONED. So new_comm
+// may point to the variable that holds comm.
+fwResult fwCommShrink(fwComm_t comm,
+                      double patience,
+                      fwComm_t *new_comm);
 
 // Destroys this rank's handle of a communicator. Communicators that were split from it stay valid.
 // When the last of them is destroyed, the connections to other processes close: once all sent data
@@ -612,9 +615,9 @@ fwResult fwCommInitStore(fwComm_t *comm,
 // are left out. A rank keeps its number if the new group has it; newcomers take the free ones. The
 // new group communicates over TCP. Not allowed in a group of calls. admission may be NULL.
 //
-// Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm as it
-// is. Otherwise comm is destroyed, even if the function fails, and its requests return
-// FW_POISONED. FW_EXCLUDED: the other ranks go on without this one, which may call fwCommRejoin.
+// Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and
+// new_comm as they are. Otherwise comm is destroyed, even if the function fails, and its requests
+// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the other ranks go on without this one, which may call fwCommRejoin.
 fwResult fwCommAdmit(fwComm_t comm,
                      const struct fwStore *store,
                      const struct fwAdmission *admission,

@@ -281,6 +281,9 @@ fn run(queue: Vec<Submission>) -> Result<(), ApiError> {
 }
 
 /// Runs a group of messages. `check` has ensured that there is only one communicator.
+///
+/// Messages with the same peer and tag match in the order of their calls. So if one has a request,
+/// all of them start one by one, and the group then waits for those without.
 fn exchange(
     endpoints: &[Arc<SharedEndpoint>],
     guards: &mut [EndpointGuard<'_>],
@@ -288,10 +291,16 @@ fn exchange(
 ) -> Result<(), ApiError> {
     for (endpoint, comm, calls) in batches {
         let (endpoint, guard) = (&endpoints[endpoint], &mut guards[endpoint]);
-        let mut all = Vec::new();
+        let has_requests = calls.iter().any(|call| call.place().is_some());
+        let (mut together, mut waited) = (Vec::new(), Vec::new());
         for call in calls {
             match call {
-                SubmittedCall::Messages(messages) => all.extend(messages),
+                SubmittedCall::Messages(messages) if has_requests => {
+                    for message in &messages {
+                        waited.push(messages::start(&guard.entry(comm)?.comm, message)?);
+                    }
+                }
+                SubmittedCall::Messages(messages) => together.extend(messages),
                 SubmittedCall::Message(message, mut place) => {
                     let running = messages::start(&guard.entry(comm)?.comm, &message)?;
                     place.put(guard.add_request(endpoint, comm, running)?);
@@ -300,12 +309,26 @@ fn exchange(
                 SubmittedCall::Collective(..) => {}
             }
         }
-        if !all.is_empty() {
-            let report = messages::exchange(&guard.entry(comm)?.comm, &all);
-            guard.record(comm, report)?;
-        }
+        let report = match waited.is_empty() {
+            true if together.is_empty() => continue,
+            true => messages::exchange(&guard.entry(comm)?.comm, &together),
+            false => wait_for_all(waited),
+        };
+        guard.record(comm, report)?;
     }
     Ok(())
+}
+
+/// Waits for all of these calls, also after one has failed. Returns the sum of their reports, or
+/// the first error.
+fn wait_for_all(calls: Vec<Box<dyn DynCall>>) -> Result<Report, ApiError> {
+    let mut outcomes = calls.into_iter().map(DynCall::wait).collect::<Vec<_>>().into_iter();
+    let first = outcomes.next().unwrap_or_else(|| Ok(Report::default()));
+    outcomes.fold(first, |sum, outcome| {
+        let (mut sum, report) = (sum?, outcome?);
+        sum += report;
+        Ok(sum)
+    })
 }
 
 /// Runs one communicator's calls.

@@ -348,8 +348,9 @@ pub unsafe extern "C" fn fwCommSplit(
 /// Creates a communicator of the ranks that call this function, after a failure or without one. A
 /// rank that does not answer for patience seconds is excluded. Not allowed in a group.
 ///
-/// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm as it is. Otherwise comm is
-/// destroyed, even if the function fails, and its requests return FW_POISONED.
+/// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and new_comm as they are.
+/// Otherwise comm is destroyed, even if the function fails, and its requests return FW_POISONED. So
+/// new_comm may point to the variable that holds comm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommShrink(
     comm: fwComm_t,
@@ -357,18 +358,18 @@ pub unsafe extern "C" fn fwCommShrink(
     new_comm: *mut fwComm_t,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: guaranteed by the caller.
-        let new_comm = unsafe { out_value(new_comm, "communicator") }?;
-        *new_comm = ptr::null_mut();
         group::refuse("fwCommShrink")?;
         let patience = seconds(patience, "patience")?;
         let (endpoint, ..) = handle_table::comm(comm.addr())?;
         let mut guard = endpoint.enter()?;
         let n_calls = guard.entry(comm.addr())?.comm.n_calls();
+        // The target may be the caller's only handle of comm, so it changes when comm does.
+        // SAFETY: guaranteed by the caller.
+        let mut place = unsafe { CommOut::new(new_comm, "communicator") }?;
         handle_table::remove(comm.addr());
         if let Some(entry) = guard.comms.remove(&comm.addr()) {
             let survivors = entry.comm.shrink(patience, n_calls)?;
-            *new_comm = comm_of(guard.add_comm(&endpoint, survivors, entry.memory)?);
+            place.put(guard.add_comm(&endpoint, survivors, entry.memory)?);
         }
         Ok(())
     })

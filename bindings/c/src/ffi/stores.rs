@@ -174,9 +174,9 @@ pub unsafe extern "C" fn fwCommInitStore(
 /// are left out. A rank keeps its number if the new group has it; newcomers take the free ones. The
 /// new group communicates over TCP. Not allowed in a group of calls. admission may be NULL.
 ///
-/// Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm as it
-/// is. Otherwise comm is destroyed, even if the function fails, and its requests return
-/// FW_POISONED. FW_EXCLUDED: the other ranks go on without this one, which may call fwCommRejoin.
+/// Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and
+/// new_comm as they are. Otherwise comm is destroyed, even if the function fails, and its requests
+/// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the other ranks go on without this one, which may call fwCommRejoin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommAdmit(
     comm: fwComm_t,
@@ -185,8 +185,6 @@ pub unsafe extern "C" fn fwCommAdmit(
     new_comm: *mut fwComm_t,
 ) -> fwResult {
     catch_errors(|| {
-        // SAFETY: guaranteed by the caller.
-        let mut place = unsafe { CommOut::new(new_comm, "communicator") }?;
         group::refuse("fwCommAdmit")?;
         // SAFETY: guaranteed by the caller.
         let (mut store, job) = unsafe { CallerStore::read(store) }?;
@@ -209,6 +207,9 @@ pub unsafe extern "C" fn fwCommAdmit(
         let (endpoint, ..) = handle_table::comm(comm.addr())?;
         let mut guard = endpoint.enter()?;
         guard.entry(comm.addr())?;
+        // The target may be the caller's only handle of comm, so it changes when comm does.
+        // SAFETY: guaranteed by the caller.
+        let mut place = unsafe { CommOut::new(new_comm, "communicator") }?;
         handle_table::remove(comm.addr());
         if let Some(entry) = guard.comms.remove(&comm.addr()) {
             let memory = entry.memory;

@@ -50,8 +50,8 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
                 }
             }
         }
-        // A message to this rank itself that has a request starts before those in `together`, and
-        // may match one of them. Then `together` cannot be checked alone.
+        // A message to this rank itself that has a request may match one of those in `together`.
+        // Then these cannot be checked alone.
         if !sends_itself {
             check(comm, |comm| messages::exchange(comm, &together))?;
         }

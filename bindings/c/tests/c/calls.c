@@ -651,9 +651,11 @@ static void *survive(void *argument) {
     fwResult result = fwBarrier(own->comm, NULL); /* or notices that rank 1 made another call */
     CHECK(result == FW_ABORTED || result == FW_PEER_LOST || result == FW_MISMATCH);
     FAILS(FW_POISONED, fwBarrier(own->comm, NULL));
-    fwComm_t left;
+    fwComm_t left = own->comm;
     int32_t size;
-    OK(fwCommShrink(own->comm, 5, &left));
+    FAILS(FW_INVALID_ARGUMENT, fwCommShrink(own->comm, -1, &left));
+    CHECK(left == own->comm);
+    OK(fwCommShrink(left, 5, &left));
     FAILS(FW_INVALID_HANDLE, fwBarrier(own->comm, NULL));
     OK(fwCommCount(left, &size));
     CHECK(size == 2);

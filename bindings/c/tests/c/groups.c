@@ -11,6 +11,31 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Messages of a group with one tag match in the order of their calls, with or without requests. */
+static void in_order(const Rank *own) {
+    enum { MESSAGES = 5 };
+    const int other = 1 - own->rank;
+    for (unsigned with_request = 0; with_request < 1U << MESSAGES; with_request++) {
+        fwRequest_t waited[2 * MESSAGES] = {NULL};
+        double to[MESSAGES][2], from[MESSAGES][2];
+        OK(fwGroupStart());
+        for (int i = 0; i < MESSAGES; i++) {
+            /* The other rank has requests for other messages. */
+            const int has_request = (with_request >> (own->rank ? i : MESSAGES - 1 - i) & 1) != 0;
+            to[i][0] = to[i][1] = i;
+            OK(fwSend(to[i], 2, FW_FLOAT64, other, 9, NULL, own->comm,
+                      has_request ? &waited[2 * i] : NULL));
+            OK(fwRecv(from[i], 2, FW_FLOAT64, other, 9, own->comm,
+                      has_request ? NULL : &waited[2 * i + 1]));
+        }
+        OK(fwGroupEnd());
+        OK(fwWaitAll(2 * MESSAGES, waited));
+        for (int i = 0; i < MESSAGES; i++) {
+            CHECK(from[i][0] == i && from[i][1] == i);
+        }
+    }
+}
+
 /* A valid group: sums of two arrays, one of them with a bound. Then a group of messages. */
 static void good(const Rank *own) {
     float a[N], b[N], from[N];
@@ -173,6 +198,7 @@ static void *rank_main(void *argument) {
         }
         good(own);
     }
+    in_order(own);
     return NULL;
 }
 
