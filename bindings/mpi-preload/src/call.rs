@@ -167,7 +167,7 @@ impl MpiCall {
     }
 
     /// Returns whether this rank's share has the same address in the send buffer and in the receive
-    /// buffer.
+    /// buffer. An empty share has no address.
     fn is_aliased(&self, mpi: &dyn MpiApi, role: RankRole) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         if send.datatype != recv.datatype {
@@ -184,9 +184,11 @@ impl MpiCall {
                     && same(send.displs, recv.displs)
             }
             Collective::AllGather | Collective::Gather => {
-                recv.share(mpi, role) == Some(send.start.addr())
+                send.count > 0 && recv.share(mpi, role) == Some(send.start.addr())
             }
-            Collective::Scatter => send.share(mpi, role) == Some(recv.start.addr()),
+            Collective::Scatter => {
+                recv.count > 0 && send.share(mpi, role) == Some(recv.start.addr())
+            }
             _ => send.start == recv.start,
         }
     }

@@ -153,9 +153,11 @@ impl PreloadState {
         let settings = &info.settings;
         let is_nonblocking = call.request.is_some();
         let mut state = locked(shared);
+        // A rank that logs its calls sees those of collectives that are off. Other ranks do not.
+        let is_off = || smallest_taken(call.collective, settings) == Err(PassReason::Off);
         // The other ranks also create the communicator in this call, whether it is taken or not.
         // Nothing is in progress yet on this communicator, so waiting under the lock is safe.
-        if state.is_setup_due() && !is_nonblocking {
+        if state.is_setup_due() && !is_nonblocking && !is_off() {
             self.set_up(&mut state, call.comm)?;
         }
         let rank_and_size = state.rank_and_size()?;

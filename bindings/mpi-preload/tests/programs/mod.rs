@@ -307,9 +307,17 @@ pub(crate) fn wrong_shares(library: &MpiUnderTest) {
 pub(crate) fn alike(library: &MpiUnderTest) {
     let Some(program) = library.compiled("alike.c", "alike") else { return };
     let lossless = ("FOLDWIRE_BOUND", "lossless");
-    for variables in [&[][..], &[LOW], &[LOW, lossless], &[("FOLDWIRE_MIN_BYTES", "64k"), lossless]]
-    {
-        let mut run = library.command(&program, &[(3, &[], variables)]);
+    let no_broadcasts = ("FOLDWIRE_BOUND_BCAST", "off");
+    let debug = ("FOLDWIRE_DEBUG", "1");
+    // The last one logs calls on rank 0 only.
+    for (variables, of_first) in [
+        (&[][..], &[][..]),
+        (&[LOW], &[LOW]),
+        (&[LOW, lossless], &[LOW, lossless]),
+        (&[("FOLDWIRE_MIN_BYTES", "64k"), lossless], &[("FOLDWIRE_MIN_BYTES", "64k"), lossless]),
+        (&[LOW, lossless, no_broadcasts], &[LOW, lossless, no_broadcasts, debug]),
+    ] {
+        let mut run = library.command(&program, &[(1, &[], of_first), (2, &[], variables)]);
         // Seconds after which the launcher ends a job that waits forever.
         let said = output(run.env("MPIEXEC_TIMEOUT", "60"));
         let (is_good, said) = (said.status.success(), text(&said));
