@@ -1,13 +1,15 @@
 """Times all-reduces of numpy arrays between processes of this machine: Foldwire over TCP, mpi4py,
 gloo, and Foldwire's process group for torch.
 
-    python examples/compare.py                       # 2 processes, 8 bytes to 64 MiB
+    python examples/compare.py                       # 2 processes, 4 bytes to 64 MiB
     python examples/compare.py --ranks 4 --repeat 15 --json
     python examples/compare.py --beside gloo         # only the comparison with torch
+    torchrun --nproc-per-node 2 examples/compare.py --as gloo --bound rel:1e-2
 
-Libraries that are not installed are skipped. Each round times every method once. The table shows
-the median over rounds of the slowest rank's time. mpi4py runs with ``mpirun``, or with the command
-in ``FOLDWIRE_MPIRUN``.
+Libraries that are not installed are skipped. Each round times every method: 20 calls of up to 8
+KiB, 4 of up to 64 KiB, else one. The table shows the median over rounds of the slowest rank's time
+for a call. mpi4py runs with ``mpirun``, or with the command in ``FOLDWIRE_MPIRUN``. With ``--as``
+the process is a rank of another launcher, such as ``torchrun`` or ``cargo xtask cluster run``.
 """
 
 import argparse
@@ -23,7 +25,7 @@ import time
 
 import numpy as np
 
-SIZES = (8, *(4096 << shift for shift in range(0, 16, 2)))
+SIZES = (4, *(4096 << shift for shift in range(0, 16, 2)))
 
 
 def field(rank, n_bytes):
@@ -34,16 +36,18 @@ def field(rank, n_bytes):
 
 def rounds(ways, rank, barrier, slowest, args):
     """Times each method for each size. Rank 0 prints the results."""
-    for n_bytes in SIZES:
+    for n_bytes in args.sizes:
         data = field(rank, n_bytes)
+        n_calls = 20 if n_bytes <= 8192 else 4 if n_bytes <= 65_536 else 1
         times = {name: [] for name in ways}
         for _ in range(args.repeat + 2):
             for name, way in ways.items():
                 own = data.copy()
                 barrier()
                 start = time.perf_counter()
-                way(own)
-                times[name].append(slowest(time.perf_counter() - start))
+                for _ in range(n_calls):
+                    way(own)
+                times[name].append(slowest(time.perf_counter() - start) / n_calls)
         if rank == 0:
             for name in ways:
                 seconds = statistics.median(times[name][2:])
@@ -51,12 +55,12 @@ def rounds(ways, rank, barrier, slowest, args):
                 print(json.dumps(row), flush=True)
 
 
-def ways_of_foldwire(comm):
+def ways_of_foldwire(comm, bound):
     return {
         "foldwire, exact": lambda own: comm.all_reduce(own, out=own),
-        "foldwire, rel:1e-3": lambda own: comm.all_reduce(own, out=own, bound="rel:1e-3"),
-        "foldwire, auto,rel:1e-3": lambda own: comm.all_reduce(own, out=own, plan="auto",
-                                                               bound="rel:1e-3"),
+        f"foldwire, {bound}": lambda own: comm.all_reduce(own, out=own, bound=bound),
+        f"foldwire, auto,{bound}": lambda own: comm.all_reduce(own, out=own, plan="auto",
+                                                               bound=bound),
     }
 
 
@@ -67,7 +71,8 @@ def of_mpi(args):
 
     world = MPI.COMM_WORLD
     comm = foldwire.from_mpi(world)
-    ways = {"mpi4py": lambda own: world.Allreduce(MPI.IN_PLACE, own), **ways_of_foldwire(comm)}
+    ways = {"mpi4py": lambda own: world.Allreduce(MPI.IN_PLACE, own),
+            **ways_of_foldwire(comm, args.bound)}
     rounds(ways, comm.rank, world.Barrier, lambda t: world.allreduce(t, MPI.MAX), args)
 
 
@@ -81,15 +86,22 @@ def of_gloo(args):
     dist.init_process_group("gloo")
     comm = foldwire.torch.connect()
     groups = {"gloo": None}
-    for bound in (None, "rel:1e-3"):
-        foldwire.torch.configure(bound=bound, min_bytes=SIZES[1])
+    for bound in (None, args.bound):
+        foldwire.torch.configure(bound=bound)
         groups[f"group, {bound or 'exact'}"] = dist.new_group(backend="foldwire")
 
-    def of(group):
-        return lambda own: dist.all_reduce(torch.from_numpy(own), group=group)
+    def of(group, is_async):
+        def way(own):
+            # A sum of sums would overflow after some calls.
+            tensor = torch.from_numpy(own)
+            work = dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group, async_op=is_async)
+            if is_async:
+                work.wait()
+        return way
 
-    ways = {name: of(group) for name, group in groups.items()}
-    ways.update(ways_of_foldwire(comm))
+    ways = {name: of(group, False) for name, group in groups.items()}
+    ways.update({f"{name}, async": of(group, True) for name, group in groups.items()})
+    ways.update(ways_of_foldwire(comm, args.bound))
 
     def slowest(seconds):
         value = torch.tensor(seconds, dtype=torch.float64)
@@ -105,7 +117,7 @@ def of_foldwire(args):
 
     comm = foldwire.init()
     slowest = lambda t: float(comm.all_reduce(np.array(t), "max"))  # noqa: E731
-    rounds(ways_of_foldwire(comm), comm.rank, comm.barrier, slowest, args)
+    rounds(ways_of_foldwire(comm, args.bound), comm.rank, comm.barrier, slowest, args)
 
 
 def has(module):
@@ -115,7 +127,8 @@ def has(module):
 def launch(way, args):
     """Starts the processes of one comparison, and returns the rows that they print."""
     own = [sys.executable, os.path.abspath(__file__), "--as", way, "--ranks", str(args.ranks),
-           "--repeat", str(args.repeat)]
+           "--repeat", str(args.repeat), "--bound", args.bound,
+           "--sizes", *map(str, args.sizes)]
     if way == "mpi":
         mpirun = shlex.split(os.environ.get("FOLDWIRE_MPIRUN", "mpirun"))
         command = [*mpirun, "-n", str(args.ranks), *own]
@@ -144,13 +157,15 @@ def label(n_bytes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=int(os.environ.get("WORLD_SIZE", 2)))
     parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES")
+    parser.add_argument("--bound", default="rel:1e-3")
     parser.add_argument("--json", action="store_true",
                         help="print a row of JSON for each method and size")
     parser.add_argument("--beside", choices=("mpi", "gloo"), help="run only this comparison")
     parser.add_argument("--as", dest="way", choices=("foldwire", "mpi", "gloo"),
-                        help=argparse.SUPPRESS)
+                        help="be a rank of another launcher, and print rows of JSON")
     args = parser.parse_args()
     if args.way:
         return {"foldwire": of_foldwire, "mpi": of_mpi, "gloo": of_gloo}[args.way](args)
@@ -164,7 +179,7 @@ def main():
             continue
         names = list(dict.fromkeys(row["way"] for row in rows))
         print("".join([f"{'milliseconds':<14}", *(f"{name:>25}" for name in names)]))
-        for n_bytes in SIZES:
+        for n_bytes in args.sizes:
             cells = (next(r["seconds"] for r in rows if (r["way"], r["bytes"]) == (name, n_bytes))
                      for name in names)
             print("".join([f"{label(n_bytes):<14}", *(f"{1e3 * cell:25.3f}" for cell in cells)]))

@@ -2,9 +2,10 @@
 together.
 
 Each rank gets FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine) and
-FOLDWIRE_TOKEN (a new secret) in its environment, as with the command of the same name in Foldwire's
-benchmark suite. Each rank leads its own process group, so that its child processes end with it. On
-Linux, ranks end with their launcher, even if it is killed.
+FOLDWIRE_TOKEN (a new secret) in its environment, and FOLDWIRE_JOB, a name that nobody can guess, as
+with the command of the same name in Foldwire's benchmark suite. Each rank leads its own process
+group, so that its child processes end with it. On Linux, ranks end with their launcher, even if it
+is killed.
 """
 
 from __future__ import annotations
@@ -100,10 +101,10 @@ class _Ranks:
         # Lines that each forwarder has read and written. It is odd while a line is written.
         self.progress = [0] * (2 * arguments.ranks)
         self.processes = []
-        token = secrets.token_hex(16)
+        token, job = secrets.token_hex(16), secrets.token_hex(16)
         try:
             for rank in range(arguments.ranks):
-                self.processes.append(_start(arguments, rank, root, token))
+                self.processes.append(_start(arguments, rank, root, token, job))
         except BaseException:
             self.signal(signal.SIGKILL)
             raise
@@ -188,7 +189,7 @@ class _Ranks:
         return False
 
 
-def _start(arguments, rank, root, token):
+def _start(arguments, rank, root, token, job):
     environment = {
         "PYTHONUNBUFFERED": "1",
         **os.environ,
@@ -196,6 +197,7 @@ def _start(arguments, rank, root, token):
         "FOLDWIRE_SIZE": str(arguments.ranks),
         "FOLDWIRE_ROOT": root,
         "FOLDWIRE_TOKEN": token,
+        "FOLDWIRE_JOB": job,
     }
     has_input = rank == 0 and sys.stdin is not None and not sys.stdin.isatty()
     return subprocess.Popen(
