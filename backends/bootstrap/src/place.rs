@@ -35,8 +35,11 @@
 //!
 //! With any launcher, `FOLDWIRE_ROOT` sets the address of rank 0. Without it, rank 0 listens on
 //! loopback if all ranks are on one machine. Otherwise its host is torchrun's `MASTER_ADDR`, or the
-//! first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. In both cases the port is derived
-//! from the job (module `job`). It is never `MASTER_PORT`, which PyTorch uses itself.
+//! first node of a list of Slurm. In both cases the port is derived from the job (module `job`). It
+//! is never `MASTER_PORT`, which PyTorch uses itself. The list is `SLURM_STEP_NODELIST`, or else
+//! `SLURM_JOB_NODELIST`. For Open MPI and PMIx it is only the latter: in a batch script, `mpirun`
+//! starts the ranks of its own node itself, and those of the other nodes by a step without the
+//! first node. Flux may use a part of a step's nodes, so its ranks use neither.
 //! `FOLDWIRE_JOB` names the job if the launcher does not.
 //!
 //! **PMI.** Hydra, Flux, Slurm (`srun --mpi=pmi2`) and others with PMI keep a store for their ranks
@@ -125,8 +128,6 @@ impl fmt::Display for Launcher {
         })
     }
 }
-
-const NODE_LISTS: [&str; 2] = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"];
 
 impl Place {
     /// Returns the place of a single process: rank 0 of 1.
@@ -247,6 +248,10 @@ impl Place {
             }
         }
         let (root, job) = known?;
+        let is_from_list = !root.is_loopback() && !env.is_set("FOLDWIRE_ROOT");
+        if launcher == Launcher::Slurm && rank == 0 && is_from_list {
+            env.check_first_node(source)?;
+        }
         Ok(Self { rank: Rank(rank as u32), size: size as usize, root, token, job, launcher })
     }
 }
@@ -467,15 +472,40 @@ impl Environment<'_> {
         if let Some(host) = source.host.map(|name| self.text(name)).transpose()?.flatten() {
             return Ok(host);
         }
-        for variable in NODE_LISTS {
+        match self.first_node(source)? {
+            Some((_, host)) => Ok(host),
+            None => Err(PlaceError::RootUnknown { launcher: source.launcher }),
+        }
+    }
+
+    /// Returns the first node of Slurm's list, and the variable with the list.
+    fn first_node(
+        &self,
+        source: &LauncherVariables,
+    ) -> Result<Option<(&'static str, String)>, PlaceError> {
+        for variable in source.node_lists {
             if let Some(value) = self.text(variable)? {
                 return match nodes::first(&value) {
-                    Some(host) => Ok(host),
+                    Some(host) => Ok(Some((variable, host))),
                     None => Err(PlaceError::NodeList { variable, value }),
                 };
             }
         }
-        Err(PlaceError::RootUnknown { launcher: source.launcher })
+        Ok(None)
+    }
+
+    /// Fails if `srun` started rank 0 on another node than the first of the list, where all other
+    /// ranks look for it.
+    ///
+    /// Slurm sorts its lists. So this happens if the user arranges the tasks
+    /// (`--distribution=arbitrary`), or if the first part of a heterogeneous job has later nodes.
+    fn check_first_node(&self, source: &LauncherVariables) -> Result<(), PlaceError> {
+        match (self.text("SLURMD_NODENAME")?, self.first_node(source)?) {
+            (Some(node), Some((variable, first))) if node != first => {
+                Err(PlaceError::NotOnFirstNode { node, variable, first })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the job, if a variable or an ancestor names it.

@@ -117,6 +117,20 @@ pub enum PlaceError {
         /// Its value.
         value: String,
     },
+    /// Slurm started rank 0 on a node where the other ranks do not look for it.
+    #[error(
+        "rank 0 runs on {node}, but the other ranks look for it on {first}, the first node of \
+        {variable}; start the ranks by `srun --mpi=pmi2` without FOLDWIRE_TOKEN, or set \
+        FOLDWIRE_ROOT={node}:PORT on every rank"
+    )]
+    NotOnFirstNode {
+        /// The node of rank 0.
+        node: String,
+        /// Name of the variable with the list of nodes.
+        variable: &'static str,
+        /// The first node of the list.
+        first: String,
+    },
     /// No variable identifies the job.
     #[error("{launcher} does not identify this job, so two jobs that run at the same time could \
         mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an \
@@ -140,6 +154,7 @@ fn root_advice(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_ROOT -x FOLDWIRE_TOKEN …)",
         Launcher::Hydra => " (mpiexec -genv FOLDWIRE_ROOT HOST:PORT -genvlist FOLDWIRE_TOKEN …)",
+        Launcher::Flux => ", or let Flux tell it (flux run -o pmi=simple …)",
         _ => "",
     }
 }

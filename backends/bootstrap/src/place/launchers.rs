@@ -17,6 +17,9 @@ pub(super) struct LauncherVariables {
     pub(super) nodes: SingleNodeTest,
     /// Variable with the host of rank 0.
     pub(super) host: Option<&'static str>,
+    /// Variables with Slurm's list of nodes, whose first is the host of rank 0. The first variable
+    /// that is set counts.
+    pub(super) node_lists: &'static [&'static str],
     /// Variables that name the job. At least one must be set.
     pub(super) job: &'static [&'static str],
     /// Variables that distinguish jobs of the same name.
@@ -48,6 +51,7 @@ const NOTHING_SET: LauncherVariables = LauncherVariables {
     is_own_name: false,
     nodes: SingleNodeTest::Unknown,
     host: None,
+    node_lists: &[],
     job: &[],
     run: &[],
     may_have_pmi: false,
@@ -80,6 +84,7 @@ pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
         size: &["OMPI_COMM_WORLD_SIZE"],
         is_own_name: true,
         nodes: SingleNodeTest::LocalRanks("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        node_lists: NODES_OF_JOB,
         job: &[
             "PMIX_NAMESPACE",
             "OMPI_MCA_ess_base_jobid",
@@ -93,6 +98,7 @@ pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
         also: Some("MPI_LOCALNRANKS"),
         size: &["PMI_SIZE"],
         nodes: SingleNodeTest::LocalRanks("MPI_LOCALNRANKS"),
+        node_lists: NODES_OF_STEP,
         may_have_pmi: true,
         ancestor: Some(HYDRA_PROXY),
         ..NOTHING_SET
@@ -112,6 +118,7 @@ pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
         also: Some("SLURM_STEP_ID"),
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         nodes: SingleNodeTest::NodeCount(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
+        node_lists: NODES_OF_STEP,
         job: &["SLURM_JOB_ID"],
         run: &["SLURM_STEP_ID"],
         may_have_pmi: true,
@@ -122,6 +129,7 @@ pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
         rank: "PMI_RANK",
         size: &["PMI_SIZE"],
         nodes: SingleNodeTest::LocalRanks("PMI_LOCAL_SIZE"),
+        node_lists: NODES_OF_JOB,
         job: &["PMI_JOBID", "PALS_APID"],
         may_have_pmi: true,
         ..NOTHING_SET
@@ -132,6 +140,7 @@ pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
         size: &["FOLDWIRE_SIZE"],
         is_own_name: true,
         nodes: SingleNodeTest::Unknown,
+        node_lists: NODES_OF_JOB,
         job: &["PMIX_NAMESPACE"],
         ..NOTHING_SET
     },
@@ -149,3 +158,8 @@ pub(super) const LAUNCHERS: [LauncherVariables; 9] = [
 
 /// Process of MPICH's launcher that starts the ranks of one machine.
 const HYDRA_PROXY: &str = "hydra_pmi_proxy";
+
+/// All ranks are in one step: `srun` started them, or one process of their launcher on each node.
+const NODES_OF_STEP: &[&str] = &["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"];
+/// The ranks of one node need not be in a step, and each other node may have a step of its own.
+const NODES_OF_JOB: &[&str] = &["SLURM_JOB_NODELIST"];

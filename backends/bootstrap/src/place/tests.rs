@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod recorded;
+
 /// Detects from `NAME=value` words.
 fn detect(env: &str) -> Result<Place, PlaceError> {
     detect_below(env, None)
@@ -200,7 +202,7 @@ fn mpirun_inside_slurm_counts_before_slurm() {
     let inside = SLURM.to_owned() + &OPEN_MPI.replace("LOCAL_SIZE=2", "LOCAL_SIZE=1");
     let (launcher, rank, size, root) = found(&inside);
     assert_eq!((launcher, rank, size), (Launcher::OpenMpi, 1, 2));
-    assert!(root.starts_with("node07:"), "{root}");
+    assert!(root.starts_with("node06:"), "{root}");
 }
 
 /// `srun --mpi=pmi2` sets PMI's and Slurm's variables. Slurm's also name the nodes.
@@ -273,6 +275,10 @@ fn contradicting_launchers_are_a_clear_choice_or_an_error_that_names_both() {
     let flux = "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=1 FLUX_JOB_ID=f1 ";
     let (launcher, rank, size, _) = found(&(SLURM.to_owned() + flux));
     assert_eq!((launcher, rank, size), (Launcher::Flux, 1, 2));
+    // Their job may have a part of the nodes of Slurm's step.
+    let flux = flux.replace("NNODES=1", "NNODES=2");
+    let unknown = Err(PlaceError::RootUnknown { launcher: Launcher::Flux });
+    assert_eq!(detect(&(SLURM.to_owned() + &flux)), unknown);
 }
 
 /// Detects with a PMI server that answers with a root. Returns what it was asked, too.
