@@ -17,8 +17,8 @@ use crate::schedule::{self, Collective, ProgramSpec, RecursiveDoubling, Schedule
 use crate::select::Choice;
 use crate::transport::Rank;
 
-/// Search for strides only in arrays of at least this many values, when the caller gave no shape.
-/// For smaller arrays the search takes longer than it saves.
+/// Search for strides only in arrays of at least this many values. For smaller arrays the search
+/// takes longer than it saves.
 pub(crate) const MIN_SEARCHED_VALUES: usize = 1 << 18;
 /// Schedule by which ranks exchange value ranges, if a call needs them: an all-reduce of
 /// [`N_RANGE_VALUES`](crate::collective::N_RANGE_VALUES) `f64` values with the raw codec.
@@ -45,6 +45,8 @@ pub(crate) struct CallSpec<'s> {
     pub(crate) window: Window,
     /// True if this rank's input is rounded into the result buffer before anything is sent.
     pub(crate) rounds_first: bool,
+    /// True if the plan's strides are those that a search of this rank's input found.
+    pub(crate) is_searched: bool,
 }
 
 impl CallSpec<'_> {
@@ -71,10 +73,10 @@ impl CallSpec<'_> {
         if matches!(self.op, OpCode::Avg) { self.call.size as u32 } else { 1 }
     }
 
-    /// Returns whether to search for the shape of a local input of this many values.
+    /// Returns whether to search for the shape of a local input of this many values. A shape that
+    /// the caller gave is one candidate of the search.
     pub(crate) fn finds_shape_in(&self, n_own: usize) -> bool {
-        let plan = &self.plan;
-        plan.codec.takes_shape() && plan.strides == [0; 2] && n_own >= MIN_SEARCHED_VALUES
+        self.plan.codec.takes_shape() && !self.is_searched && n_own >= MIN_SEARCHED_VALUES
     }
 
     /// Returns the rounding pass over the local input with which the call begins, if it has one.
@@ -100,6 +102,7 @@ impl CallSpec<'_> {
             shares: Shares::Even(n_values),
             window: Window::Whole,
             rounds_first: false,
+            is_searched: false,
         }
     }
 
@@ -164,6 +167,7 @@ impl CallSpec<'static> {
             shares: Shares::Even(1000),
             window: Window::Whole,
             rounds_first: false,
+            is_searched: false,
         }
     }
 }

@@ -68,7 +68,7 @@ pub(super) struct DataScan {
     /// True if ranks scanned a sample.
     sampled: bool,
     /// The automatic plan for which ranks also exchange estimates, and then choose. Its strides are
-    /// those that this rank found, unless the caller gave a shape.
+    /// those that this rank found, if it searched.
     undecided: Option<Plan>,
 }
 
@@ -167,7 +167,7 @@ impl<'s> FullCall<'s> {
         work: &mut dyn Operands,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let undecided = self.spec.needs_samples.then_some(*plan);
+        let undecided = self.spec.needs_samples.then(|| comm.with_scan(*plan));
         let scan_plan = self.scan_spec(undecided).plan;
         if undecided.is_some() || scan_plan.needs_value_range() {
             let sampled =
@@ -234,7 +234,9 @@ impl<'s> FullCall<'s> {
     ) -> Result<(Resolved<'s>, CallPhase), Error> {
         let (resolved, mut params) = comm.resolve(&self.spec, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
-        if self.spec.finds_shape_in(own.len()) {
+        // The data of a preparation say nothing about the shape of later data.
+        let keeps_shape = self.is_preparation && self.spec.plan.strides != [0; 2];
+        if self.spec.finds_shape_in(own.len()) && !keeps_shape {
             params = work.find_shape(own, params);
         }
         work.learn(&CodecParams { codec: self.spec.plan.codec, ..params });
@@ -353,6 +355,8 @@ impl<'s> FullCall<'s> {
             let bits = value_range::agreed_bits(&spec, value_range, bits);
             self.spec = comm.spec_with(&self.request, &agreed, bits, comm.trial_mode())?;
             self.spec.plan.strides = plan.strides;
+            let n_own = self.request.own(comm.size(), comm.rank()).len();
+            self.spec.is_searched = comm.may_search_strides(n_own, spec.dtype);
         }
         let resolve = if self.is_preparation { resolve_for_later_data } else { resolve };
         let budget = resolve(&self.spec, value_range)?;

@@ -14,7 +14,7 @@ use crate::error::{Error, FillError};
 use crate::frame::{CallHeader, Template};
 use crate::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use crate::op::OpCode;
-use crate::plan::Plan;
+use crate::plan::{Plan, Sampling};
 use crate::primitive::Rules;
 use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::automatic::{self, Bits, CallFacts, Mode};
@@ -27,6 +27,11 @@ use core::time::Duration;
 /// this rank's input uncompressed. The search then takes a few percent of the time that the
 /// compressed transfer takes.
 const MIN_LINK_TIME_FOR_SEARCH: Duration = Duration::from_millis(8);
+/// Highest rate of links, in bytes per second, at which value ranges come from all data even if a
+/// sample is allowed. A scan of all data takes some 0.1 ns a byte, a twentieth of the compressed
+/// transfer. But weights and gradients have rare large values: with the whole range, weights took a
+/// half to a third of the bytes.
+const MAX_RATE_FOR_SCAN: f64 = 150e6;
 
 impl<X: Transport> Communicator<X> {
     /// Checks a call and chooses its schedule.
@@ -65,7 +70,8 @@ impl<X: Transport> Communicator<X> {
         check_plan(plan, op, dtype)?;
         let is_exchanged = request.shares.is_exchanged();
         let is_short = n_bytes < plan.exact_below && !is_exchanged;
-        let mut plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
+        let plan = if is_short { plan.exactly() } else { plan.for_values(dtype) };
+        let mut plan = self.with_scan(plan);
         // Schedules of two levels forward parts. In an `all_to_all_v` only the source and the
         // destination know a part's length.
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
@@ -145,6 +151,7 @@ impl<X: Transport> Communicator<X> {
             shares,
             window,
             rounds_first,
+            is_searched: false,
         };
         // Reject a bad frame size before anything is sent.
         let codec = self.sizes(&spec, Quantum::LOSSLESS);
@@ -225,6 +232,15 @@ impl<X: Transport> Communicator<X> {
         }
         let n_near = (0..self.size()).filter(|&rank| self.is_near(Rank::new(rank))).count();
         threads.at_most(threads::n_cores() / n_near)
+    }
+
+    /// Returns the plan with a scan of all data in place of a sample if links are slow.
+    pub(super) fn with_scan(&self, plan: Plan) -> Plan {
+        let is_slow = self.network().link_rate.is_some_and(|rate| rate <= MAX_RATE_FOR_SCAN);
+        match plan.sampling {
+            Sampling::Auto if is_slow => plan.with_sampling(Sampling::Never),
+            _ => plan,
+        }
     }
 
     /// Returns whether the data scan of an automatic plan has time to search these values for

@@ -103,8 +103,8 @@ pub(crate) fn suspect_fill<T: Element>(
 /// Estimates the bits b that each lossy codec needs for a value of this rank's input, given the
 /// input's value range. Returns b + log₂ Δ, or [`UNKNOWN`].
 ///
-/// Also returns the strides of rows and planes. It searches for them if the caller gave no shape
-/// and `search_level` is set.
+/// Also returns the strides of rows and planes. If `search_level` is set, it searches for
+/// them; the caller's shape is one candidate.
 pub(super) fn estimate_bits<T: Element>(
     spec: &CallSpec<'_>,
     values: &[T],
@@ -116,8 +116,9 @@ pub(super) fn estimate_bits<T: Element>(
     if quantum.is_lossless() {
         return ([UNKNOWN; N_LOSSY], strides);
     }
-    if let Some(level) = search_level.filter(|_| strides == [0; 2]) {
-        strides = CodecParams::new(quantum).at(level).with_shape_of(values).strides;
+    if let Some(level) = search_level {
+        let told = CodecParams::new(quantum).at(level).with_strides(strides);
+        strides = told.with_shape_of(values).strides;
     }
     let bits = estimate(values, strides, quantum.step()).map(|estimate| Bits::of(&estimate).0);
     let bits = bits.map(|all| all.map(|bits| bits + libm::log2(quantum.step())));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_looked_for_where_nobody_told_of_them() {
+    fn rows_are_found_whatever_shape_the_caller_gives() {
         // Rows of 128 similar values, each of them far from smooth.
         let value = |i: u32| (i % 128).wrapping_mul(0x9e37_79b9) >> 22;
         let values: Vec<f32> = (0..1 << 17).map(|i| value(i) as f32 + (i >> 7) as f32).collect();
@@ -217,7 +218,7 @@ mod tests {
             (spec(), None, [0, 0]),
             (spec(), Some(Level::Scalar), [128, 0]),
             (given, None, [64, 0]),
-            (given, Some(Level::Scalar), [64, 0]),
+            (given, Some(Level::Scalar), [128, 0]),
         ] {
             assert_eq!(
                 estimate_bits(&spec, &values, None, search_level).1,

@@ -18,6 +18,7 @@ const LONG: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sampling {
     /// Sample arrays of 2²⁰ values or more, where a scan of all data would take noticeable time.
+    /// Over links of at most 150 MB/s it does not, and all data are scanned.
     #[default]
     Auto,
     /// Sample arrays of any length.

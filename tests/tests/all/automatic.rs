@@ -108,7 +108,7 @@ fn all_kinds_of_calls_can_be_automatic() {
 }
 
 #[test]
-fn shapes_that_nobody_tells_are_found() {
+fn shapes_are_found_whether_nobody_tells_them_or_tells_wrong_ones() {
     const SHAPE: [usize; 3] = [24, 110, 131];
     let value = |i: usize, rank: usize| {
         let (z, y, x) = (i / 131 / 110, i / 131 % 110, i % 131);
@@ -118,7 +118,9 @@ fn shapes_that_nobody_tells_are_found() {
     let n = SHAPE.iter().product();
     for codec in [CodecId::FzNd, CodecId::Dense] {
         let plan = Plan::foldwire(Bound::Absolute(BOUND)).with_codec(codec);
-        let [untold, told] = [plan, plan.with_shape(&SHAPE)].map(|plan| {
+        // The wrong one has as many values, in rows of another length.
+        let shapes = [plan, plan.with_shape(&[110, 131, 24]), plan.with_shape(&SHAPE)];
+        let [untold, wrong, told] = shapes.map(|plan| {
             let results = World::new(2).run(|mut comm| {
                 let rank = comm.rank().index();
                 let mut x: Vec<f32> = (0..n).map(|i| value(i, rank)).collect();
@@ -127,8 +129,10 @@ fn shapes_that_nobody_tells_are_found() {
             });
             results.into_iter().next().expect("two ranks")
         });
-        assert!(untold.1 == told.1, "a shape changes no value");
-        assert!(untold.0 > 0.95 * told.0, "{codec:?}: ratio {}, {} where told", untold.0, told.0);
+        for other in [untold, wrong] {
+            assert!(other.1 == told.1, "a shape changes no value");
+            assert!(other.0 > 0.95 * told.0, "{codec:?}: ratio {}, {} if told", other.0, told.0);
+        }
         // A prediction along `x` alone would leave ten bits of noise in each value.
         assert!(told.0 > 6.0, "ratio {}", told.0);
     }

@@ -168,6 +168,7 @@ impl<X: Transport> Communicator<X> {
         let count = send.rows.n_values();
         let is_short = count * T::BYTES < plan.exact_below;
         let plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
+        let plan = self.with_scan(plan);
         let call = ProgramSpec::new(Collective::AllToAll, 2, Rank(0));
         let (shares, window) = (Shares::Even(count), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
@@ -184,6 +185,7 @@ impl<X: Transport> Communicator<X> {
             shares,
             window,
             rounds_first: false,
+            is_searched: false,
         };
         let scan = |sampled| send.scan_values(data, self.config.level, sampled);
         let value_range = if plan.needs_value_range() {
