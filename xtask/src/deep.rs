@@ -80,5 +80,8 @@ fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> 
     if steps.has_time_for("bare metal") {
         bare_metal::run(steps)?;
     }
-    if steps.has_time_for("loom") { loom::run(steps, &loom::Args::default()) } else { Ok(()) }
+    if steps.has_time_for("loom") {
+        loom::run(steps, &loom::Args::default())?;
+    }
+    if steps.has_time_for("patterns of interp") { test::run_patterns(steps, here) } else { Ok(()) }
 }

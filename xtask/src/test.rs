@@ -27,6 +27,15 @@ pub(crate) fn run_long(steps: &mut Steps, here: MachineParts) -> anyhow::Result<
     Ok(())
 }
 
+/// Runs a test of core that only builds with all features, so not under the sanitizer: interp's
+/// quantiser on all patterns of `f32`.
+pub(crate) fn run_patterns(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
+    let mut tests = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --lib");
+    let tests = steps.run("patterns of interp", tests.args(["--", "interp::tests::long::"]))?;
+    ensure!(tests.passed > 0, "no test was run");
+    Ok(())
+}
+
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
     if !missing.is_empty() {

@@ -87,7 +87,7 @@ impl CodecParams {
 
     /// Same as [`with_shape_of`](Self::with_shape_of) for values whose type is a run-time argument,
     /// so that the search is compiled in this crate.
-    fn with_shape_of_bytes(self, dtype: DType, bytes: &[u8]) -> Self {
+    pub(crate) fn with_shape_of_bytes(self, dtype: DType, bytes: &[u8]) -> Self {
         with_float!(dtype, T => {
             let step = self.quantum.of_type::<T>().step();
             let [row, plane] = self.strides;

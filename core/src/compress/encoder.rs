@@ -93,6 +93,8 @@ pub struct Encoder {
     checksum: u64,
     n_values: u64,
     expected: Option<u64>,
+    /// True until the shape is known: told, found, or of no use.
+    is_shape_open: bool,
     /// Bytes of the values of a full segment.
     segment_bytes: usize,
     /// Values of a segment that is not full yet, as words, so that they are aligned.
@@ -214,6 +216,7 @@ impl Encoder {
             checksum: info.emit(out),
             n_values: 0,
             expected,
+            is_shape_open: strides == [0; 2] && codecs.as_slice().contains(&CodecId::Interp),
             segment_bytes: segment_len(strides) * dtype.n_bytes(),
             pending: Vec::new(),
             n_pending: 0,
@@ -242,6 +245,39 @@ impl Encoder {
             self.suspected_fill = range.suspected_fill_of_bytes(dtype, values, bound);
             self.searched = self.searched.filter(|_| self.suspected_fill.is_none());
         }
+        if !self.is_shape_open {
+            self.feed(values, out);
+        } else if self.n_pending == 0 && values.len() >= self.segment_bytes {
+            self.find_shape(&values[..self.segment_bytes]);
+            self.feed(values, out);
+        } else {
+            let left = self.keep(values, self.segment_bytes - self.n_pending);
+            if self.n_pending == self.segment_bytes {
+                self.feed_first(out);
+                self.feed(left, out);
+            }
+        }
+    }
+
+    /// Searches the first values of an array for rows and planes. Interp takes only whole rows, so
+    /// the length of segments depends on them. Other codecs search in each segment.
+    fn find_shape(&mut self, values: &[u8]) {
+        let Settings { dtype, ref mut params, .. } = self.settings;
+        *params = params.with_shape_of_bytes(dtype, values);
+        self.segment_bytes = segment_len(params.strides) * dtype.n_bytes();
+        self.is_shape_open = false;
+    }
+
+    /// Finds the shape by the pending values, and encodes these.
+    fn feed_first(&mut self, out: &mut Vec<u8>) {
+        let pending = core::mem::take(&mut self.pending);
+        let values = &bytemuck::cast_slice(&pending)[..core::mem::take(&mut self.n_pending)];
+        self.find_shape(values);
+        self.feed(values, out);
+    }
+
+    /// Appends full segments of the pending values and these, and keeps the rest.
+    fn feed(&mut self, values: &[u8], out: &mut Vec<u8>) {
         let mut left = values;
         if self.n_pending > 0 {
             let n_missing = self.segment_bytes - self.n_pending;
@@ -288,6 +324,9 @@ impl Encoder {
     /// # Errors
     /// [`CompressError::Count`] if there were more or fewer values than the layout says.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), CompressError> {
+        if self.is_shape_open {
+            self.feed_first(out);
+        }
         self.flush(out);
         match self.expected {
             Some(expected) if expected != self.n_values => {

@@ -24,6 +24,8 @@ pub(super) struct RatioRow {
     ratios: Vec<Option<f64>>,
     /// Ratio and codec of an all-gather with `Plan::auto` over slow links, headers included.
     auto: (f64, CodecId),
+    /// Ratio of `compress` with interp; `None` if it is not for the type.
+    interp: Option<f64>,
     /// Ratio of `compress` if it chooses the codec.
     compressed: f64,
 }
@@ -71,14 +73,20 @@ pub(super) fn of_field<T: Float>(
             comm.all_gather(values, &mut all, &plan)
         };
         let report = World::new(2).link_rate(LINK_RATE).run(gather).swap_remove(0)?;
-        let layout = Layout::new(shape);
-        let compressed = compress::compress_with(values, &layout, &plan)?;
+        let compressed = |plan: &Plan| -> anyhow::Result<f64> {
+            let bytes = compress::compress_with(values, &Layout::new(shape), plan)?;
+            Ok(n_bytes / bytes.len() as f64)
+        };
+        let has_interp = CodecId::Interp.is_for(T::DTYPE);
+        let by_interp = Plan::foldwire(bound).with_codec(CodecId::Interp);
+        let interp = has_interp.then(|| compressed(&by_interp)).transpose()?;
         rows.push(RatioRow {
             field: field.name.clone(),
             bound,
             ratios,
             auto: (report.ratio(), report.codec),
-            compressed: n_bytes / compressed.len() as f64,
+            interp,
+            compressed: compressed(&plan)?,
         });
     }
     Ok(rows)
@@ -108,6 +116,7 @@ pub(super) fn table(rows: &[RatioRow]) -> String {
         .text("auto at", "100 Mbit/s", |row| row.auto.1.name())
         .number("ratio", "", |row| format!("{:.2}", row.auto.0))
         .number("of best", "%", |row| format!("{:.1}", 100.0 * row.auto.0 / row.best().0))
+        .maybe("interp", "", |row| row.interp.map(|ratio| format!("{ratio:.2}")))
         .number("compress", "", |row| format!("{:.2}", row.compressed))
         .render()
 }

@@ -148,6 +148,8 @@ mod long {
     use super::*;
     use crate::kernel::at_level::{Task, run};
     use grid::LINE;
+    use std::num::NonZero;
+    use std::thread;
 
     /// Rounds all patterns with these upper 16 bits.
     struct Patterns<'a> {
@@ -190,11 +192,18 @@ mod long {
         for (bound, prediction, width) in [(1e-3, 0, 17), (0.37, -1234, 11), (1e-30, 5, 1)] {
             let quantum = Quantum::new::<f32>(bound).expect("positive");
             let step = quantum.step() / f64::from(width);
-            let lattice = Lattice::of_step(step).expect("normal").within(quantum.bound());
-            for upper in 0..65_536 {
-                let task = Patterns { lattice: &lattice, bound, upper, prediction, width };
-                run(Level::best(), task);
-            }
+            let lattice = &Lattice::of_step(step).expect("normal").within(quantum.bound());
+            let n_threads = thread::available_parallelism().map_or(1, NonZero::get) as u32;
+            thread::scope(|scope| {
+                for first in 0..n_threads {
+                    scope.spawn(move || {
+                        for upper in (first..65_536).step_by(n_threads as usize) {
+                            let task = Patterns { lattice, bound, upper, prediction, width };
+                            run(Level::best(), task);
+                        }
+                    });
+                }
+            });
         }
     }
 }
