@@ -269,7 +269,7 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// The presets to run.
     pub fn presets(&self) -> RequestedPresets<'_> {
-        RequestedPresets(match (&*self.preset, self.schedule) {
+        RequestedPresets::new(match (&*self.preset, self.schedule) {
             ([], Some(ScheduleArg::All)) => &[],
             ([], _) => &[PresetArg::Main],
             (requested, _) => requested,

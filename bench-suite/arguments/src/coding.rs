@@ -127,12 +127,15 @@ impl CodecArg {
         let names = || codecs.iter().map(|codec| codec.name()).collect::<Vec<_>>().join(", ");
         let codec = codecs.iter().find(|codec| codec.name() == name);
         let codec = *codec.ok_or_else(|| format!("there is no codec `{name}`, but {}", names()))?;
-        let setting = setting.parse().ok().filter(|&setting| {
+        let has = |&setting: &u16| {
             [DType::F32, DType::F64].iter().any(|&dtype| codec.setting(dtype, setting).is_some())
-        });
-        match setting {
+        };
+        match setting.parse().ok().filter(has) {
             Some(setting) => Ok(Self { codec, setting }),
-            None => Err(format!("codec {name} has no such setting")),
+            None => Err(match (1..=u16::MAX).take_while(has).last() {
+                Some(most) => format!("codec {name} takes a setting from 1 to {most}"),
+                None => format!("codec {name} takes no setting"),
+            }),
         }
     }
 }

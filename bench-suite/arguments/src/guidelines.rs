@@ -66,6 +66,6 @@ pub struct GuidelinesArgs {
 impl GuidelinesArgs {
     /// The presets to judge.
     pub fn presets(&self) -> RequestedPresets<'_> {
-        RequestedPresets(&self.preset)
+        RequestedPresets::new(&self.preset)
     }
 }

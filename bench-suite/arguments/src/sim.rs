@@ -189,7 +189,7 @@ impl SimArgs {
 
     /// The presets to predict.
     pub fn presets(&self) -> RequestedPresets<'_> {
-        RequestedPresets(&self.preset)
+        RequestedPresets::for_model(&self.preset)
     }
 }
 

@@ -128,6 +128,6 @@ pub struct StackArgs {
 impl StackArgs {
     /// The requested presets.
     pub fn presets(&self) -> RequestedPresets<'_> {
-        RequestedPresets(&self.preset)
+        RequestedPresets::new(&self.preset)
     }
 }

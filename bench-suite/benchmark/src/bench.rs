@@ -98,7 +98,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         && !named.0.supports(args.form.collective)
     {
         let (name, collective) = (named.0.name(), args.form.name());
-        bail!(usage!("schedule {name} has no {collective}"));
+        bail!(usage!(
+            "schedule {name} has no {collective}; `foldwire schedule` lists those that have"
+        ));
     }
     if args.sweeps() && args.in_flight > 1 {
         bail!(usage!(

@@ -24,7 +24,7 @@ mod validate;
 use anyhow::bail;
 use foldwire::{Bound, Collective, Float, Preset};
 use foldwire_arguments::SimArgs;
-use foldwire_fields::usage::{UsageError, usage};
+use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::{streams, with_float};
 
@@ -45,11 +45,12 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
         && !named.0.supports(collective)
     {
         let (name, collective) = (named.0.name(), collective.name());
-        bail!(usage!("schedule {name} has no {collective}"));
+        bail!(usage!(
+            "schedule {name} has no {collective}; `foldwire schedule` lists those that have"
+        ));
     }
     let dtype = source.dtype(args.dtype);
     args.presets().check(dtype)?;
-    check_presets(&args.presets().of(dtype))?;
     if let Some(note) = args.presets().note(dtype) {
         streams::remark(format_args!("note: {note}"));
     }
@@ -59,15 +60,6 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
 /// Returns whether a preset has one codec, so that the model can price it.
 fn is_priced(preset: Preset) -> bool {
     !preset.plan(Collective::AllReduce, Bound::Relative(1e-3)).is_auto
-}
-
-fn check_presets(presets: &[Preset]) -> Result<(), UsageError> {
-    let others = presets.iter().filter(|preset| !is_priced(**preset));
-    let names: Vec<&str> = others.map(|preset| preset.name()).collect();
-    if names.is_empty() {
-        return Ok(());
-    }
-    Err(usage!("only calls by one codec can be predicted; leave out {}", names.join(", ")))
 }
 
 fn predict<T: Float>(

@@ -336,6 +336,8 @@ impl Output {
             Self::File { writer, path, force } => {
                 let part = writer.into_inner().map_err(io::IntoInnerError::into_error);
                 let part = part.map_err(OutputError::from)?;
+                // A network's file system may notice only now that the disk is full.
+                part.as_file().sync_all().map_err(OutputError::from)?;
                 let published =
                     if force { part.persist(&path) } else { part.persist_noclobber(&path) };
                 match published.map_err(|failure| failure.error) {

@@ -34,7 +34,10 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let collective = match args.collective {
         Some(collective) if !schedule.supports(collective) => {
             let name = schedule.name();
-            bail!(usage!("{name} has no {}", collective.name()));
+            bail!(usage!(
+                "{name} has no {}; `foldwire schedule` lists those that have",
+                collective.name()
+            ));
         }
         requested => requested.or(first).ok_or_else(|| usage!("it can do nothing"))?,
     };

@@ -34,6 +34,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     };
     let mut part = part(path, None)?;
     part.write_all(bytes)?;
+    // A network's file system may notice only now that the disk is full.
+    part.as_file().sync_all()?;
     if let Some(old) = old {
         fs::set_permissions(part.path(), old.permissions())?;
     }

@@ -93,7 +93,8 @@ impl ModelSpeeds {
             codec,
             setting: codec_setting,
             bound: args.bound,
-            size,
+            // The times of a single rank's calls, which send nothing, do not count.
+            size: size.max(2),
             reduces: setting.collective.reduces(),
             frame_bytes: args.frame,
             busy,

@@ -74,7 +74,10 @@ impl RankProcesses {
         for rank in 0..args.ranks {
             let mut child = command(args, rank, root, token, &job).spawn().map_err(|error| {
                 let program = args.program[0].display();
-                usage!("cannot start `{program}` ({error}); give a path, or a program in PATH")
+                usage!(
+                    "cannot start `{program}` ({error}); give a program in PATH, or a path such as \
+                     ./program"
+                )
             })?;
             let prefix = prefix(args, rank);
             // Both exist, because the command requests pipes.

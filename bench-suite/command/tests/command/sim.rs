@@ -354,7 +354,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --ranks 0", "2:512"),
         ("allreduce --size 6", "multiple of 4"),
         ("allreduce --latency 3", "as in 2us"),
-        ("allreduce --preset raw --preset c-coll --preset auto", "leave out auto"),
+        ("allreduce --preset raw --preset c-coll --preset auto", "leave it out"),
         ("allreduce --preset gzccl --speeds zccl-1-thread", "none of cuszp"),
         ("allreduce --speeds mine", "hzccl-18-threads"),
         ("allreduce --speeds none.toml", "none.toml"),

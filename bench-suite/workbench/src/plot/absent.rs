@@ -36,7 +36,7 @@ impl FromStr for PlotFile {
 
     fn from_str(_: &str) -> Result<Self, UsageError> {
         Err(usage!(
-            "this foldwire was built without plots, files that end in .svg or .png; build it with \
+            "this foldwire was built without plots (files that end in .svg or .png); build it with \
              --features plots, as in `cargo run --release --features plots -- bench allreduce \
              --plot allreduce.svg`"
         ))
