@@ -24,9 +24,13 @@ const N_LONG_SEEDS: u64 = 4000;
 type Tally = BTreeMap<&'static str, u64>;
 
 fn check(seeds: std::ops::Range<u64>) -> Tally {
+    check_drawn(seeds, Scenario::draw)
+}
+
+fn check_drawn(seeds: std::ops::Range<u64>, draw: impl Fn(u64) -> Scenario) -> Tally {
     let mut tally = Tally::new();
     for seed in seeds {
-        let scenario = Scenario::draw(seed);
+        let scenario = draw(seed);
         let record = run(&scenario);
         match judge(&scenario, &record) {
             Ok(seen) => seen.into_iter().for_each(|what| *tally.entry(what).or_default() += 1),
@@ -40,6 +44,15 @@ fn check(seeds: std::ops::Range<u64>) -> Tally {
 fn whoever_leaves_or_joins_at_whatever_moment_groups_do_not_mix_and_nobody_hangs() {
     let tally = check(0..N_SEEDS);
     for what in ["grew", "shrank and grew", "leader died", "newcomer died", "nobody came"] {
+        assert!(tally.get(what).is_some_and(|&n| n >= 10), "{what}: {tally:?}");
+    }
+}
+
+/// Two processes that cannot reach each other may be left out, but the same holds.
+#[test]
+fn links_that_fail_do_not_mix_groups_and_nobody_hangs() {
+    let tally = check_drawn(0..N_SEEDS / 2, Scenario::with_cut_links);
+    for what in ["grew", "shrank and grew", "work done"] {
         assert!(tally.get(what).is_some_and(|&n| n >= 10), "{what}: {tally:?}");
     }
 }
@@ -86,7 +99,10 @@ mod long {
     #[test]
     fn many_seeds() {
         let first = number("FOLDWIRE_GROW_FIRST", N_SEEDS);
-        let tally = check(first..first + number("FOLDWIRE_GROW_SEEDS", N_LONG_SEEDS));
-        println!("{tally:#?}");
+        let seeds = first..first + number("FOLDWIRE_GROW_SEEDS", N_LONG_SEEDS);
+        println!("{:#?}", check(seeds.clone()));
+        // A tenth with links that fail.
+        let n_cut = (seeds.end - seeds.start) / 10;
+        println!("{:#?}", check_drawn(first..first + n_cut, Scenario::with_cut_links));
     }
 }

@@ -3,7 +3,7 @@
 //! The first processes are a group that makes steps: each step is a sum over the group. At some
 //! steps, and after a failure, the group admits newcomers; the facts tell them the step. The other
 //! processes come later. Any of them may die, leave or stall at any moment, and frames may be late,
-//! lost or damaged.
+//! lost or damaged, or links may fail.
 
 use crate::network::{Dead, GroupTransport, Meeting, N_CHANNELS, SharedEndpoint, SimConnector};
 use foldwire::grow::{self, Admission, GrowError, Grown, Roster};
@@ -119,6 +119,16 @@ impl Scenario {
             junk,
             net,
         }
+    }
+
+    /// Draws a scenario in which the links between two processes fail besides.
+    pub fn with_cut_links(seed: u64) -> Self {
+        let scenario = Self::draw(seed);
+        let random = &mut Random(!seed);
+        let rank = Rank::new(random.below(scenario.n_processes()));
+        let nth = (2f64.powf(9.0 * random.unit()) - 1.0) as usize;
+        let cut = Fault::Cut { rank, nth, silent: random.one_in(2) };
+        Self { faults: [&scenario.faults[..], &[cut]].concat(), ..scenario }
     }
 
     pub fn n_processes(&self) -> usize {
