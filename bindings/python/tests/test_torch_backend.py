@@ -529,6 +529,14 @@ RESUMED = """
         assert False, "no error"
     except foldwire.Error as error:
         assert error.field == "model", error
+    # Both ranks refuse sparse gradients.
+    model = DistributedDataParallel(torch.nn.Embedding(10, 3, sparse=True))
+    model.register_comm_hook(ft.HookState(comm, "rel:0.05"), ft.hook)
+    try:
+        model(torch.tensor([rank, 5])).sum().backward()
+        assert False, "no error"
+    except foldwire.Error as error:
+        assert (error.kind, error.field) == ("unsupported", "gradients"), error
     print("resumed", flush=True)
     dist.destroy_process_group()
 """

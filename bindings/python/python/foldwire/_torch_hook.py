@@ -135,10 +135,8 @@ class HookState:
         """
         if not gradients:
             return
-        if any(gradient.layout != torch.strided for gradient in gradients):
-            message = ("sparse gradients are not supported; leave sparse=True out, or the hook for "
-                       "a model with such layers")
-            raise Error(message, kind="unsupported", field="gradients")
+        for gradient in gradients:
+            _check_dense(gradient)
         why = next(filter(None, map(why_through_cpu, gradients)), None)
         if self.feedback or self.unbiased:
             why = why or "error feedback and unbiased rounding are computed there"
@@ -187,6 +185,8 @@ def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
     The call of the last bucket is made in the calling thread, which would only wait. So
     ``backward()`` raises the error of any failed call.
     """
+    # A bucket of a sparse gradient has an empty list of gradients.
+    _check_dense(bucket.buffer())
     keys = state._keys(bucket)
 
     def average():
@@ -198,6 +198,13 @@ def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
     if is_last:
         work.wait()
     return work.get_future()
+
+
+def _check_dense(gradient):
+    if gradient.layout != torch.strided:
+        message = ("sparse gradients are not supported; leave sparse=True out, or the hook for a "
+                   "model with such layers")
+        raise Error(message, kind="unsupported", field="gradients")
 
 
 def _no_feedback(parameter):
