@@ -489,7 +489,7 @@ RESUMED = """
     mine = f"rank{rank}"
     assert all(torch.equal(after["residues"][mine][key], kept)
                for key, kept in before["residues"][mine].items())
-    # What fewer ranks have saved.
+    # A checkpoint of fewer ranks.
     fewer = {"step": torch.tensor(7), "residues": {"rank0": before["residues"][mine]}}
 
     class Saved:

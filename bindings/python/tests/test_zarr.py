@@ -130,7 +130,7 @@ class Zarr(unittest.TestCase):
                 raw.to_zarr(folder, zarr_format=3, consolidated=False, encoding={"t": codec})
         for data, more in ((raw, named), (masked, {"_FillValue": np.float32(1e20), **named})):
             with tempfile.TemporaryDirectory() as folder:
-                # Of the warnings, that of a fill value that sets the range must not come.
+                # The fill value does not set the range, so that no warning comes.
                 with warnings.catch_warnings():
                     warnings.filterwarnings("error", "(?s).*value range")
                     data.to_zarr(folder, zarr_format=3, consolidated=False,

@@ -255,8 +255,8 @@ class Line:
     The caller makes a blocking call itself, if no other call is queued. A thread makes all other
     calls, as in torch's other process groups, unless a caller waits for the next call before the
     thread has begun it: then that caller makes it. Whoever makes a call runs the callbacks of its
-    future, after the call: they may make calls, and wait for them. After an error that makes the communicator
-    unusable, all later calls fail, with the same rank and field."""
+    future, after the call: they may make calls, and wait for them. After an error that makes the
+    communicator unusable, all later calls fail, with the same rank and field."""
 
     def __init__(self, interrupt):
         self.failure: Optional[Error] = None

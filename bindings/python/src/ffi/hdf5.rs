@@ -70,45 +70,51 @@ pub(crate) static FILTER: FilterClass = FilterClass {
     filter,
 };
 
-/// Functions of the HDF5 that has the filter. They return a negative number if they fail.
+/// A question about a type: its class, or its order. Negative if it fails.
+type AskType = unsafe extern "C" fn(dtype: i64) -> c_int;
+/// The size of a type in bytes; 0 if it fails.
+type SizeOfType = unsafe extern "C" fn(dtype: i64) -> usize;
+/// The first bit of the sign, first bit and number of bits of the exponent, and of the mantissa.
+/// Negative if it fails.
+type FieldsOfType = unsafe extern "C" fn(
+    dtype: i64,
+    sign: *mut usize,
+    exponent: *mut usize,
+    n_exponent: *mut usize,
+    mantissa: *mut usize,
+    n_mantissa: *mut usize,
+) -> c_int;
+/// A filter of a list: the number of that at a place, or a negative number.
+type FilterAt = unsafe extern "C" fn(
+    list: i64,
+    place: c_uint,
+    flags: *mut c_uint,
+    n_parameters: *mut usize,
+    parameters: *mut c_uint,
+    n_name: usize,
+    name: *mut c_char,
+    config: *mut c_uint,
+) -> c_int;
+/// The same of the filter with a number. Negative if there is none.
+type FilterById = unsafe extern "C" fn(
+    list: i64,
+    id: c_int,
+    flags: *mut c_uint,
+    n_parameters: *mut usize,
+    parameters: *mut c_uint,
+    n_name: usize,
+    name: *mut c_char,
+    config: *mut c_uint,
+) -> c_int;
+
+/// Functions of the HDF5 that has the filter.
 struct Functions {
-    /// `H5Tget_class(type)`
-    class: unsafe extern "C" fn(i64) -> c_int,
-    /// `H5Tget_size(type)`, in bytes; 0 if it fails
-    size: unsafe extern "C" fn(i64) -> usize,
-    /// `H5Tget_order(type)`
-    order: unsafe extern "C" fn(i64) -> c_int,
-    /// `H5Tget_fields(type, sign, exponent, exponent's bits, mantissa, mantissa's bits)`
-    fields: unsafe extern "C" fn(
-        i64,
-        *mut usize,
-        *mut usize,
-        *mut usize,
-        *mut usize,
-        *mut usize,
-    ) -> c_int,
-    /// `H5Pget_filter2(list, index, flags, n_parameters, parameters, n_name, name, config)`
-    filter_at: unsafe extern "C" fn(
-        i64,
-        c_uint,
-        *mut c_uint,
-        *mut usize,
-        *mut c_uint,
-        usize,
-        *mut c_char,
-        *mut c_uint,
-    ) -> c_int,
-    /// `H5Pget_filter_by_id2`, whose second argument is a filter's number
-    filter_by_id: unsafe extern "C" fn(
-        i64,
-        c_int,
-        *mut c_uint,
-        *mut usize,
-        *mut c_uint,
-        usize,
-        *mut c_char,
-        *mut c_uint,
-    ) -> c_int,
+    class: AskType,
+    size: SizeOfType,
+    order: AskType,
+    fields: FieldsOfType,
+    filter_at: FilterAt,
+    filter_by_id: FilterById,
 }
 
 /// Names of the functions, in the order in which [`set_functions`] takes their addresses.
@@ -140,12 +146,12 @@ pub(crate) fn set_functions(addresses: [usize; 6]) {
     // bits; h5py needs 1.10.
     let functions = unsafe {
         Functions {
-            class: mem::transmute::<*const c_void, _>(class),
-            size: mem::transmute::<*const c_void, _>(size),
-            order: mem::transmute::<*const c_void, _>(order),
-            fields: mem::transmute::<*const c_void, _>(fields),
-            filter_at: mem::transmute::<*const c_void, _>(filter_at),
-            filter_by_id: mem::transmute::<*const c_void, _>(filter_by_id),
+            class: mem::transmute::<*const c_void, AskType>(class),
+            size: mem::transmute::<*const c_void, SizeOfType>(size),
+            order: mem::transmute::<*const c_void, AskType>(order),
+            fields: mem::transmute::<*const c_void, FieldsOfType>(fields),
+            filter_at: mem::transmute::<*const c_void, FilterAt>(filter_at),
+            filter_by_id: mem::transmute::<*const c_void, FilterById>(filter_by_id),
         }
     };
     let _ = HDF5.set(functions);
