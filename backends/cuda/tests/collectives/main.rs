@@ -1,7 +1,5 @@
 //! Calls on a simulated device's memory give the bits of the same calls on slices.
 
-mod faults;
-
 use foldwire::codec::CodecId;
 use foldwire::layout::{Shares, Window, share};
 use foldwire::op::OpCode;
