@@ -6,26 +6,46 @@ use foldwire::device::Device;
 use foldwire_conformance::{
     AnyBackend, DeviceBytes, DeviceMemory, OnDevices, Threads, integers, suite,
 };
-use foldwire_cuda::{DeviceBuffer, Driver, Workspace, WorkspaceConfig};
+use foldwire_cuda::{DeviceBuffer, Driver, WorkspaceConfig, pool};
 use foldwire_cuda_host::{SimulatedDevice, gpu};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Memory of a device.
-struct Memory(Arc<dyn Driver>);
+/// Memory of a device, which the process's pool knows by a number.
+struct Memory {
+    ordinal: usize,
+    driver: Arc<dyn Driver>,
+}
 
-/// Bytes there.
+impl Memory {
+    fn new(driver: Arc<dyn Driver>) -> Self {
+        static N_DEVICES: AtomicUsize = AtomicUsize::new(0);
+        let ordinal = N_DEVICES.fetch_add(1, Ordering::Relaxed);
+        pool::register(ordinal, Arc::clone(&driver));
+        Self { ordinal, driver }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // Then the pool keeps no workspace of the device.
+        pool::register(self.ordinal, SimulatedDevice::new());
+    }
+}
+
+/// Bytes in a device's memory, and the device.
 struct Bytes(DeviceBuffer<u8>, Arc<dyn Driver>);
 
 impl DeviceMemory for Memory {
     fn device(&self, n_lanes: usize, frame_bytes: usize) -> Box<dyn Device> {
         let config = WorkspaceConfig { n_lanes, frame_bytes };
-        Box::new(Workspace::with_config(&self.0, config).expect("there is memory"))
+        Box::new(pool::lend(self.ordinal, config, None))
     }
 
     fn copy_in(&self, bytes: &[u8]) -> Box<dyn DeviceBytes> {
-        let buffer = DeviceBuffer::from_values(&self.0, bytes).expect("there is memory");
-        Box::new(Bytes(buffer, Arc::clone(&self.0)))
+        let buffer = DeviceBuffer::from_values(&self.driver, bytes).expect("there is memory");
+        Box::new(Bytes(buffer, Arc::clone(&self.driver)))
     }
 
     /// The table in docs/devices.md.
@@ -55,7 +75,7 @@ impl DeviceBytes for Bytes {
 fn on_each_device(has_device: fn(usize) -> bool, check: impl Fn(&suite::Make<'_>)) {
     let simulated = SimulatedDevice::new();
     let devices = [simulated.clone() as Arc<dyn Driver>].into_iter().chain(gpu());
-    for memory in devices.map(Memory) {
+    for memory in devices.map(Memory::new) {
         check(&|frame_bytes| {
             let backend = Threads { frame_bytes };
             AnyBackend::new(OnDevices { backend, memory: &memory, has_device })
@@ -66,11 +86,13 @@ fn on_each_device(has_device: fn(usize) -> bool, check: impl Fn(&suite::Make<'_>
 
 /// Runs all checks that make calls in a device's memory.
 fn run(size: usize, has_device: fn(usize) -> bool) {
-    for (name, check) in &suite::checks()[..suite::N_ON_DEVICES] {
-        let start = Instant::now();
-        on_each_device(has_device, |make| check(make, size));
-        println!("{name}, {size} ranks, {:.2} s", start.elapsed().as_secs_f64());
-    }
+    on_each_device(has_device, |make| {
+        for (name, check) in &suite::checks()[..suite::N_ON_DEVICES] {
+            let start = Instant::now();
+            check(make, size);
+            println!("{name}, {size} ranks, {:.2} s", start.elapsed().as_secs_f64());
+        }
+    });
 }
 
 #[test]
