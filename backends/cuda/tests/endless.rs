@@ -128,5 +128,8 @@ fn a_call_on_a_shared_transport_tells_the_others_before_its_kernels_end() {
                 assert!(found.is_err(), "the kernel does not end");
             }
         });
+        // Then the process keeps no workspace of these devices.
+        (0..3).for_each(|rank| pool::register(rank, SimulatedDevice::new()));
+        assert!(devices.iter().all(|device| device.n_live() == 0), "nothing leaks");
     }
 }

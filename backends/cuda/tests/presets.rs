@@ -202,7 +202,8 @@ fn presets_give_the_bits_of_the_host_for_short_floats() {
 #[test]
 fn a_workspace_that_is_too_small_is_a_typed_error_on_every_rank() {
     for preset in PRESETS {
-        let device: Arc<dyn Driver> = SimulatedDevice::new();
+        let simulated = SimulatedDevice::new();
+        let device: Arc<dyn Driver> = simulated.clone();
         let (collective, ring_from) = (Collective::AllReduce, Preset::RING_FROM);
         let case = Case { preset, collective, count: 9000, size: 3, ring_from };
         let results = World::new(3).frame_bytes(24 << 10).run(|mut comm| {
@@ -215,6 +216,7 @@ fn a_workspace_that_is_too_small_is_a_typed_error_on_every_rank() {
             let call = Call::of(collective, shares, Window::Own, from.input(), to.output());
             comm.run_on(&mut workspace, call.with_op(Op::Sum), &case.plan(DType::F32)).map(drop)
         });
+        assert_eq!(simulated.n_live(), 0, "nothing leaks");
         let has_reason = |result: &_| *result == Err(Error::Device { kind: DeviceErrorKind::Pool });
         let is_told = |result: &_| matches!(result, Err(Error::Aborted { .. }));
         assert!(results.iter().any(has_reason), "{preset:?}: {results:?}");

@@ -122,11 +122,12 @@ impl SimulatedDevice {
         self.lock().faults = faults;
     }
 
-    /// Number of allocations, streams and events that were not freed.
+    /// Number of allocations, streams, events and locked frames that were not freed.
     #[must_use]
     pub fn n_live(&self) -> usize {
         let state = self.lock();
-        state.memory.n_buffers() + state.pinned.len() + state.streams.len() + state.events.len()
+        let n_allocations = state.memory.n_buffers() + state.pinned.len();
+        n_allocations + state.streams.len() + state.events.len() + self.n_locked()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

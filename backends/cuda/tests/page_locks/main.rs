@@ -1,5 +1,7 @@
 //! A device copies from locked frames and to them by itself, and no copy outlives the use of a
-//! frame.
+//! frame. Here are the tests of faults, too, because they count locked frames.
+
+mod faults;
 
 use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::transport::{Tag, Transport};
@@ -93,7 +95,7 @@ fn payloads_of_locked_frames_are_copied_by_the_device_alone() {
             }
         }
     }
-    assert!(devices.iter().all(|device| device.n_locked() == 0), "freed frames are unlocked");
+    assert!(devices.iter().all(|device| device.n_live() == 0), "nothing leaks");
 }
 
 /// A transport that counts frames that it gets while a device copies from them or to them.
@@ -197,6 +199,7 @@ fn a_call_that_ends_early_recycles_no_frame_that_a_device_uses() {
             drop(operation);
             Some(Error::Finished)
         });
+        assert_eq!(device.n_live(), 0, "nothing leaks");
         n_dropped += usize::from(ended[1].is_some());
         for error in [ended[0], ended[2]].into_iter().flatten() {
             let reason = AbortReason::Dropped;
@@ -233,6 +236,7 @@ fn a_payload_longer_than_the_workspaces_frames_is_refused() {
             comm.run_on(&mut workspace, call, &plan).map(drop)
         });
         drop(locking);
+        assert_eq!(simulated.n_live(), 0, "nothing leaks");
         let kind = DeviceErrorKind::Pool;
         assert_eq!(results[1], Err(Error::Device { kind }), "locked: {is_locked}");
     }
