@@ -157,7 +157,7 @@ impl Transfer {
         from.check(values.len())?;
         self.staging.receive(&self.stream, from.ptr(), 0, size_of_val(values))?;
         self.stream.finish()?;
-        self.staging.read(bytemuck::cast_slice_mut(values))
+        self.staging.read(0, bytemuck::cast_slice_mut(values))
     }
 }
 
