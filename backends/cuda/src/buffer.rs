@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// `n` values of `T` in a device's memory.
 ///
 /// A buffer owns its memory ([`new`](Self::new)), or adopts memory of another library
-/// ([`adopt`](Self::adopt)), which it never frees.
+/// ([`adopt`](Self::adopt), [`from_dlpack`](Self::from_dlpack)), which it never frees.
 pub struct DeviceBuffer<T> {
     memory: Memory,
     n_values: usize,
