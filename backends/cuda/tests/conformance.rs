@@ -39,7 +39,7 @@ struct Bytes(DeviceBuffer<u8>, Arc<dyn Driver>);
 
 impl DeviceMemory for Memory {
     fn device(&self, n_lanes: usize, frame_bytes: usize) -> Box<dyn Device> {
-        let config = WorkspaceConfig { n_lanes, frame_bytes };
+        let config = WorkspaceConfig::new(n_lanes, frame_bytes);
         Box::new(pool::lend(self.ordinal, config, None))
     }
 
