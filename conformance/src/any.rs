@@ -1,7 +1,7 @@
 //! Any backend and any transport, each as one type. So the [suite](crate::suite) and the
 //! collectives that it calls are compiled once, not again for each backend.
 
-use crate::Backend;
+use crate::{Backend, DeviceMemory};
 use foldwire::transport::{Distance, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use std::any::Any;
 use std::fmt;
@@ -55,6 +55,10 @@ impl Backend for AnyBackend<'_> {
     fn gather(&self, own: Vec<u64>) -> Vec<u64> {
         self.0.gather_words(own)
     }
+
+    fn memory(&self, rank: usize) -> Option<&dyn DeviceMemory> {
+        self.0.memory_of(rank)
+    }
 }
 
 /// The methods of [`Backend`], without type parameters.
@@ -62,6 +66,7 @@ trait ObjectBackend {
     fn run_each(&self, size: usize, body: &(dyn Fn(AnyTransport) + Sync));
     fn ranks_of(&self, size: usize) -> Range<usize>;
     fn gather_words(&self, own: Vec<u64>) -> Vec<u64>;
+    fn memory_of(&self, rank: usize) -> Option<&dyn DeviceMemory>;
 }
 
 impl<B: Backend> ObjectBackend for B
@@ -78,6 +83,10 @@ where
 
     fn gather_words(&self, own: Vec<u64>) -> Vec<u64> {
         self.gather(own)
+    }
+
+    fn memory_of(&self, rank: usize) -> Option<&dyn DeviceMemory> {
+        self.memory(rank)
     }
 }
 

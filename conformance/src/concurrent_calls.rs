@@ -2,6 +2,7 @@
 //! results are compared with those of the threads backend.
 
 use crate::case::Counts;
+use crate::places::Places;
 use crate::suite::{Make, PATIENT, SIZES};
 use crate::{Backend, Case, Threads, pairwise, pairwise_of, with_type};
 use foldwire::{
@@ -23,14 +24,16 @@ pub(crate) fn concurrent_calls(make: &Make<'_>, size: usize) {
         if SIZES.contains(&size) { (pairwise_of(&SIZES), 24) } else { (pairwise(), N_CALLS) };
     let cases: Vec<Case> = cover.into_iter().filter(|case| case.size == size).collect();
     let step = cases.len().div_ceil(n_cases).max(1);
-    let cases: Vec<Case> = cases.into_iter().step_by(step).collect();
+    let places = Places::of(&backend, size);
+    let cases: Vec<Case> = cases.iter().step_by(step).map(|case| places.adapt(case)).collect();
     let outcomes = backend.run_transports(size, |transport| {
         let n_bytes = transport.frame_capacity();
         // `world` takes N_CALLS channels, the largest duplicate one more. The others are a reserve.
         let has_channels = transport.n_channels() >= 2 * N_CALLS + 4;
         has_channels.then(|| {
             let world = world(transport);
-            let digests = digests(&world, &cases).unwrap_or_else(|error| panic!("{error}"));
+            let digests =
+                digests(&world, &cases, &places).unwrap_or_else(|error| panic!("{error}"));
             groups(&world).unwrap_or_else(|error| panic!("{error}"));
             beside_messages(&world).unwrap_or_else(|error| panic!("{error}"));
             (digests, n_bytes)
@@ -59,10 +62,11 @@ fn world<'a, X: Transport + 'a>(transport: X) -> SharedCommunicator<'a, X> {
 fn digests<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
+    places: &Places<'_>,
 ) -> Result<Vec<u64>, Error> {
     let mut digests = Vec::new();
     for cases in cases.chunks(N_CALLS) {
-        digests.extend(batch(world, cases)?);
+        digests.extend(batch(world, cases, places)?);
     }
     Ok(digests)
 }
@@ -72,13 +76,16 @@ fn digests<'a, X: Transport + 'a>(
 fn batch<'a, X: Transport + 'a>(
     world: &SharedCommunicator<'a, X>,
     cases: &[Case],
+    places: &Places<'_>,
 ) -> Result<Vec<u64>, Error> {
     type PendingDigest<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
     let mut waits: Vec<Option<PendingDigest<'_>>> = Vec::new();
     for case in cases {
         waits.push(Some(with_type!(case.dtype, T => {
-            let call = case.start_at_once::<T, X>(world, &NO_COUNTS)?;
-            Box::new(move || digest(case, world.rank().index(), call.wait().into_result()?))
+            let rank = world.rank().index();
+            let call = case.call_at_once::<T>(rank, &NO_COUNTS);
+            let wait = places.start(world, call, &case.plan())?;
+            Box::new(move || digest(case, rank, wait()?))
         })));
     }
     if cases.len() == N_CALLS {

@@ -3,10 +3,13 @@
 use crate::Backend;
 use crate::case::ROUTES;
 use crate::data::{self, Random};
+use crate::places::Places;
 use crate::suite::{Make, PATIENT};
+use foldwire::op::OpCode;
 use foldwire::schedule::Schedule;
 use foldwire::{
-    Bound, Collective, Communicator, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
+    Bound, Call, Collective, Communicator, Element, Error, Incoming, Op, Outgoing, Plan, Rank,
+    Transport,
 };
 
 /// Tests the narrowest and the widest integers, one of them signed. `make` takes the bytes of a
@@ -22,12 +25,13 @@ pub(crate) fn integers(make: &Make<'_>, size: usize) {
 /// # Panics
 /// If a result is wrong.
 pub fn all_calls<T: Element, B: Backend>(backend: &B, size: usize) {
+    let places = Places::of(backend, size);
     let outcomes = backend.run(size, |mut comm| -> Result<(), Error> {
         comm.config_mut().timeout = PATIENT;
         for (seed, &(collective, schedule)) in ROUTES.iter().enumerate() {
             let counts = [1003, 0, 1, size - 1, 9001];
             let case = IntegerCase { size, seed, count: counts[seed % counts.len()] };
-            case.call::<T, _>(&mut comm, collective, schedule)?;
+            case.call::<T, _>(&places, &mut comm, collective, schedule)?;
         }
         IntegerCase { size, seed: ROUTES.len(), count: 9001 }.pass_on::<T, _>(&mut comm)
     });
@@ -77,9 +81,10 @@ impl IntegerCase {
     }
 
     /// Makes a call with each operation, some of them with a bound in the plan, and checks the
-    /// results.
+    /// results. Devices take part in no call with a user-defined operation.
     fn call<T: Element, X: Transport>(
         &self,
+        places: &Places<'_>,
         comm: &mut Communicator<X>,
         collective: Collective,
         schedule: &'static dyn Schedule,
@@ -93,13 +98,16 @@ impl IntegerCase {
         let ops = [Op::Sum, Op::Min, Op::Prod, Op::Max].into_iter().chain(users);
         for (i, op) in ops.enumerate() {
             let plan = [Plan::foldwire(Bound::Relative(0.1)), Plan::raw()][i % 2];
-            self.call_with(comm, collective, op, &plan.with_schedule(schedule))?;
+            let slices = Places::slices();
+            let places = if op.code() == OpCode::User { &slices } else { places };
+            self.call_with(places, comm, collective, op, &plan.with_schedule(schedule))?;
         }
         Ok(())
     }
 
     fn call_with<T: Element, X: Transport>(
         &self,
+        places: &Places<'_>,
         comm: &mut Communicator<X>,
         collective: Collective,
         op: Op<'_, T>,
@@ -116,54 +124,55 @@ impl IntegerCase {
         let (got, want) = match collective {
             Collective::AllReduce => {
                 let mut data = own;
-                comm.all_reduce(&mut data, op, plan)?;
+                places.run(comm, Call::all_reduce(&mut data, op), plan)?;
                 (data, all())
             }
             Collective::ReduceScatter => {
                 let mut recv = buffer(share.len());
-                comm.reduce_scatter(&own, &mut recv, op, plan)?;
+                places.run(comm, Call::reduce_scatter(own, &mut recv, op), plan)?;
                 (recv, all()[share].to_vec())
             }
             Collective::AllGather => {
                 let mut recv = buffer(count);
-                comm.all_gather(&whole[share], &mut recv, plan)?;
+                places.run(comm, Call::all_gather(&whole[share], &mut recv), plan)?;
                 (recv, whole)
             }
             Collective::Broadcast => {
                 let mut data = if is_root { own } else { buffer(count) };
-                comm.broadcast(&mut data, root, plan)?;
+                places.run(comm, Call::broadcast(&mut data, root), plan)?;
                 (data, whole)
             }
             Collective::Scatter => {
                 let mut recv = buffer(share.len());
                 let send = if is_root { &own[..] } else { &[] };
-                comm.scatter(count, send, &mut recv, root, plan)?;
+                places.run(comm, Call::scatter(count, send, &mut recv, root), plan)?;
                 (recv, whole[share].to_vec())
             }
             Collective::Gather => {
                 let mut recv = buffer(if is_root { count } else { 0 });
-                comm.gather(count, &whole[share], &mut recv, root, plan)?;
+                let call = Call::gather(count, &whole[share], &mut recv, root);
+                places.run(comm, call, plan)?;
                 (recv, if is_root { whole } else { Vec::new() })
             }
             Collective::Reduce => {
                 let mut recv = buffer(if is_root { count } else { 0 });
-                comm.reduce(&own, &mut recv, op, root, plan)?;
+                places.run(comm, Call::reduce(own, &mut recv, op, root), plan)?;
                 (recv, if is_root { all() } else { Vec::new() })
             }
             Collective::Scan => {
                 let mut data = own;
-                comm.scan(&mut data, op, plan)?;
+                places.run(comm, Call::scan(&mut data, op), plan)?;
                 (data, self.reduced(&op, 0..rank + 1))
             }
             Collective::ExclusiveScan => {
                 let mut recv = buffer(if rank == 0 { 0 } else { count });
-                comm.exclusive_scan_into(&own, &mut recv, op, plan)?;
+                places.run(comm, Call::exclusive_scan_into(own, &mut recv, op), plan)?;
                 (recv, self.reduced(&op, 0..rank))
             }
             Collective::AllToAll => {
                 let n = share.len();
                 let mut recv = buffer(n * size);
-                comm.all_to_all(&own, &mut recv, plan)?;
+                places.run(comm, Call::all_to_all(own, &mut recv), plan)?;
                 let from = |rank| self.values::<T>(rank)[share.clone()].to_vec();
                 (recv, (0..size).flat_map(from).collect())
             }

@@ -35,6 +35,7 @@
 //! | [`data`] | inputs, the same on every machine |
 //! | [`integers`] | every call on integers of any type, with an oracle of its own |
 //! | [`AnyBackend`], [`AnyTransport`] | one type for all backends and one for their transports, so that the suite is compiled once |
+//! | [`OnDevices`], [`DeviceMemory`] | calls whose values are in the memory of a device |
 //! | [`wrapped`], [`tamper`] | wrappers of a transport: one changes a few of its properties, the other damages frames |
 //!
 //! A [`Case`] [checks](Case::check) every rank's result against the oracle and against the other
@@ -49,6 +50,7 @@ pub mod data;
 pub mod integers;
 mod messages;
 pub mod oracle;
+mod places;
 mod prepared;
 pub mod suite;
 pub mod tamper;
@@ -56,6 +58,7 @@ pub mod wrapped;
 
 pub use any::{AnyBackend, AnyError, AnyFrame, AnyTransport};
 pub use case::{Case, Operation, all, pairwise, pairwise_of};
+pub use places::{DeviceBytes, DeviceMemory, OnDevices};
 
 use foldwire::{Communicator, Transport};
 use std::ops::Range;
@@ -131,6 +134,11 @@ pub trait Backend {
     /// this process.
     fn gather(&self, own: Vec<u64>) -> Vec<u64> {
         own
+    }
+
+    /// Device that holds the values of this rank's calls; `None` if they are slices.
+    fn memory(&self, _rank: usize) -> Option<&dyn DeviceMemory> {
+        None
     }
 }
 

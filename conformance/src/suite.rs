@@ -9,6 +9,7 @@ use crate::concurrent_calls::concurrent_calls;
 use crate::concurrent_messages::concurrent_messages;
 use crate::integers::integers;
 use crate::messages::messages;
+use crate::places::Places;
 use crate::prepared::prepared;
 use crate::tamper::tamper;
 use crate::{
@@ -38,6 +39,10 @@ pub type Check = (&'static str, fn(&Make<'_>, usize));
 /// Number of checks.
 pub const N_CHECKS: usize = 15;
 
+/// Number of checks that also make their calls in the memory of [devices](crate::OnDevices). They
+/// are the first. A device takes part in no message between two ranks and in no prepared call.
+pub const N_ON_DEVICES: usize = 11;
+
 /// All checks. The cases of the first check are divided among the [`SIZES`]. The others run with
 /// any size.
 #[must_use]
@@ -48,15 +53,15 @@ pub fn checks() -> [Check; N_CHECKS] {
         ("calls in a row on one communicator", many_calls),
         ("calls at once, on groups that overlap", concurrent_calls),
         ("integers are moved and reduced exactly", integers),
-        ("messages between two ranks, several at once", messages),
-        ("messages under way come to the receives they are for", concurrent_messages),
-        ("prepared calls give the bits of calls made in full", prepared),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),
         ("a dropped operation is an error on the others", dropped_operation),
         ("a silent rank stalls the others no longer than the time limit", silence),
         ("after a cancelled call all ranks go on", go_on_after_cancel),
         ("survivors of a rank that leaves go on", go_on_without_a_rank),
+        ("messages between two ranks, several at once", messages),
+        ("messages under way come to the receives they are for", concurrent_messages),
+        ("prepared calls give the bits of calls made in full", prepared),
         ("what a rank sent in a call arrives while it does other work", inattention),
     ]
 }
@@ -108,8 +113,10 @@ fn unequal_shares(make: &Make<'_>, size: usize) {
         let plan = plans[seed as usize % plans.len()];
         let (gather, exchange) = (gathers[seed as usize / 3], exchanges[seed as usize / 3]);
         let backend = make(Some(20_000));
+        let places = Places::of(&backend, size);
         let digests = backend.run(size, |mut comm| -> Result<u64, Error> {
             comm.config_mut().timeout = PATIENT;
+            let comm = &mut comm;
             let rank = comm.rank().index();
             // The values of a part depend on its source and destination only.
             let part = |source: usize, to: usize| {
@@ -127,38 +134,41 @@ fn unequal_shares(make: &Make<'_>, size: usize) {
             let starts: Vec<usize> = (0..size).map(|r| counts[..r].iter().sum()).collect();
             let mut recv = vec![-77.0; counts.iter().sum()];
             let plan = plan.with_schedule(gather);
-            let report = comm.all_gather_v(&part(0, rank), &mut recv, counts, &plan)?;
+            let report =
+                places.run(comm, Call::all_gather_v(part(0, rank), &mut recv, counts), &plan)?;
             let want = (0..size).flat_map(|r| part(0, r)).collect();
             expect_near(&recv, want, report.bound, "gather");
             let mut data = vec![-77.0; recv.len()];
             data[starts[rank]..][..counts[rank]].copy_from_slice(&part(0, rank));
-            comm.all_gather_v_in_place(&mut data, counts, &plan)?;
+            places.run(comm, Call::all_gather_v_in_place(&mut data, counts), &plan)?;
             assert!(data::bits(&data) == data::bits(&recv), "gather {seed} in place");
 
             let root = Rank::new(seed as usize % size);
             let mut gathered = vec![-77.0; if rank == root.index() { recv.len() } else { 0 }];
             let tree = plan.with_schedule(&Binomial);
-            let report = comm.gather_v(counts, &part(0, rank), &mut gathered, root, &tree)?;
+            let call = Call::gather_v(counts, part(0, rank), &mut gathered, root);
+            let report = places.run(comm, call, &tree)?;
             if rank == root.index() {
                 let want = (0..size).flat_map(|r| part(0, r)).collect();
                 expect_near(&gathered, want, report.bound, "gather to a root");
                 let mut data = vec![-77.0; recv.len()];
                 data[starts[rank]..][..counts[rank]].copy_from_slice(&part(0, rank));
-                comm.gather_v_in_place(&mut data, counts, &tree)?;
+                places.run(comm, Call::gather_v_in_place(&mut data, counts), &tree)?;
                 assert!(data::bits(&data) == data::bits(&gathered), "gather {seed} in place");
             } else {
-                comm.gather_v(counts, &part(0, rank), &mut [], root, &tree)?;
+                places.run(comm, Call::gather_v(counts, part(0, rank), [], root), &tree)?;
             }
             let mut own = vec![-77.0; counts[rank]];
             let whole: Vec<f32> = (0..size).flat_map(|r| part(0, r)).collect();
             let send = if rank == root.index() { &whole[..] } else { &[] };
-            let report = comm.scatter_v(counts, send, &mut own, root, &tree)?;
+            let report = places.run(comm, Call::scatter_v(counts, send, &mut own, root), &tree)?;
             expect_near(&own, part(0, rank), report.bound, "scatter");
 
             // Each rank's values differ by its number.
             let operand = |r: usize| whole.iter().map(|x| x + r as f32).collect::<Vec<f32>>();
             let mut sum = vec![-77.0; counts[rank]];
-            let report = comm.reduce_scatter_v(&operand(rank), &mut sum, counts, Op::Sum, &plan)?;
+            let call = Call::reduce_scatter_v(operand(rank), &mut sum, counts, Op::Sum);
+            let report = places.run(comm, call, &plan)?;
             let mut want = vec![0.0; counts[rank]];
             for r in 0..size {
                 let operand = &operand(r)[starts[rank]..][..counts[rank]];
@@ -168,11 +178,13 @@ fn unequal_shares(make: &Make<'_>, size: usize) {
             let allowed = report.worst_case.unwrap_or(f64::NAN) + rounding;
             expect_near(&sum, want, allowed, "sum");
             let mut data = operand(rank);
-            comm.reduce_scatter_v_in_place(&mut data, counts, Op::Sum, &plan)?;
+            let call = Call::reduce_scatter_v_in_place(&mut data, counts, Op::Sum);
+            places.run(comm, call, &plan)?;
             let share = &data[starts[rank]..][..counts[rank]];
             assert!(data::bits(share) == data::bits(&sum), "sum {seed} in place");
             let mut data = operand(rank);
-            comm.reduce_scatter_v_to_front(&mut data, counts, Op::Sum, &plan)?;
+            let call = Call::reduce_scatter_v_to_front(&mut data, counts, Op::Sum);
+            places.run(comm, call, &plan)?;
             let share = &data[..counts[rank]];
             assert!(data::bits(share) == data::bits(&sum), "sum {seed} to the front");
 
@@ -182,7 +194,8 @@ fn unequal_shares(make: &Make<'_>, size: usize) {
             let mut exchanged = vec![-77.0; want.len()];
             let plan = plan.with_schedule(exchange);
             let counts = &matrix[rank];
-            let report = comm.all_to_all_v(&send, counts, &mut exchanged, &recv_counts, &plan)?;
+            let call = Call::all_to_all_v(send, counts, &mut exchanged, &recv_counts);
+            let report = places.run(comm, call, &plan)?;
             expect_near(&exchanged, want, report.bound, "exchange");
             Ok(data::digest(&recv))
         });
@@ -200,6 +213,7 @@ fn unequal_shares(make: &Make<'_>, size: usize) {
 fn unequal_expectations(make: &Make<'_>, size: usize) {
     for (sent, expected) in [(5, 6), (9000, 30_000), (30_000, 9000), (0, 1), (1, 0)] {
         let backend = make(Some(20_000));
+        let places = Places::of(&backend, size);
         let outcomes = backend.run(size, |mut comm| {
             comm.config_mut().timeout = PATIENT;
             let rank = comm.rank().index();
@@ -211,8 +225,8 @@ fn unequal_expectations(make: &Make<'_>, size: usize) {
             }
             let send = vec![1.0f32; send_counts.iter().sum()];
             let mut recv = vec![0.0f32; recv_counts.iter().sum()];
-            comm.all_to_all_v(&send, &send_counts, &mut recv, &recv_counts, &Plan::raw())
-                .map(|_| ())
+            let call = Call::all_to_all_v(send, &send_counts, &mut recv, &recv_counts);
+            places.run(&mut comm, call, &Plan::raw()).map(drop)
         });
         let codes = backend.gather(outcomes.iter().map(code).collect());
         let context = format!("{sent} sent, {expected} expected: {outcomes:?}, all {codes:?}");
@@ -224,11 +238,13 @@ fn unequal_expectations(make: &Make<'_>, size: usize) {
 /// Runs all-reduces, barriers and broadcasts in a row, on arrays of various lengths.
 fn many_calls(make: &Make<'_>, size: usize) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
-    let outcomes = make(Some(20_000)).run(size, |mut comm| -> Result<(), Error> {
+    let backend = make(Some(20_000));
+    let places = Places::of(&backend, size);
+    let outcomes = backend.run(size, |mut comm| -> Result<(), Error> {
         for call in 0..40 {
             let count = [0, 1, size, 7000, 30_001][call % 5];
             let mut values = vec![1.0f64 + comm.rank().0 as f64; count];
-            let report = comm.all_reduce(&mut values, Op::Sum, &plan)?;
+            let report = places.run(&mut comm, Call::all_reduce(&mut values, Op::Sum), &plan)?;
             let exact = (size * (size + 1) / 2) as f64;
             let allowed = report.worst_case.unwrap_or(0.0) + 1e-9;
             for value in values {
@@ -245,8 +261,8 @@ fn many_calls(make: &Make<'_>, size: usize) {
             }
             let plan = [Plan::raw(), plan][call % 2];
             let report = match comm.rank() == root && call % 3 > 0 {
-                true => comm.broadcast_from(&values, &plan)?,
-                false => comm.broadcast(&mut values, root, &plan)?,
+                true => places.run(&mut comm, Call::broadcast_from(&values), &plan)?,
+                false => places.run(&mut comm, Call::broadcast(&mut values, root), &plan)?,
             };
             for (got, sent) in values.iter().zip(&expected) {
                 let off = f64::from((got - sent).abs());
@@ -291,8 +307,12 @@ const CASE_CHANGES: [CaseChange; 4] = [
     ("bound", |case| case.bound = Bound::Absolute(1.1e-3)),
 ];
 
-fn run_case<X: Transport>(case: &Case, comm: &mut Communicator<X>) -> Result<(), Error> {
-    with_type!(case.dtype, T => case.run_rank::<T, _>(comm).map(|_| ()))
+fn run_case<X: Transport>(
+    case: &Case,
+    places: &Places<'_>,
+    comm: &mut Communicator<X>,
+) -> Result<(), Error> {
+    with_type!(case.dtype, T => case.run_rank_at::<T, _>(places, comm).map(|_| ()))
 }
 
 /// The last rank passes another argument than the other ranks. Some rank must report the mismatch,
@@ -310,11 +330,13 @@ fn disagreement(make: &Make<'_>, size: usize) {
             let mut different = agreed;
             change(&mut different);
             let backend = make(Some(20_000));
+            let places = Places::of(&backend, size);
             let start = Instant::now();
             let outcomes = backend.run(size, |mut comm| {
                 comm.config_mut().timeout = PATIENT;
                 let is_last = comm.rank().index() == size - 1;
-                let first = run_case(if is_last { &different } else { &agreed }, &mut comm);
+                let case = if is_last { &different } else { &agreed };
+                let first = run_case(case, &places, &mut comm);
                 // A rank that only sends may finish its call before another rank receives the
                 // call's header. Its next call must fail.
                 let next = comm.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw());
@@ -350,6 +372,7 @@ fn damage(make: &Make<'_>, size: usize) {
     // damaged byte.
     for (nth, byte) in [(0, 0), (0, 20), (1, 64), (2, 100), (0, 300)] {
         let backend = make(Some(20_000));
+        let places = Places::of(&backend, size);
         let outcomes = backend.run_transports(size, |transport| {
             let is_victim = transport.rank() == Rank(0);
             let mut n_seen = 0;
@@ -366,7 +389,7 @@ fn damage(make: &Make<'_>, size: usize) {
             let mut comm = Communicator::new(tamper(transport, harm))?;
             comm.config_mut().timeout = PATIENT;
             let mut values: Vec<f32> = data::smooth(comm.rank().index(), 40_000);
-            comm.all_reduce(&mut values, Op::Sum, &plan).map(|_| ())
+            places.run(&mut comm, Call::all_reduce(&mut values, Op::Sum), &plan).map(drop)
         });
         let codes = backend.gather(outcomes.iter().map(code).collect());
         let context = format!("byte {byte} of frame {nth}: {outcomes:?}, all {codes:?}");
@@ -383,17 +406,15 @@ fn dropped_operation(make: &Make<'_>, size: usize) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
     for n_polls in [0, 1, 3] {
         let backend = make(Some(20_000));
+        let places = Places::of(&backend, size);
         let outcomes = backend.run(size, |mut comm| {
             comm.config_mut().timeout = PATIENT;
             let mut values = vec![1.5f32; 50_000];
             if comm.rank().index() == size - 1 {
-                let mut operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan)?;
-                for _ in 0..n_polls {
-                    let _ = operation.poll();
-                }
-                drop(operation);
+                let call = Call::all_reduce(&mut values[..], Op::Sum);
+                places.abandon(&mut comm, call, &plan, n_polls)?;
             }
-            comm.all_reduce(&mut values, Op::Sum, &plan).map(|_| ())
+            places.run(&mut comm, Call::all_reduce(&mut values, Op::Sum), &plan).map(drop)
         });
         let codes = backend.gather(outcomes.iter().map(code).collect());
         let context = format!("{n_polls} polls: {outcomes:?}, all {codes:?}");
@@ -415,13 +436,14 @@ fn silence(make: &Make<'_>, size: usize) {
         ..Case::all_reduce(size, 50_000)
     };
     let backend = make(Some(20_000));
+    let places = Places::of(&backend, size);
     let outcomes = backend.run(size, |mut comm| {
         comm.config_mut().timeout = timeout;
         if comm.rank().index() == size - 1 {
             thread::sleep(late);
         }
         let start = Instant::now();
-        let outcome = run_case(&case, &mut comm);
+        let outcome = run_case(&case, &places, &mut comm);
         let took = start.elapsed();
         assert!(took < late, "{outcome:?} after {took:?}");
         outcome
@@ -448,9 +470,13 @@ fn go_on_without_a_rank(make: &Make<'_>, size: usize) {
 }
 
 /// Sum of all ranks' values along a ring.
-fn sum<X: Transport>(comm: &mut Communicator<X>, plan: &Plan) -> Result<Vec<u8>, Error> {
+fn sum<X: Transport>(
+    comm: &mut Communicator<X>,
+    places: &Places<'_>,
+    plan: &Plan,
+) -> Result<Vec<u8>, Error> {
     let mut values: Vec<f32> = data::rough(comm.rank().index(), 30_011);
-    comm.all_reduce(&mut values, Op::Sum, plan)?;
+    places.run(comm, Call::all_reduce(&mut values, Op::Sum), plan)?;
     Ok(data::bytes(&values))
 }
 
@@ -460,19 +486,19 @@ fn go_on(make: &Make<'_>, size: usize, leaves: bool) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
     let n_left = if leaves { size - 1 } else { size };
     let backend = make(Some(20_000));
+    let places = Places::of(&backend, size);
     let outcomes = backend.run(size, |mut comm| {
         comm.config_mut().timeout = PATIENT;
         let rank = comm.rank().index();
         if rank == size - 1 {
             let mut values = vec![1.5f32; 50_000];
-            let mut operation = comm.start(Call::all_reduce(&mut values, Op::Sum), &plan)?;
-            let _ = operation.poll();
-            operation.cancel();
+            let call = Call::all_reduce(&mut values[..], Op::Sum);
+            places.abandon(&mut comm, call, &plan, 1)?;
             if leaves {
                 return Ok(None);
             }
         } else if size > 1 {
-            let outcome = sum(&mut comm, &plan).map(|_| ());
+            let outcome = sum(&mut comm, &places, &plan).map(|_| ());
             assert!(outcome.is_err(), "a call that a rank cancelled");
         }
         let start = Instant::now();
@@ -481,12 +507,12 @@ fn go_on(make: &Make<'_>, size: usize, leaves: bool) {
         // The last rank is the one that left, so no other rank's number changes.
         assert!((comm.size(), comm.rank().index()) == (n_left, rank), "{} left", comm.size());
         assert!(took < SHRINK_TIMEOUT + Duration::from_secs(5), "{took:?}");
-        let first = sum(&mut comm, &plan)?;
-        assert!(first == sum(&mut comm, &plan)?, "the same call twice");
+        let first = sum(&mut comm, &places, &plan)?;
+        assert!(first == sum(&mut comm, &places, &plan)?, "the same call twice");
         Ok(Some(first))
     });
     let expected = Threads { frame_bytes: Some(20_000) }
-        .run(n_left, |mut comm| sum(&mut comm, &plan).expect("all ranks agree"));
+        .run(n_left, |mut comm| sum(&mut comm, &Places::slices(), &plan).expect("it works"));
     let own = backend.ranks(size).zip(outcomes);
     let codes = own.map(|(rank, outcome): (usize, Result<_, Error>)| match outcome {
         Ok(Some(bytes)) => {

@@ -209,7 +209,8 @@ pub enum DeviceOp<'p> {
     },
 }
 
-/// Computes on values in a device's memory, in the order of calls for each lane.
+/// Computes on values in a device's memory, in the order of calls for each lane. Only encodes that
+/// [begin ahead](Self::encode_ahead) may run at the same time.
 pub trait Device {
     /// Returns whether the device can run a call with this codec, type and operation.
     ///
@@ -235,6 +236,27 @@ pub trait Device {
         n_values: usize,
         call: &DeviceCall,
     ) -> Poll<Result<Written, Error>>;
+
+    /// Begins an encode of local values ahead: the lane's `nth` operation after the one that is
+    /// pending, counted from 0. The lane has begun those before it, and repeats itself while an
+    /// operation is pending. It then asks [`compute`](Self::compute) for each in order, with the
+    /// same values and codec. The result is the same as without this call.
+    ///
+    /// Returns whether the encode has begun. If not, the device begins no more for now.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    fn encode_ahead(
+        &mut self,
+        lane: usize,
+        nth: usize,
+        values: Region,
+        codec: CodecId,
+        call: &DeviceCall,
+    ) -> Result<bool, Error> {
+        let _ = (lane, nth, values, codec, call);
+        Ok(false)
+    }
 
     /// Copies values to the host, and returns when they are there.
     ///
@@ -274,6 +296,17 @@ impl<D: Device + ?Sized> Device for &mut D {
         call: &DeviceCall,
     ) -> Poll<Result<Written, Error>> {
         (**self).compute(lane, op, n_values, call)
+    }
+
+    fn encode_ahead(
+        &mut self,
+        lane: usize,
+        nth: usize,
+        values: Region,
+        codec: CodecId,
+        call: &DeviceCall,
+    ) -> Result<bool, Error> {
+        (**self).encode_ahead(lane, nth, values, codec, call)
     }
 
     fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {

@@ -175,12 +175,13 @@ presets! {
         ..Self::Hzccl.row()
     };
     /// gZCCL, according to a summary of its paper: short all-reduces use recursive doubling, which
-    /// takes fewer compressions but more bytes. A scatter encodes all parts before it sends.
+    /// takes fewer compressions but more bytes. A scatter encodes all parts before it sends, on a
+    /// device at the same time.
     Gzccl: PresetRow {
         name: "gzccl",
         title: "gZCCL-style",
         source: "Huang et al., gZCCL (ICS'24), by a summary",
-        differs: "on a device, a stream for each lane; partners continue with the same decoded sum",
+        differs: "frames lie in host memory; partners continue with the same decoded sum",
         schedules: Schedules::Switched,
         codec: CodecId::CuSzp,
         overlap: Overlap::Nothing,
@@ -239,12 +240,13 @@ presets! {
         overlap: Overlap::Segments,
         ..Self::CColl.row()
     };
-    /// MPC-OPT: messages compressed without loss inside an MPI library.
+    /// MPC-OPT: messages compressed without loss inside an MPI library. A device encodes the
+    /// partitions of a long one at the same time.
     MpcOpt: PresetRow {
         name: "mpc-opt",
         title: "MPC-OPT",
         source: "Zhou et al., IPDPS'21",
-        differs: "no size threshold unless the plan has one",
+        differs: "no size threshold unless the plan has one; one kernel decodes all partitions",
         codec: CodecId::Mpc,
         ..IN_MESSAGES
     };

@@ -1,5 +1,7 @@
 //! Tests of devices without a GPU: on a simulated one, and by the compiler NVRTC from PyPI.
 
+use crate::fabrics::{self, BuildScope};
+use crate::machine::MachineParts;
 use anyhow::{Context, ensure};
 use foldwire_steps::Steps;
 use std::fs;
@@ -10,6 +12,34 @@ use std::process::Command;
 const FOLDER: &str = "target/nvrtc";
 /// The last major version that compiles for compute capability 7.0.
 const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.8.93";
+
+/// Quick tests of kernels, and of calls with every pair of choices, on a simulated device.
+const QUICK: [&str; 5] = [
+    "damaged_indices_of_several_chunks_are_refused_alike",
+    "operands_that_do_not_suit_are_refused_alike",
+    "unusual_payloads_are_combined_alike",
+    "fz_static_is_that_of_core",
+    "three_ranks_of_which_one_is_on_a_device",
+];
+
+/// Runs the quick tests, if there is a C++ compiler for the kernels.
+///
+/// # Errors
+/// If a test fails.
+pub(crate) fn test_briefly(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
+    let name = "devices, briefly";
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    if Command::new(compiler).arg("--version").output().is_err() {
+        steps.skip(name, "there is no C++ compiler (Debian: `apt install g++`)");
+        return Ok(());
+    }
+    // In this scope all that the other tests use is built already.
+    let words = "test --test fz_light --test conformance";
+    let mut tests = fabrics::cargo_on(steps, here, BuildScope::Bindings, words);
+    let passed = steps.run(name, tests.arg("--").args(QUICK))?.passed;
+    ensure!(passed == QUICK.len(), "{passed} tests were run instead of {}", QUICK.len());
+    Ok(())
+}
 
 /// Runs kernels and collectives on a simulated device, and on a GPU if there is one. Installs
 /// NVRTC, unless it is installed, and compiles every kernel for every architecture.

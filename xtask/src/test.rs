@@ -3,7 +3,7 @@
 
 use crate::fabrics::BuildScope;
 use crate::machine::MachineParts;
-use crate::{fabrics, machine, packages};
+use crate::{devices, fabrics, machine, packages};
 use anyhow::ensure;
 use foldwire_steps::Steps;
 use std::io::{self, Write};
@@ -67,7 +67,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         let mut output = FirstWriteNotifier { begun: Some(begun) };
         let main_result = steps.run_into("workspace", &mut tests, &mut output).and_then(|_| {
             let mut examples = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --doc");
-            steps.run("examples in documentation", &mut examples)
+            steps.run("examples in documentation", &mut examples)?;
+            devices::test_briefly(steps, here)
         });
         (main_result, rest.join())
     });

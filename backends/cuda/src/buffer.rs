@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// `n` values of `T` in a device's memory.
 ///
 /// A buffer owns its memory ([`new`](Self::new)), or adopts memory of another library
-/// ([`adopt`](Self::adopt)), which it never frees.
+/// ([`adopt`](Self::adopt), [`from_dlpack`](Self::from_dlpack)), which it never frees.
 pub struct DeviceBuffer<T> {
     memory: Memory,
     n_values: usize,
@@ -157,7 +157,7 @@ impl Transfer {
         from.check(values.len())?;
         self.staging.receive(&self.stream, from.ptr(), 0, size_of_val(values))?;
         self.stream.finish()?;
-        self.staging.read(bytemuck::cast_slice_mut(values))
+        self.staging.read(0, bytemuck::cast_slice_mut(values))
     }
 }
 

@@ -263,9 +263,16 @@ impl DeviceCodec {
         kernels + 2 * job::padded(n_values * self.dtype.n_bytes())
     }
 
+    /// Returns the bytes of scratch memory that an encode of at most `n_values` values needs.
+    #[must_use]
+    pub fn encode_scratch_bytes(&self, n_values: usize) -> usize {
+        self.kernels.as_dyn().scratch_bytes(n_values)
+    }
+
     /// Enqueues all launches of a task on `n_values` values. `scratch` has at least
-    /// [`scratch_bytes`](Self::scratch_bytes), with any content. `outcome` is the address of an
-    /// [`Outcome`](crate::Outcome) of zeros. `op` matters only to tasks that reduce.
+    /// [`scratch_bytes`](Self::scratch_bytes), or for an encode
+    /// [`encode_scratch_bytes`](Self::encode_scratch_bytes), with any content. `outcome` is the
+    /// address of an [`Outcome`](crate::Outcome) of zeros. `op` matters only to tasks that reduce.
     ///
     /// Tasks read all payloads and values before they write to the destination of the same kind.
     ///
@@ -281,7 +288,11 @@ impl DeviceCodec {
         scratch: DeviceBytes,
         outcome: DevicePtr,
     ) -> Result<(), DeviceError> {
-        let space = Space::new(scratch, self.scratch_bytes(n_values))?;
+        let need = match task {
+            Task::Encode { .. } => self.encode_scratch_bytes(n_values),
+            _ => self.scratch_bytes(n_values),
+        };
+        let space = Space::new(scratch, need)?;
         let job = &mut Job { on, dtype: self.dtype, n_values, outcome, weight: self.weight };
         self.check(task, n_values)?;
         let kernels = self.kernels.as_dyn();

@@ -258,6 +258,8 @@ pub struct Stream {
     driver: Arc<dyn Driver>,
     id: StreamId,
     event: EventId,
+    /// True once the end of what is enqueued is marked, for a call that ends.
+    is_ending: bool,
 }
 
 impl Stream {
@@ -268,7 +270,7 @@ impl Stream {
     pub fn new(driver: &Arc<dyn Driver>) -> Result<Self, DeviceError> {
         let id = driver.new_stream()?;
         let event = driver.new_event().inspect_err(|_| driver.end_stream(id))?;
-        Ok(Self { driver: Arc::clone(driver), id, event })
+        Ok(Self { driver: Arc::clone(driver), id, event, is_ending: false })
     }
 
     /// The device.
@@ -327,6 +329,31 @@ impl Stream {
     /// [`DeviceError`] if something before the mark failed.
     pub fn is_done(&self) -> Result<bool, DeviceError> {
         self.driver.has_happened(self.event)
+    }
+
+    /// The event of the latest mark.
+    pub(crate) const fn event(&self) -> EventId {
+        self.event
+    }
+
+    /// Lets the stream wait for an event.
+    pub(crate) fn wait_for(&self, event: EventId) -> Result<(), DeviceError> {
+        self.driver.wait_for(self.id, event)
+    }
+
+    /// Returns whether the stream has done everything that was enqueued when this was first asked.
+    /// After [`DeviceError::Unanswered`] the device may go on.
+    pub(crate) fn poll_end(&mut self) -> Result<bool, DeviceError> {
+        if !self.is_ending {
+            self.mark()?;
+            self.is_ending = true;
+        }
+        self.is_done()
+    }
+
+    /// Lets the next [`poll_end`](Self::poll_end) be the first one.
+    pub(crate) const fn forget_end(&mut self) {
+        self.is_ending = false;
     }
 
     /// Waits until the stream has nothing left to do.
@@ -444,10 +471,10 @@ impl Staging {
         self.driver.copy_out(stream.id, from, self.ptr.offset(start), n_bytes)
     }
 
-    /// Reads what was received. The copies have happened.
-    pub(crate) fn read(&self, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.check(to.len())?;
-        self.driver.read_pinned(self.ptr, to);
+    /// Reads what was received, from byte number `start` on. The copies have happened.
+    pub(crate) fn read(&self, start: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.check(start + to.len())?;
+        self.driver.read_pinned(self.ptr.offset(start), to);
         Ok(())
     }
 

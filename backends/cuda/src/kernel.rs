@@ -185,6 +185,22 @@ pub trait Launcher {
     /// # Errors
     /// [`DeviceError`] if the device refuses it.
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError>;
+
+    /// Returns into how many partitions, at most, a task on `n_values` values is divided that
+    /// [`launch_together`](Self::launch_together) then runs at the same time.
+    fn n_partitions(&self, n_values: usize) -> usize {
+        let _ = n_values;
+        1
+    }
+
+    /// Enqueues launches of which none needs another one. All come after what is enqueued before,
+    /// and before what is enqueued later.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device refuses one.
+    fn launch_together(&mut self, launches: &[Launch<'_>]) -> Result<(), DeviceError> {
+        launches.iter().try_for_each(|launch| self.launch(launch))
+    }
 }
 
 /// Error that a kernel reports.

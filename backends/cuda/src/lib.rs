@@ -22,6 +22,7 @@
 //! - [`Workspace`]: streams and memory for a communicator's calls.
 //! - [`pool`]: devices by number, and their workspaces, for bindings.
 //! - [`DeviceBuffer`]: values on a device, allocated here or by another library.
+//! - [`dlpack`]: arrays that other libraries export.
 //!
 //! docs/devices.md has the memory model, streams, what is copied when, and limits.
 
@@ -40,6 +41,6 @@ pub use buffer::{DeviceBuffer, Transfer};
 pub use codec::{DeviceCodec, Task};
 pub use driver::{Driver, Stream};
 pub use error::DeviceError;
-pub use ffi::Cuda;
+pub use ffi::{Cuda, dlpack};
 pub use kernel::{DeviceBytes, DevicePtr, KernelArg, Launch, Launcher, Module, Outcome};
 pub use workspace::{Workspace, WorkspaceConfig};

@@ -13,9 +13,9 @@
 //!     x: DeviceBuffer<f32>,
 //!     y: DeviceBuffer<f32>,
 //! ) -> Result<[DeviceBuffer<f32>; 2], Error> {
-//!     let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.frame_bytes());
+//!     let config = WorkspaceConfig::new(comm.n_lanes(), comm.frame_bytes());
 //!     let start = |buffer: DeviceBuffer<f32>| {
-//!         let workspace = pool::lend(0, WorkspaceConfig { n_lanes, frame_bytes }, None);
+//!         let workspace = pool::lend(0, config, None);
 //!         comm.start_on(Box::new(workspace), Call::all_reduce(buffer, Op::Sum), &Plan::raw())
 //!     };
 //!     let (x, y) = (start(x)?, start(y)?);
@@ -29,8 +29,8 @@
 //! # use foldwire::{Call, Error, Op, Plan, SharedCommunicator, Transport};
 //! # use foldwire_cuda::{DeviceBuffer, WorkspaceConfig, pool};
 //! fn early<'a, X: Transport>(comm: &SharedCommunicator<'a, X>) -> Result<(), Error> {
-//!     let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.frame_bytes());
-//!     let workspace = pool::lend(0, WorkspaceConfig { n_lanes, frame_bytes }, None);
+//!     let config = WorkspaceConfig::new(comm.n_lanes(), comm.frame_bytes());
+//!     let workspace = pool::lend(0, config, None);
 //!     let call = {
 //!         let gpu = pool::device(0).unwrap();
 //!         let mut x = DeviceBuffer::from_values(&gpu, &[1.0_f32]).unwrap();
@@ -205,6 +205,17 @@ impl Device for LentWorkspace {
         call: &DeviceCall,
     ) -> Poll<Result<Written, Error>> {
         self.get()?.compute(lane, op, n_values, call)
+    }
+
+    fn encode_ahead(
+        &mut self,
+        lane: usize,
+        nth: usize,
+        values: Region,
+        codec: CodecId,
+        call: &DeviceCall,
+    ) -> Result<bool, Error> {
+        self.get()?.encode_ahead(lane, nth, values, codec, call)
     }
 
     fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {

@@ -2,8 +2,10 @@
 //!
 //! For each operation a lane copies the payloads it needs to the device, enqueues kernels, and
 //! copies what they wrote back: everything in order on the lane's own stream, so lanes overlap
-//! copies with kernels (MPC-OPT's partitions on several streams). The engine asks again until the
-//! last copy is done. The device itself copies from frames and to frames whose pages are locked
+//! copies with kernels. A lane has more streams for encodes: those of a message's parts run at the
+//! same time ([`Device::encode_ahead`], gZCCL's scatter), and so do the partitions of a long one
+//! (MPC-OPT, ZFP-OPT). The engine asks again until the last copy is done. The device itself copies
+//! from frames and to frames whose pages are locked
 //! ([`lock_frames_for`](crate::driver::lock_frames_for)). Bytes of other frames pass through pinned
 //! memory of the workspace: one more copy of *compressed* bytes each way.
 //!
@@ -11,6 +13,7 @@
 //! the lane's previous payload had, and an eighth more, mostly saves a second copy.
 
 mod lane;
+mod streams;
 
 use crate::driver::{Driver, EventId, StreamId};
 use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, range, self_check};
@@ -30,6 +33,27 @@ pub struct WorkspaceConfig {
     pub n_lanes: usize,
     /// Bytes of a frame of the transport.
     pub frame_bytes: usize,
+    /// Streams of each lane, at least 1: the most encodes of one message, or partitions of one
+    /// encode, at the same time.
+    pub n_streams: usize,
+    /// Fewest values of a partition. Codecs `mpc` and `zfp-rate` encode a message that has two or
+    /// more times this many values in partitions.
+    pub partition_values: usize,
+}
+
+impl WorkspaceConfig {
+    /// Streams of each lane, unless set: the blocks that the root of a scatter among nine ranks
+    /// encodes.
+    pub const N_STREAMS: usize = 8;
+    /// Values of a partition, unless set: 4 MiB of `f32`.
+    pub const PARTITION_VALUES: usize = 1 << 20;
+
+    /// Sizes of a workspace with this many lanes, for frames of this many bytes.
+    #[must_use]
+    pub const fn new(n_lanes: usize, frame_bytes: usize) -> Self {
+        let (n_streams, partition_values) = (Self::N_STREAMS, Self::PARTITION_VALUES);
+        Self { n_lanes, frame_bytes, n_streams, partition_values }
+    }
 }
 
 /// Streams and memory on a device for the calls of one communicator. Implements [`Device`].
@@ -60,8 +84,8 @@ impl Workspace {
         driver: &Arc<dyn Driver>,
         comm: &Communicator<X>,
     ) -> Result<Self, DeviceError> {
-        let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.transport().frame_capacity());
-        Self::with_config(driver, WorkspaceConfig { n_lanes, frame_bytes })
+        let frame_bytes = comm.transport().frame_capacity();
+        Self::with_config(driver, WorkspaceConfig::new(comm.n_lanes(), frame_bytes))
     }
 
     /// Makes a workspace of these sizes.
@@ -73,10 +97,10 @@ impl Workspace {
         config: WorkspaceConfig,
     ) -> Result<Self, DeviceError> {
         let lane = |_| {
-            let lane = Lane::new(driver, config.frame_bytes)?;
+            let lane = Lane::new(driver, config)?;
             // Guesses may copy back more than kernels wrote.
-            lane.stream.clear(lane.written.ptr, lane.written.n_bytes)?;
-            lane.stream.finish().map(|()| lane)
+            lane.stream().clear(lane.written.ptr, lane.written.n_bytes)?;
+            lane.stream().finish().map(|()| lane)
         };
         let lanes = (0..config.n_lanes).map(lane).collect::<Result<_, _>>()?;
         let event = driver.new_event()?;
@@ -109,7 +133,7 @@ impl Workspace {
             (Some(caller), _) => self.driver.copy_within(caller, from, to, n_bytes),
             (None, Some(lane)) => {
                 lane.copy(from, to, n_bytes)?;
-                lane.stream.finish()
+                lane.stream().finish()
             }
             (None, None) => Err(DeviceError::Capacity { need: 1, have: 0 }),
         }
@@ -119,6 +143,11 @@ impl Workspace {
     #[must_use]
     pub fn last_error(&self) -> Option<&DeviceError> {
         self.last_error.as_ref()
+    }
+
+    fn lane(&mut self, lane: usize) -> Result<&mut Lane, DeviceError> {
+        let have = self.lanes.len();
+        self.lanes.get_mut(lane).ok_or(DeviceError::Capacity { need: lane + 1, have })
     }
 
     /// Keeps an error's details, and returns it as a call reports it.
@@ -132,8 +161,8 @@ impl Workspace {
     /// asked. A device that failed does nothing more. Keeps the first error.
     fn poll_streams(&mut self) -> bool {
         let mut has_ended = true;
-        for lane in &mut self.lanes {
-            match lane.poll_end() {
+        for stream in self.lanes.iter_mut().flat_map(|lane| lane.streams.all_mut()) {
+            match stream.poll_end() {
                 Ok(is_done) => has_ended &= is_done,
                 Err(error) => {
                     has_ended &= !matches!(error, DeviceError::Unanswered { .. });
@@ -174,9 +203,8 @@ impl Device for Workspace {
     fn begin(&mut self) -> Result<(), Error> {
         let Some(caller) = self.caller else { return Ok(()) };
         let begun = self.driver.record(caller, self.event).and_then(|()| {
-            self.lanes
-                .iter()
-                .try_for_each(|lane| self.driver.wait_for(lane.stream.id(), self.event))
+            let mut streams = self.lanes.iter().flat_map(|lane| lane.streams.all());
+            streams.try_for_each(|stream| stream.wait_for(self.event))
         });
         begun.map_err(|error| self.report(error))
     }
@@ -188,12 +216,11 @@ impl Device for Workspace {
         n_values: usize,
         call: &DeviceCall,
     ) -> Poll<Result<Written, Error>> {
-        let n_lanes = self.lanes.len();
-        let Some(lane) = self.lanes.get_mut(lane) else {
-            let error = DeviceError::Capacity { need: lane + 1, have: n_lanes };
-            return Poll::Ready(Err(self.report(error)));
+        let polled = match self.lane(lane) {
+            Ok(lane) => lane.poll(op, n_values, call),
+            Err(error) => Err(error.into()),
         };
-        match lane.poll(op, n_values, call) {
+        match polled {
             Ok(Some(written)) => Poll::Ready(Ok(written)),
             Ok(None) => Poll::Pending,
             Err(ComputeError::Call(error)) => Poll::Ready(Err(error)),
@@ -201,14 +228,27 @@ impl Device for Workspace {
         }
     }
 
+    fn encode_ahead(
+        &mut self,
+        lane: usize,
+        nth: usize,
+        values: Region,
+        codec: CodecId,
+        call: &DeviceCall,
+    ) -> Result<bool, Error> {
+        let begun = self.lane(lane).and_then(|lane| lane.encode_ahead(nth, values, codec, call));
+        begun.map_err(|error| self.report(error))
+    }
+
     fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {
         let read = at(values, dtype).and_then(|from| {
             let lane = self.lanes.first_mut().ok_or(DeviceError::Capacity { need: 1, have: 0 })?;
             let mut start = 0;
             for piece in to.chunks_mut(lane.received.n_bytes()) {
-                lane.received.receive(&lane.stream, from.offset(start), 0, piece.len())?;
-                lane.stream.finish()?;
-                lane.received.read(piece)?;
+                let stream = lane.streams.own();
+                lane.received.receive(stream, from.offset(start), 0, piece.len())?;
+                stream.finish()?;
+                lane.received.read(0, piece)?;
                 start += piece.len();
             }
             Ok(())
@@ -222,12 +262,13 @@ impl Device for Workspace {
             // The host receives the parts of all blocks at once.
             let n_bytes = lane.scratch.n_bytes.min(lane.received.n_bytes());
             let parts = DeviceBytes { ptr: lane.scratch.ptr, n_bytes };
-            let n_parts = range::enqueue(&mut lane.stream, dtype, from, values.n_values, parts)?;
+            let n_parts = range::enqueue(&mut lane.streams, dtype, from, values.n_values, parts)?;
             let mut extremes = vec![[0_f64; 2]; n_parts];
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut extremes);
-            lane.received.receive(&lane.stream, parts.ptr, 0, bytes.len())?;
-            lane.stream.finish()?;
-            lane.received.read(bytes)?;
+            let stream = lane.streams.own();
+            lane.received.receive(stream, parts.ptr, 0, bytes.len())?;
+            stream.finish()?;
+            lane.received.read(0, bytes)?;
             let none = [f64::INFINITY, f64::NEG_INFINITY];
             Ok(extremes.into_iter().fold(none, |[min, max], [a, b]| [min.min(a), max.max(b)]))
         });

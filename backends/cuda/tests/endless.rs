@@ -108,7 +108,7 @@ fn a_call_on_a_shared_transport_tells_the_others_before_its_kernels_end() {
             let x = DeviceBuffer::from_values(&device, &values()).expect("memory");
             let (n_lanes, frame_bytes) = (comm.n_lanes(), comm.frame_bytes());
             let start = |x: DeviceBuffer<f32>| {
-                let config = WorkspaceConfig { n_lanes, frame_bytes };
+                let config = WorkspaceConfig::new(n_lanes, frame_bytes);
                 let workspace = pool::lend(rank.index(), config, None);
                 let call = Call::all_reduce(x, Op::Sum);
                 comm.start_on(Box::new(workspace), call, &plan()).expect("it starts")
@@ -128,5 +128,8 @@ fn a_call_on_a_shared_transport_tells_the_others_before_its_kernels_end() {
                 assert!(found.is_err(), "the kernel does not end");
             }
         });
+        // Then the process keeps no workspace of these devices.
+        (0..3).for_each(|rank| pool::register(rank, SimulatedDevice::new()));
+        assert!(devices.iter().all(|device| device.n_live() == 0), "nothing leaks");
     }
 }

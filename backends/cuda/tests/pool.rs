@@ -6,8 +6,8 @@ use foldwire::error::DeviceErrorKind;
 use foldwire_cuda::{WorkspaceConfig, pool};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
 
-const SHORT: WorkspaceConfig = WorkspaceConfig { n_lanes: 2, frame_bytes: 4096 };
-const LONG: WorkspaceConfig = WorkspaceConfig { n_lanes: 2, frame_bytes: 8192 };
+const SHORT: WorkspaceConfig = WorkspaceConfig { n_streams: 1, ..WorkspaceConfig::new(2, 4096) };
+const LONG: WorkspaceConfig = WorkspaceConfig { frame_bytes: 8192, ..SHORT };
 
 #[test]
 fn unused_workspaces_end_when_memory_is_short() {

@@ -5,17 +5,24 @@
 //! messages would appear as this rank's, and closing them would end this rank. So an endpoint
 //! belongs to its process: in a fork, calls are errors and nothing is dropped. Threads that do not
 //! exist in the fork may hold locks, so the process is checked before any lock.
+//!
+//! Code of the user may run while its thread holds the lock: a signal handler during a call, or a
+//! store that `admit` asks. If it called the same endpoint it would wait for itself. So the lock
+//! remembers its thread: such a call is an error, and closing happens when the outer call leaves.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 use std::{mem, process};
 
 use foldwire::{Config, Report};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{ErasedCommunicator, RankEndpoint, with_stop_check};
-use foldwire_c::ffi::types::{FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_TRANSPORT_ERROR};
+use foldwire_c::ffi::types::{
+    FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_INVALID_USAGE, FW_TRANSPORT_ERROR,
+};
 use pyo3::prelude::*;
 
 use crate::failure::{interrupted, raise};
@@ -24,6 +31,8 @@ use crate::ffi::{CallWithArrays, SendWrapper};
 /// The communicators and calls of one endpoint, behind a lock.
 pub(crate) struct LockedEndpoint {
     state: Mutex<SendWrapper<LockedState>>,
+    /// The thread that holds the lock of `state` during a call.
+    owner: Mutex<Option<ThreadId>>,
     /// Objects that Python released while another thread held the lock.
     released: Mutex<Vec<ObjectId>>,
     end: Arc<StopSignal>,
@@ -36,6 +45,8 @@ pub(crate) struct LockedEndpoint {
 struct StopSignal {
     /// True after `Comm.interrupt`.
     is_ended: AtomicBool,
+    /// True if the running call is to close the endpoint when it leaves.
+    is_closing: AtomicBool,
     /// Exception that a signal handler raised.
     raised: Mutex<Option<PyErr>>,
 }
@@ -56,7 +67,7 @@ impl StopSignal {
                 return false;
             }
         }
-        !self.is_ended.load(Ordering::Relaxed)
+        !self.is_ended.load(Ordering::Relaxed) && !self.is_closing.load(Ordering::Relaxed)
     }
 
     /// Locks the exception of a signal handler.
@@ -104,7 +115,8 @@ impl LockedEndpoint {
         let id = state.add_comm(comm);
         let state = Mutex::new(SendWrapper(state));
         let process = process::id();
-        (Self { state, released: Mutex::default(), end: Arc::default(), process }, id)
+        let (owner, released, end) = (Mutex::default(), Mutex::default(), Arc::default());
+        (Self { state, owner, released, end, process }, id)
     }
 
     fn is_of_this_process(&self) -> bool {
@@ -127,20 +139,45 @@ impl LockedEndpoint {
         Err(ApiError::new(FW_INVALID_HANDLE, message))
     }
 
+    /// Checks that the current thread may make a call.
+    ///
+    /// # Errors
+    /// In a fork of the process, and during another call of this thread.
+    pub(crate) fn check_entry(&self) -> Result<(), ApiError> {
+        self.check()?;
+        if !self.is_held_here() {
+            return Ok(());
+        }
+        let message = "this thread is in a call of this rank: a signal handler, or a store, can \
+                       only close or interrupt its communicator";
+        Err(ApiError::new(FW_INVALID_USAGE, message))
+    }
+
+    /// Returns whether the current thread holds the lock.
+    fn is_held_here(&self) -> bool {
+        *self.owner() == Some(thread::current().id())
+    }
+
+    /// Locks the owner. Nothing panics while it is locked.
+    fn owner(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the lock and calls `then` with the state. The caller must not hold the GIL.
     ///
     /// # Errors
-    /// In a fork of the process, or if an earlier panic has poisoned the lock; otherwise the errors
-    /// of `then`.
+    /// The errors of [`check_entry`](Self::check_entry), or if an earlier panic has poisoned the lock;
+    /// otherwise the errors of `then`.
     pub(crate) fn enter<R>(
         &self,
         then: impl FnOnce(&mut LockedState) -> Result<R, ApiError>,
     ) -> Result<R, ApiError> {
-        self.check()?;
+        self.check_entry()?;
         let mut guard = self.state.lock().map_err(|_| {
             let message = "an earlier panic left this communicator unusable; please report it";
             ApiError::new(FW_INTERNAL_ERROR, message)
         })?;
+        let entered = Entered::new(self);
         self.drop_released(&mut guard.0);
         let (end, mut last_check) = (Arc::clone(&self.end), Instant::now());
         let mut goes_on = true;
@@ -148,7 +185,13 @@ impl LockedEndpoint {
             goes_on = goes_on && end.goes_on(&mut last_check);
             goes_on
         };
-        with_stop_check(Box::new(ask), || then(&mut guard.0))
+        let made = with_stop_check(Box::new(ask), || then(&mut guard.0));
+        if self.end.is_closing.load(Ordering::Relaxed) {
+            guard.0.clear();
+        }
+        // The next thread that takes the lock becomes its owner.
+        drop(entered);
+        made
     }
 
     /// Same as [`enter`](Self::enter), without the GIL, and raises errors.
@@ -172,7 +215,8 @@ impl LockedEndpoint {
             if let Some(raised) = raised {
                 return raised;
             }
-            if self.end.is_ended.load(Ordering::Relaxed) {
+            let end = &self.end;
+            if end.is_ended.load(Ordering::Relaxed) || end.is_closing.load(Ordering::Relaxed) {
                 return interrupted(py);
             }
         }
@@ -195,14 +239,16 @@ impl LockedEndpoint {
     }
 
     /// Drops all communicators and calls. The other ranks notice that this rank has ended. Does
-    /// nothing in a fork.
+    /// nothing in a fork. During a call of this thread, ends that call, which then drops them.
     pub(crate) fn close(&self) {
         if !self.is_of_this_process() {
             return;
         }
-        let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        guard.0.requests.clear();
-        guard.0.comms.clear();
+        if self.is_held_here() {
+            self.end.is_closing.store(true, Ordering::Relaxed);
+            return;
+        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clear();
     }
 
     /// Drops the objects that Python has released.
@@ -231,7 +277,29 @@ impl Drop for LockedEndpoint {
     }
 }
 
+/// Names the current thread as the owner of an endpoint's lock, until it is dropped.
+struct Entered<'a>(&'a LockedEndpoint);
+
+impl<'a> Entered<'a> {
+    fn new(endpoint: &'a LockedEndpoint) -> Self {
+        *endpoint.owner() = Some(thread::current().id());
+        Self(endpoint)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        *self.0.owner() = None;
+    }
+}
+
 impl LockedState {
+    /// Drops all communicators and calls.
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.comms.clear();
+    }
+
     /// Assigns an id.
     fn id(&mut self) -> ObjectId {
         self.n_ids += 1;

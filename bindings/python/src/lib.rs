@@ -50,6 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_LANES", MAX_LANES)?;
     module.add("HAS_DEVICES", cfg!(feature = "cuda"))?;
     module.add("HDF5_FILTER", (ffi::hdf5::FILTER_ID, (&raw const ffi::hdf5::FILTER).addr()))?;
+    module.add("HDF5_FUNCTIONS", ffi::hdf5::FUNCTIONS)?;
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<request::PyRequest>()?;
     module.add_class::<communicator::PyPlan>()?;
@@ -65,5 +66,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::suspected_fill, module)?)?;
     module.add_function(wrap_pyfunction!(codec::compress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decompress, module)?)?;
-    module.add_function(wrap_pyfunction!(codec::info, module)?)
+    module.add_function(wrap_pyfunction!(codec::info, module)?)?;
+    module.add_function(wrap_pyfunction!(set_hdf5_functions, module)?)
+}
+
+/// Lends the filter the functions that `HDF5_FUNCTIONS` names, by their addresses.
+#[pyfunction]
+fn set_hdf5_functions(addresses: [usize; 6]) {
+    ffi::hdf5::set_functions(addresses);
 }

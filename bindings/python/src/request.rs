@@ -79,7 +79,7 @@ impl PyRequest {
 
     /// Advances all calls of the endpoint, and returns whether this one has finished.
     fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
-        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
+        self.endpoint.check_entry().map_err(|fault| raise(py, &fault))?;
         let done = self.settle(py, |state| {
             let running = match state.request(self.id) {
                 Ok(running) => running,
@@ -112,7 +112,7 @@ impl PyRequest {
 
     /// Waits until the call has finished, and returns its report.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.endpoint.check().map_err(|fault| raise(py, &fault))?;
+        self.endpoint.check_entry().map_err(|fault| raise(py, &fault))?;
         match self.settle(py, |state| Some(state.finish(self.id))) {
             Some(Ok(report)) => dict(py, &report),
             Some(Err(fault)) => Err(self.endpoint.raise(py, &fault)),

@@ -119,6 +119,49 @@ class Codec(unittest.TestCase):
         self.assertEqual((info.dtype, info.n_values), (np.float64, self.field.size))
         self.assertLessEqual(info.bound, 0.5)
 
+    def test_fill_values_among_the_attributes_of_an_array_are_kept(self):
+        class Marked(np.ndarray):
+            """An array with attributes, as xarray's and h5py's have."""
+
+        def marked(attributes, dtype="f4"):
+            array = self.field.astype(dtype)
+            array[5:9] = fill
+            array = array.view(Marked)
+            array.attrs = attributes
+            return array
+
+        for dtype, fill in (("f4", np.float32(1e20)), ("f8", -9999.0), ("f8", 1e36)):
+            is_missing = marked({}, dtype) == fill
+            for attributes in ({"_FillValue": fill}, {"missing_value": fill},
+                               {"_FillValue": np.array([fill]), "missing_value": 7.0},
+                               {"_FillValue": np.nan, "missing_value": fill}):
+                data = foldwire.compress(marked(attributes, dtype), "rel:1e-3")
+                self.assertEqual(foldwire.info(data).fill_value, float(fill))
+                back = foldwire.decompress(data)
+                np.testing.assert_array_equal(back == fill, is_missing)
+                off = np.abs(back - self.field)[~np.asarray(is_missing)].max()
+                self.assertLessEqual(off, 1.001e-3 * np.ptp(self.field))
+            # Exact arrays need none, and an argument comes first.
+            data = foldwire.compress(marked({"_FillValue": fill}, dtype))
+            self.assertIsNone(foldwire.info(data).fill_value)
+            data = foldwire.compress(marked({"_FillValue": 3.0}, dtype), "abs:1", fill_value=fill)
+            self.assertEqual(foldwire.info(data).fill_value, float(fill))
+        fill = 0
+        for attributes in ({}, {"_FillValue": 0.0}, {"_FillValue": np.inf}, None, "text",
+                           {"_FillValue": "none"}, {"_FillValue": [1.0, 2.0]}):
+            data = foldwire.compress(marked(attributes), "abs:0.1")
+            self.assertIsNone(foldwire.info(data).fill_value, attributes)
+        data = foldwire.compress(marked({"_FillValue": 7}, "i4"), "abs:0.1")
+        self.assertIsNone(foldwire.info(data).fill_value)
+        try:
+            import xarray
+        except ImportError:
+            return
+        fill = 1e20
+        array = xarray.DataArray(np.asarray(marked({}, "f8")), attrs={"_FillValue": fill})
+        data = foldwire.compress(array, "rel:1e-3")
+        self.assertEqual(foldwire.info(data).fill_value, fill)
+
     def test_damaged_bytes_are_an_error(self):
         data = bytearray(foldwire.compress(self.field, "rel:1e-3"))
         # The head has 56 bytes.

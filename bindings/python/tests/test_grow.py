@@ -78,6 +78,36 @@ class Growing(unittest.TestCase):
         # Nobody waits: the group is as it was, on new connections.
         comm.close()
 
+    def test_calls_in_progress_end_when_the_group_grows(self):
+        store, ends = foldwire.MemoryStore(), [None, None]
+
+        def rank(comm):
+            derived = comm.duplicate()
+            mine = [comm.start_all_reduce(np.ones(1000)) for _ in range(2 + comm.rank)]
+            # The other rank has not started the last call of rank 1.
+            grown = comm.admit(store, 2, limit=30, patience=5, job="busy")
+            kinds = set()
+            for request in mine:
+                try:
+                    kinds.add(request.wait()[0])
+                except foldwire.Error as error:
+                    kinds.add(error.kind)
+            try:
+                derived.barrier()
+            except foldwire.Error as error:
+                kinds.add(error.kind)
+            ends[comm.rank] = kinds, grown.all_reduce(np.ones(3))[0], grown.size
+
+        threads = [threading.Thread(target=rank, args=(comm,)) for comm in foldwire.threads(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        for kinds, total, size in ends:
+            self.assertEqual((total, size), (2, 2))
+            self.assertLessEqual(kinds, {2.0, "peer_lost", "aborted", "closed", "poisoned"}, kinds)
+            self.assertTrue(kinds - {2.0}, kinds)
+
     def test_nobody_waits_for_ever_and_errors_are_typed(self):
         store = foldwire.MemoryStore()
         with self.assertRaises(foldwire.Error) as raised:

@@ -38,6 +38,12 @@ class Filter(unittest.TestCase):
         with h5py.File(self.path) as file:
             return file["x"][()], file["x"].id.get_storage_size()
 
+    def written_with(self, data, chunks, **how):
+        with h5py.File(self.path, "w") as file:
+            file.create_dataset("x", data=data, chunks=chunks, **how)
+        with h5py.File(self.path) as file:
+            return file["x"][()], file["x"].id.get_storage_size()
+
     def test_values_are_within_the_bound_in_whole_and_in_cut_chunks(self):
         field = np.sin(np.arange(300 * 170) * 1e-3).reshape(300, 170).astype("f4")
         for bound, error in (("abs:1e-3", 1e-3), ("rel:1e-3", 2e-3), (None, 0)):
@@ -51,7 +57,7 @@ class Filter(unittest.TestCase):
         self.assertEqual(float(other.stdout), float(back.sum()))
 
     def test_types_codecs_and_fill_values(self):
-        for dtype in ("f8", "f2", "i4", "u1"):
+        for dtype in ("f8", "f2", "i4", "u1", bool):
             data = (np.arange(5000) % 200).astype(dtype)
             back, _ = self.written(data, (1000,))
             np.testing.assert_array_equal(back, data)
@@ -60,6 +66,58 @@ class Filter(unittest.TestCase):
         back, _ = self.written(depths, (3000,), "rel:1e-3", "dense", fill_value=1e20)
         np.testing.assert_array_equal(back == 1e20, depths == 1e20)
         self.assertLessEqual(np.abs(back - depths).max(), 2e-3)
+
+    def test_data_sets_have_the_type_that_was_told(self):
+        field = np.sin(np.arange(64 * 64) * 1e-2).reshape(64, 64) * 50
+        wanted = foldwire.hdf5.Foldwire("f4", (64, 64), "abs:0.01")
+        alone = {name: wanted[name] for name in ("compression", "compression_opts")}
+        for data in (field, field.astype(">f4"), field.astype("i4")):
+            back, _ = self.written_with(data, (64, 64), **wanted)
+            self.assertEqual(back.dtype, np.float32)
+            self.assertLessEqual(np.abs(back - data).max(), 0.0101)
+        for doubled in ({"dtype": ">f4"}, {"dtype": "f4"}, {"shuffle": True}):
+            with self.assertRaises(TypeError):
+                self.written_with(field, (64, 64), **doubled, **wanted)
+        # With the parameters alone, HDF5 asks the filter.
+        for dtype, chunks in (("f4", (64, 64)), ("<f4", (32, 64))):
+            back, _ = self.written_with(field, chunks, dtype=dtype, **alone)
+            self.assertLessEqual(np.abs(back - field).max(), 0.0101)
+        for dtype, chunks, more in ((">f4", (64, 64), {}), ("f8", (32, 64), {}),
+                                    ("i4", (64, 64), {}), ("u4", (64, 64), {}),
+                                    ("f2", (64, 128), {}), ("f4", (64, 64), {"shuffle": True})):
+            data = np.tile(field, 2) if chunks[1] == 128 else field
+            with self.assertRaises((ValueError, RuntimeError, OSError), msg=(dtype, more)):
+                self.written_with(data.astype(dtype), chunks, **more, **alone)
+        back, _ = self.written_with(field.astype("f4"), (64, 64), fletcher32=True, **alone)
+        self.assertLessEqual(np.abs(back - field).max(), 0.0101)
+        # Integers are exact, whatever comes before.
+        whole = foldwire.hdf5.Foldwire("i4", (64, 64), "abs:10")
+        alone = {name: whole[name] for name in ("compression", "compression_opts")}
+        back, _ = self.written_with(field.astype("f4"), (64, 64), shuffle=True, **alone)
+        np.testing.assert_array_equal(back, field.astype("f4"))
+
+    def test_chunks_of_another_length_or_type_are_not_read(self):
+        wanted = foldwire.hdf5.Foldwire("f4", (2000,), "abs:0.1")
+        for chunk in (np.full(10, 7, "f4"), np.full(4000, 7, "f4"), np.arange(1000.0),
+                      np.zeros(2000, "i4"), np.zeros((0, 3), "f4")):
+            with h5py.File(self.path, "w") as file:
+                made = file.create_dataset("x", shape=(2000,), chunks=(2000,), **wanted)
+                made.id.write_direct_chunk((0,), foldwire.compress(chunk))
+            with h5py.File(self.path) as file:
+                with self.assertRaises(OSError):
+                    file["x"][()]
+
+    def test_arguments_of_other_kinds(self):
+        field = np.sin(np.arange(96) * 0.1).astype("f4")
+        for chunks in (32, (32,), [np.int64(32)]):
+            wanted = foldwire.hdf5.Foldwire("f4", chunks, "abs:0.01", fill_value=np.float32(1e20))
+            back, _ = self.written_with(field, (32,), **wanted)
+            self.assertLessEqual(np.abs(back - field).max(), 0.0101)
+        self.assertIn("'float32', (32,), 'abs:0.01'", repr(wanted))
+        for chunks in (-1, (-1, 2), (2**32,), ("x",), (1.5,), None):
+            with self.assertRaises(foldwire.Error) as caught:
+                foldwire.hdf5.Foldwire("f4", chunks, "abs:0.01")
+            self.assertEqual(caught.exception.field, "chunks")
 
     def test_errors(self):
         for arguments, field in ((("f4", (9,), "fast"), None), (("f4", (9,), "rel:2"), "bound"),

@@ -1,5 +1,6 @@
 """Tests of the numcodecs codec, with zarr if it is installed."""
 
+import json
 import os
 import tempfile
 import unittest
@@ -169,6 +170,13 @@ class Numcodecs(unittest.TestCase):
         span = np.ptp(self.field)
         np.testing.assert_allclose(back, field, rtol=0, atol=1.001e-3 * span)
 
+    def test_fill_values_of_all_types_of_numbers_are_stored(self):
+        for fill in (np.float32(1e20), np.float64(1e20), np.int64(-9999), -9999, np.array(1e20)):
+            codec = self.codec("rel:1e-3", fill_value=fill)
+            again = numcodecs.get_codec(json.loads(json.dumps(codec.get_config())))
+            self.assertEqual((again, again.fill_value), (codec, float(fill)))
+        self.refused(lambda: self.codec("rel:1e-3", fill_value="none"), "number")
+
     def test_views_with_gaps_keep_their_shape(self):
         for view in (self.field[::2, ::-3], self.field[:, 1:5],
                      np.array(self.field.reshape(4, 16, 100).transpose(1, 0, 2))):
@@ -188,6 +196,13 @@ class Numcodecs(unittest.TestCase):
         column = np.zeros(self.field.shape, "f4", order="F")
         codec.decode(codec.encode(np.asfortranarray(self.field)), column)
         np.testing.assert_array_equal(column, self.field)
+        # The order in memory may be another than that of the chunk.
+        for out in (np.zeros_like(column), np.zeros_like(self.field),
+                    np.zeros((100, 64), "f4").T, np.zeros((64, 200), "f4")[:, ::2]):
+            for order in "CF":
+                out[...] = 0
+                codec.decode(codec.encode(np.asarray(self.field, order=order)), out)
+                np.testing.assert_array_equal(out, self.field)
         fixed = np.zeros_like(self.field)
         fixed.flags.writeable = False
         for out in (np.zeros(3, "f4"), np.zeros(self.field.size, "i4"), fixed,

@@ -247,6 +247,23 @@ class Complex(unittest.TestCase):
         foldwire.run(size, program)
 
 
+class InPlace(unittest.TestCase):
+    def test_a_function_may_write_its_first_argument(self):
+        def add_to(a, b):
+            return np.add(a, b, out=a)
+
+        def program(comm):
+            mine = np.full(7, comm.rank + 1)
+            for name in ("scan", "exclusive_scan", "all_reduce", "reduce_scatter"):
+                whole = getattr(comm, name)(mine, np.add)
+                for call in (getattr(comm, name), getattr(comm, f"start_{name}")):
+                    got = call(mine, add_to)
+                    got = got.wait() if isinstance(got, foldwire.Request) else got
+                    np.testing.assert_array_equal(got, whole, name)
+
+        foldwire.run(3, program)
+
+
 class Objects(unittest.TestCase):
     def test_objects_move_as_with_mpi4py(self):
         for size in SIZES:

@@ -1,6 +1,10 @@
 """Tests of Foldwire as a backend of Ray's collective groups."""
 
+import importlib.util
+import os
+import sys
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -152,11 +156,40 @@ def _wrong(rank, collective):
     return said
 
 
+class Keys(unittest.TestCase):
+    """Keys in Ray's store, with stand-ins for Ray's modules."""
+
+    def test_groups_of_two_jobs_have_keys_of_their_own(self):
+        import foldwire
+
+        base = "ray.util.collective"
+        names = ("ray", "ray.experimental", "ray.util", base, f"{base}.backend_registry",
+                 f"{base}.collective_group", f"{base}.types",
+                 f"{base}.collective_group.base_collective_group")
+        modules = {name: mock.MagicMock() for name in names}
+        modules[names[-1]].BaseGroup = object
+        kept = {}
+        store = modules["ray.experimental"].internal_kv
+        store._internal_kv_put = lambda key, value, overwrite: kept.setdefault(key, value)
+        store._internal_kv_get = kept.get
+        store._internal_kv_del = lambda key: None
+        modules["ray"].util.get_node_ip_address = lambda: "127.0.0.1"
+        path = os.path.join(os.path.dirname(foldwire.__file__), "ray.py")
+        spec = importlib.util.spec_from_file_location("foldwire._ray_alone", path)
+        made = importlib.util.module_from_spec(spec)
+        with mock.patch.dict(sys.modules, modules), mock.patch.dict(os.environ):
+            spec.loader.exec_module(made)
+            for job in ("01000000", "02000000"):
+                modules["ray"].get_runtime_context().get_job_id = lambda job=job: job
+                made._joined(1, 0, "sums").close()
+        self.assertEqual(list(kept), [b"foldwire/group/01000000/sums",
+                                      b"foldwire/group/02000000/sums"])
+
+
 @unittest.skipIf(ray is None, "no ray")
 class Ray(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import sys
         import warnings
 
         warnings.simplefilter("ignore")

@@ -5,10 +5,12 @@ import gc
 import threading
 import time
 import unittest
+import weakref
 
 import numpy as np
 
 import foldwire
+from test_processes import said, start
 
 
 class Requests(unittest.TestCase):
@@ -35,6 +37,82 @@ class Requests(unittest.TestCase):
             self.assertEqual(first.wait()[0], 2)
 
         foldwire.run(2, program, calls=1)
+
+    def test_a_request_without_references_is_dropped_at_once(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for op in ("sum", np.add, "band", "prod"):
+            dtype = np.complex128 if op == "prod" else np.int64
+            one, other = foldwire.threads(2, timeout=60)
+            started = one.start_all_reduce(np.ones(1000, dtype), op)
+            memory = weakref.ref(started._out.array)
+            del started
+            self.assertIsNone(memory(), op)
+            with self.assertRaises(foldwire.Error) as raised:
+                other.start_all_reduce(np.ones(1000, dtype), op).wait()
+            self.assertEqual((raised.exception.kind, raised.exception.rank), ("aborted", 0), op)
+
+    def test_a_signal_handler_closes_and_asks_its_communicator(self):
+        script = """
+            import os, signal, sys, threading, numpy as np, foldwire
+            own, other = foldwire.threads(2, timeout=60)
+
+            def handler(*_):
+                {act}
+
+            signal.signal(signal.SIGUSR1, handler)
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+            try:
+                {call}
+            except foldwire.Error as error:
+                print(error.kind, end=" ")
+            try:
+                own.barrier()
+            except foldwire.Error as error:
+                print(error.kind, end=" ")
+            try:
+                other.barrier()
+            except foldwire.Error as error:
+                print("too" if error.kind in ("peer_lost", "mismatch", "aborted") else error.kind)
+        """
+        calls = ("own.all_reduce(np.ones(3))", "own.start_all_reduce(np.ones(3)).wait()",
+                 "own.split(0)")
+        acts = [("own.close()", "interrupted closed too")]
+        acts += [(act, "usage closed too") for act in (
+            "own.close(); own.is_poisoned", "own.close(); own.progress()")]
+        for call in calls:
+            for act, expected in acts if call == calls[0] else acts[:1]:
+                program = script.replace("{act}", act).replace("{call}", call)
+                with self.subTest(call=call, act=act):
+                    self.assertEqual(said(start(program, 1, lambda _: {}), 60), [expected + "\n"])
+        # Questions alone are errors, too, and the call goes on if the handler ignores them.
+        program = """
+            import os, signal, threading, time, numpy as np, foldwire
+            own, other = foldwire.threads(2, timeout=60)
+            kinds = []
+
+            def handler(*_):
+                for ask in (lambda: own.is_poisoned, own.progress, own.barrier, first.test,
+                            first.wait):
+                    try:
+                        ask()
+                    except foldwire.Error as error:
+                        kinds.append(error.kind)
+
+            def later():
+                time.sleep(0.5)
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(0.5)
+                second = other.start_all_reduce(np.ones(3))
+                other.all_reduce(np.ones(3))
+                second.wait()
+
+            signal.signal(signal.SIGUSR1, handler)
+            first = own.start_all_reduce(np.ones(3))
+            threading.Thread(target=later).start()
+            print(own.all_reduce(np.ones(3))[0], first.wait()[0], kinds == ["usage"] * 5)
+        """
+        self.assertEqual(said(start(program, 1, lambda _: {}), 60), ["2.0 2.0 True\n"])
 
     def test_messages_match_in_any_order(self):
         def program(comm):

@@ -77,6 +77,41 @@ class Stores(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.meet("torch", folder)
 
+    def test_processes_meet_and_are_admitted_in_a_store_of_torch_over_tcp(self):
+        try:
+            import torch.distributed as dist
+        except ImportError:
+            self.skipTest("torch is not installed")
+        host = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        program = """
+            import os, numpy as np, foldwire, torch.distributed as dist
+            store = dist.TCPStore("127.0.0.1", int(os.environ["AT"]), is_master=False)
+            store = dist.PrefixStore("jobs", dist.PrefixStore("mine", store))
+            if "N" in os.environ:
+                comm = foldwire.init(store=store, rank=int(os.environ["N"]), size=2, limit=60)
+                assert comm.all_reduce(np.ones(3))[0] == 2
+                comm = comm.admit(store, 3, limit=60, facts=b"seven")
+            else:
+                comm = foldwire.rejoin(store, limit=60)
+                assert comm.facts == b"seven", comm.facts
+            print(int(comm.all_reduce(np.full(10, comm.rank + 1))[0]), comm.rank, comm.size)
+            comm.close()
+        """
+        port = str(host.port)
+        ranks = start(program, 2, lambda rank: {"AT": port, "N": str(rank)})
+        ranks += start(program, 1, lambda _: {"AT": port})
+        # torch may warn of names of hosts before.
+        lines = [output.splitlines()[-1] for output in said(ranks)]
+        self.assertEqual(lines, [f"6 {n} 3" for n in range(3)])
+
+    def test_stores_say_what_they_are(self):
+        at = f"127.0.0.1:{free_port()}"
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(repr(foldwire.FileStore(folder)), f"<foldwire.FileStore: {folder!r}>")
+        self.assertEqual(repr(foldwire.MemoryStore()), "<foldwire.MemoryStore>")
+        host = foldwire.TcpStore(at, hosts=True, token="a secret of many letters")
+        self.assertEqual(repr(host), f"<foldwire.TcpStore: hosted here at {at!r}>")
+
     def test_threads_meet_in_memory_and_in_any_object(self):
         memory = foldwire.MemoryStore()
         self.assertEqual(threads(3, lambda: memory), [3, 3, 3])

@@ -530,6 +530,157 @@ class Torch(unittest.TestCase):
             self.assertLess(off, 1.0)
 
 
+@unittest.skipIf(torch is None, "torch: not installed")
+class Hook(unittest.TestCase):
+    def state(self, *arguments, **keywords):
+        import foldwire.torch as ft
+
+        return ft.HookState(foldwire.threads(1)[0], *arguments, **keywords)
+
+    def test_lists_without_tensors_and_sparse_ones(self):
+        for settings in ({}, {"feedback": True}, {"unbiased": True}):
+            state = self.state("rel:0.1", **settings)
+            self.assertIsNone(state.average(0, []))
+            sparse = torch.eye(3).to_sparse()
+            with self.assertRaises(foldwire.Error) as raised:
+                state.average(0, [torch.ones(3), sparse])
+            self.assertEqual((raised.exception.kind, raised.exception.field),
+                             ("unsupported", "gradients"))
+            with self.assertRaises(foldwire.Error):
+                state.average(0, [torch.ones(3, dtype=torch.complex64)])
+            with self.assertRaises(foldwire.Error):
+                state.average(0, [torch.ones(3), torch.ones(3, dtype=torch.float64)])
+
+    def test_feedback_belongs_to_parameters_whatever_the_bucket(self):
+        import foldwire.torch as ft
+
+        class Bucket:
+            def __init__(self, place, *parameters):
+                self.place, self.all = place, parameters
+
+            index = lambda self: self.place  # noqa: E731
+            parameters = lambda self: list(self.all)  # noqa: E731
+            gradients = lambda self: [each.grad for each in self.all]  # noqa: E731
+            buffer = lambda self: self.all[0].grad  # noqa: E731
+            is_last = lambda self: True  # noqa: E731
+
+        large, small = (torch.nn.Parameter(torch.ones(1000)) for _ in range(2))
+        state, x = self.state("rel:0.1", feedback=True), torch.linspace(0, 1, 1000)
+        n = 4
+        total = torch.zeros(1000)
+        for step in range(n):
+            large.grad, small.grad = x * 1e3, x * 1e-6
+            order = [large, small] if step % 2 else [small, large]
+            ft.hook(state, Bucket(step % 3, *order)).wait()
+            total += small.grad
+        self.assertLess((total / n - x * 1e-6).abs().max().item(), 0.3e-6)
+        self.assertEqual(len(state._residues), 2)
+        # A parameter that replaces another has no part of its feedback.
+        kept = set(state._residues)
+        del small
+        new = torch.nn.Parameter(torch.ones(1000))
+        new.grad = x.clone()
+        ft.hook(state, Bucket(0, new)).wait()
+        self.assertEqual(len(set(state._residues) - kept), 1)
+
+    def test_names_of_parameters_are_those_of_the_network(self):
+        class Network(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.module, self.weight = torch.nn.Linear(2, 2), torch.nn.Parameter(torch.ones(2))
+
+        state = self.state("rel:0.1", feedback=True, model=Network())
+        names = ["weight", "module.weight", "module.bias"]
+        self.assertEqual(list(state._parameters), names)
+        self.assertEqual(list(state.state_dict()["residues"]["rank0"]), names)
+
+    def test_objects_say_what_they_are(self):
+        import datetime
+
+        import foldwire.torch as ft
+
+        state = self.state("rel:0.1", plan="schedule:ring", feedback=True)
+        self.assertEqual(repr(state), "<foldwire.torch.HookState: 'rel:0.1', 'schedule:ring', "
+                                      "feedback, of <foldwire.Communicator: rank 0 of 1>>")
+        self.assertIn("HookState: exact, of", repr(self.state()))
+        group = ft.ProcessGroup(torch.distributed.HashStore(), 0, 1, datetime.timedelta(minutes=1))
+        self.addCleanup(group.shutdown)
+        self.assertEqual(repr(group), "<foldwire.torch.ProcessGroup: rank 0 of 1>")
+        self.assertEqual(repr(group.backend), "<foldwire.torch.Backend: rank 0 of 1>")
+        work = group.allreduce([torch.ones(3)])
+        work.wait()
+        self.assertEqual(repr(work), "<foldwire.torch.Work: finished>")
+
+
+@unittest.skipIf(torch is None, "torch: not installed")
+class Network(unittest.TestCase):
+    """Which address ranks listen on."""
+
+    def chosen(self, hosts, variables=None, address="10.0.0.1"):
+        """Returns the address that rank 0 of ranks on these hosts chooses, and the master."""
+        import os
+        import socket
+
+        import torch.distributed as dist
+
+        from foldwire import _torch_meeting as meeting
+
+        store, asked = dist.PrefixStore("a", dist.HashStore()), []
+        for rank, host in enumerate(hosts):
+            store.set(f"foldwire/host/{rank}", host)
+        names = meeting.names_by_store(store, 0, len(hosts))
+
+        def own_address(master=None):
+            asked.append(master)
+            return address
+
+        plain = {name: text for name, text in os.environ.items()
+                 if name not in ("LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR",
+                                 "FOLDWIRE_ADDRESS", "FOLDWIRE_IFACE")}
+        with mock.patch.dict(os.environ, {**plain, **(variables or {})}, clear=True), \
+                mock.patch.object(meeting, "_own_address", own_address), \
+                mock.patch.object(meeting, "_host_of", lambda _: "master.of.store"), \
+                mock.patch.object(socket, "gethostname", lambda: hosts[0]):
+            meeting.choose_network(store, names)
+            return os.environ.get("FOLDWIRE_ADDRESS"), asked
+
+    def test_ranks_on_several_hosts_listen_on_the_way_to_their_master(self):
+        # Without a launcher, as with init_method="tcp://host:port".
+        self.assertEqual(self.chosen(["a", "b"]), ("10.0.0.1", ["master.of.store"]))
+        self.assertEqual(self.chosen(["a", "a"]), (None, []))
+        self.assertEqual(self.chosen(["a", "b"], address="127.0.0.1")[0], None)
+        one = {"LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
+        self.assertEqual(self.chosen(["a", "b"], one), (None, []))
+        two = {"LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m"}
+        self.assertEqual(self.chosen(["a", "a"], two), ("10.0.0.1", ["m"]))
+        given = {"FOLDWIRE_ADDRESS": "10.9.9.9"}
+        self.assertEqual(self.chosen(["a", "b"], given), ("10.9.9.9", []))
+
+    def test_the_host_of_a_store_is_found_below_its_prefixes(self):
+        import torch.distributed as dist
+
+        from foldwire._torch_meeting import _host_of
+
+        store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        self.assertEqual(_host_of(dist.PrefixStore("a", dist.PrefixStore("b", store))), "localhost")
+        self.assertIsNone(_host_of(dist.PrefixStore("a", dist.HashStore())))
+
+    def test_ranks_without_a_launcher_meet(self):
+        program = """
+            import os, torch, torch.distributed as dist, foldwire.torch as ft
+            rank = int(os.environ["N"])
+            dist.init_process_group("foldwire", init_method=os.environ["AT"], rank=rank,
+                                    world_size=2)
+            comm, own = ft.connect(), torch.ones(3)
+            dist.all_reduce(own)
+            print(own.tolist(), comm.size)
+            dist.destroy_process_group()
+        """
+        at = f"tcp://127.0.0.1:{free_port()}"
+        outputs = said(start(program, 2, lambda rank: {"N": str(rank), "AT": at}), 120)
+        self.assertEqual([output.splitlines()[-1] for output in outputs], ["[2.0, 2.0, 2.0] 2"] * 2)
+
+
 @unittest.skipIf(torch is None, "torch's devices: no torch")
 class Devices(unittest.TestCase):
     def test_numbers_stay_on_the_gpu_and_the_rest_has_a_reason(self):
@@ -589,6 +740,50 @@ class Devices(unittest.TestCase):
         with mock.patch.object(torch.cuda, "current_stream", lambda _: Stream()):
             _deal(torch.arange(6.0), [3, 3], outputs)
         self.assertEqual(synchronized[-1], [[0, 1, 2], [3, 4, 5]])
+
+    def test_gathers_and_lists_to_all_of_a_gpu_have_lengths(self):
+        from foldwire._torch_calls import Calls
+
+        class Cuda(torch.Tensor):
+            """A tensor that says that it is on a GPU."""
+
+            is_cuda, is_cpu = True, False
+
+        def of(*values):
+            return torch.tensor(values).as_subclass(Cuda)
+
+        counted = []
+
+        def all_to_all_v(array, counts, back, **_):
+            counted.append((counts, back))
+            return torch.Tensor(array)
+
+        comm = types.SimpleNamespace(
+            rank=0, size=2, all_to_all_v=all_to_all_v,
+            gather=lambda array, root, **_: torch.cat([torch.Tensor(array)] * 2))
+
+        class Group(Calls):
+            size, rank = (lambda self: 2), (lambda self: 0)
+
+            def _start(self, call, result, opts, tensor=None, comm_of=None):
+                call(comm)
+
+        stream = types.SimpleNamespace(synchronize=lambda: None)
+        with mock.patch.object(torch.cuda, "current_stream", lambda _: stream), \
+                mock.patch("foldwire._torch_tensors.why_through_cpu", lambda _: None):
+            outs = [of(0.0, 0.0), of(0.0, 0.0)]
+            Group().gather([outs], [of(1.0, 2.0)])
+            self.assertEqual([out.tolist() for out in outs], [[1, 2], [1, 2]])
+            Group().alltoall(outs, [of(3.0, 4.0), of(5.0, 6.0)])
+            self.assertEqual([out.tolist() for out in outs], [[3, 4], [5, 6]])
+            self.assertEqual(counted, [([2, 2], [2, 2])])
+            import foldwire.torch as ft
+
+            parameter = torch.ones(2, 3).as_subclass(Cuda).requires_grad_()
+            model = types.SimpleNamespace(named_parameters=lambda: [("w", parameter)])
+            state = ft.HookState(foldwire.threads(1)[0], "rel:0.1", feedback=True, model=model)
+            kept = state.state_dict()["residues"]["rank0"]["w"]
+            self.assertEqual((kept.tolist(), kept.dtype), ([0] * 6, torch.float32))
 
     def test_a_call_for_each_gradient_gives_the_bits_of_the_call_for_all(self):
         import foldwire.torch as ft

@@ -1,10 +1,13 @@
 """Tests of all that gloo does through the process group, of sharded training, of the hook's state,
 and of groups that lose and gain ranks."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
+import textwrap
 import unittest
 
 try:
@@ -18,7 +21,7 @@ from test_torch import launched
 
 # A function for each thing that torch's users do. It runs in the group that is the first argument.
 EVERYTHING = """
-    import gc, os, warnings
+    import gc, os, time, warnings
     from datetime import timedelta
     warnings.filterwarnings("ignore")
     import torch, torch.distributed as dist, foldwire.torch as ft
@@ -120,6 +123,69 @@ EVERYTHING = """
         dist.all_to_all(out, [ones(1) * rank, ones(2) * rank])
         assert out[1].tolist() == [1] * (rank + 1)
 
+    def rows_of_other_shapes():
+        # The splits of each tensor are its own rows.
+        for shape in ((4, 2), (2, 4), (8,), (2, 2, 2)):
+            for other in ((4, 2), (2, 4), (8,)):
+                own, out = torch.arange(8.).reshape(shape) + 10 * rank, torch.zeros(other)
+                dist.all_to_all_single(out, own)
+                parts = [torch.arange(8.)[4 * rank:][:4] + 10 * each for each in range(2)]
+                assert torch.equal(out.reshape(-1), torch.cat(parts)), (shape, other, out)
+        own, out = torch.arange(6.).reshape(3, 2) + 10 * rank, torch.zeros(6 if rank else 6)
+        splits = ([1, 2], [2, 1])[rank]
+        back = ([2, 4], [4, 2])[rank]
+        dist.all_to_all_single(out, own, back, splits)
+        assert out.tolist() == ([0, 1, 10, 11, 12, 13], [2, 3, 4, 5, 14, 15])[rank], out
+        for given in (([4, 3], [1, 2]), ([4, 2], [1, 1])):
+            try:
+                dist.all_to_all_single(out, own, *given)
+                assert False, "no error"
+            except dist.DistBackendError as error:
+                assert (error.kind, error.field) == ("argument", "splits"), error
+
+    def expanded_tensors():
+        own = torch.full((1,), 5.0 + rank).expand(3)
+        if rank == 0:
+            dist.broadcast(own, 0)
+        else:
+            out = torch.empty(3)
+            dist.broadcast(out, 0)
+            assert out.tolist() == [5] * 3
+        # Without any message to the other rank.
+        spread = ones(1).expand(4)
+        for call in (lambda: dist.broadcast(spread, 1 - rank), lambda: dist.all_reduce(spread),
+                     lambda: dist.reduce(spread, rank),
+                     lambda: dist.all_gather([ones(4), spread], ones(4)),
+                     lambda: dist.all_gather_into_tensor(spread, ones(2)),
+                     lambda: dist.reduce_scatter_tensor(spread, ones(8)),
+                     lambda: dist.reduce_scatter(spread, [ones(4)] * 2),
+                     lambda: dist.scatter(spread, [ones(4)] * 2 if rank == 0 else None, 0),
+                     lambda: dist.gather(ones(4), [spread] * 2, rank),
+                     lambda: dist.all_to_all_single(spread, ones(4)),
+                     lambda: dist.all_to_all([spread] * 2, [ones(4)] * 2)):
+            try:
+                call()
+                assert False, "no error"
+            except dist.DistBackendError as error:
+                assert (error.kind, error.field) == ("argument", "tensor"), error
+
+    def limits_of_calls():
+        # A limit of one call ends its group.
+        group, options = dist.new_group(backend="foldwire"), dist.AllreduceOptions()
+        options.timeout = timedelta(seconds=1)
+        own = ones(3)
+        group.allreduce([own], options).wait()
+        assert own.tolist() == [2] * 3
+        if rank == 0:
+            began = time.monotonic()
+            try:
+                group.allreduce([own], options).wait()
+                assert False, "no error"
+            except dist.DistBackendError as error:
+                assert (error.kind, error.rank) == ("timeout", 1), error
+            assert 0.5 < time.monotonic() - began < 15
+        dist.barrier()
+
     def meshes():
         mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("a", "b"))["b"]
         parts = distribute_tensor(torch.arange(8.).reshape(4, 2), mesh, [Shard(0)])
@@ -175,7 +241,8 @@ EVERYTHING = """
         own.untyped_storage().resize_(0)
 
     for each in (functional_collectives, coalesced, messages, objects, sparse,
-                 operations_and_types, uneven, meshes, subgroups, works, gradients,
+                 operations_and_types, uneven, rows_of_other_shapes, expanded_tensors,
+                 limits_of_calls, meshes, subgroups, works, gradients,
                  resized_after_a_call):
         each()
         dist.barrier()
@@ -209,8 +276,11 @@ SHARDED = """
     warnings.filterwarnings("ignore")
     import torch, torch.distributed as dist, foldwire.torch as ft
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecisionPolicy,
+                                        fully_shard)
     from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                                   parallelize_module)
     from torch.nn.parallel import DistributedDataParallel
 
     dist.init_process_group("gloo")
@@ -219,6 +289,16 @@ SHARDED = """
     groups = {"gloo": dist.group.WORLD, "exact": dist.new_group(backend="foldwire")}
     ft.configure(bound="rel:0.01", min_bytes=1 << 10)
     groups["bounded"] = dist.new_group(backend="foldwire")
+    # For each group, those of the ranks alone.
+    alone = {group: [dist.new_group([each], backend=group.name()) for each in range(2)][rank]
+             for group in groups.values()}
+
+    def mesh_of(group, *more, **how):
+        # torch takes meshes with the same names of dimensions for the same, whatever their groups.
+        names = tuple(f"{part}{list(alone).index(group)}" for part in ("replicas", "shards"))
+        names = names if more else names[:1]
+        return DeviceMesh.from_group([group, *more] if more else group, "cpu",
+                                     mesh_dim_names=names, **how)
 
     def ddp(network, group):
         return DistributedDataParallel(network, process_group=group)
@@ -227,17 +307,36 @@ SHARDED = """
         return FullyShardedDataParallel(network, group, device_id=torch.device("cpu"))
 
     def fsdp2(network, group):
-        mesh = DeviceMesh.from_group(group, "cpu")
+        mesh = mesh_of(group)
         for layer in network:
             fully_shard(layer, mesh=mesh)
         return fully_shard(network, mesh=mesh)
+
+    def halves(network, group):
+        mesh = mesh_of(group)
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+        for layer in network:
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        return fully_shard(network, mesh=mesh, mp_policy=policy)
+
+    def hybrid(network, group):
+        # Two replicas of one shard.
+        mesh = mesh_of(group, alone[group], mesh=[[0], [1]])
+        for layer in network:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(network, mesh=mesh)
+
+    def tensor_parallel(network, group):
+        mesh = mesh_of(group)
+        return parallelize_module(network, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 
     def train(shard, group):
         torch.manual_seed(1)
         linear = torch.nn.Linear
         model = shard(torch.nn.Sequential(linear(32, 64), torch.nn.Tanh(), linear(64, 64)), group)
         descent = torch.optim.AdamW(model.parameters(), 1e-2)
-        own = torch.Generator().manual_seed(rank)
+        # In tensor parallelism, ranks have the same samples.
+        own = torch.Generator().manual_seed(0 if shard is tensor_parallel else rank)
         for _ in range(8):
             loss = (model(torch.rand(16, 32, generator=own)) ** 2).mean()
             descent.zero_grad()
@@ -247,7 +346,7 @@ SHARDED = """
                       for p in model.parameters()]
         return torch.cat([p.detach().reshape(-1) for p in parameters])
 
-    for shard in (ddp, fsdp1, fsdp2):
+    for shard in (ddp, fsdp1, fsdp2, halves, hybrid, tensor_parallel):
         theirs, exact, bounded = [train(shard, group) for group in groups.values()]
         assert torch.equal(theirs, exact), shard.__name__
         assert not torch.equal(theirs, bounded), shard.__name__
@@ -262,11 +361,84 @@ SHARDED = """
     dist.destroy_process_group()
 """
 
+# Hooks of torch whose callbacks make calls of the group, and wait for them.
+CALLBACKS = """
+    import faulthandler, warnings
+    warnings.filterwarnings("ignore")
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+    from torch.nn.parallel import DistributedDataParallel
+
+    faulthandler.dump_traceback_later(100, exit=True)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+
+    def train(group):
+        torch.manual_seed(1)
+        linear = torch.nn.Linear
+        model = DistributedDataParallel(torch.nn.Sequential(linear(64, 64), linear(64, 64)),
+                                        process_group=group)
+        state = power.PowerSGDState(group, 1, start_powerSGD_iter=2, min_compression_rate=1)
+        model.register_comm_hook(state, power.powerSGD_hook)
+        descent = torch.optim.SGD(model.parameters(), 0.1)
+        own = torch.Generator().manual_seed(rank)
+        for _ in range(6):
+            descent.zero_grad()
+            (model(torch.rand(8, 64, generator=own)) ** 2).mean().backward()
+            descent.step()
+        return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+    theirs, ours = train(dist.group.WORLD), train(dist.new_group(backend="foldwire"))
+    assert torch.equal(theirs, ours), (theirs - ours).abs().max()
+    print("called back", flush=True)
+    dist.destroy_process_group()
+"""
+
+# A signal handler during a call of the group.
+HANDLED = """
+    import faulthandler, os, signal, sys, threading, time
+    from datetime import timedelta
+    import torch, torch.distributed as dist, foldwire.torch as ft
+
+    faulthandler.dump_traceback_later(100, exit=True)
+    dist.init_process_group("foldwire", timeout=timedelta(seconds=60))
+    rank, is_async = dist.get_rank(), os.environ["WITH_THREAD"] == "1"
+    if is_async:
+        # Starts the thread of the group.
+        dist.all_reduce(torch.ones(3), async_op=True).wait()
+    dist.barrier()
+
+    def handler(*_):
+        try:
+            dist.all_reduce(torch.ones(3))
+            print("no error", flush=True)
+        except dist.DistBackendError as error:
+            print(error.kind, flush=True)
+        dist.destroy_process_group()
+
+    began = time.monotonic()
+    if rank == 0:
+        signal.signal(signal.SIGUSR1, handler)
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        try:
+            dist.all_reduce(torch.ones(3))
+        except dist.DistBackendError as error:
+            print(error.kind, flush=True)
+    else:
+        time.sleep(1)
+        try:
+            dist.all_reduce(torch.ones(3))
+        except dist.DistBackendError as error:
+            print(error.kind, error.rank, flush=True)
+    print(time.monotonic() - began < 15, flush=True)
+"""
+
 RESUMED = """
     import io, tempfile, warnings
     warnings.filterwarnings("ignore")
     import torch, torch.distributed as dist, foldwire, foldwire.torch as ft
     import torch.distributed.checkpoint as checkpoint
+    from torch.distributed.checkpoint import DefaultLoadPlanner
     from torch.nn.parallel import DistributedDataParallel
 
     dist.init_process_group("gloo")
@@ -317,6 +489,29 @@ RESUMED = """
     mine = f"rank{rank}"
     assert all(torch.equal(after["residues"][mine][key], kept)
                for key, kept in before["residues"][mine].items())
+    # A checkpoint of fewer ranks.
+    fewer = {"step": torch.tensor(7), "residues": {"rank0": before["residues"][mine]}}
+
+    class Saved:
+        def state_dict(self): return fewer
+        def load_state_dict(self, loaded): pass
+
+    if rank == 0:
+        checkpoint.save({"hook": Saved()}, checkpoint_id=folder[0] + "/fewer", no_dist=True)
+    dist.barrier()
+    _, state = fresh()
+    try:
+        checkpoint.load({"hook": state}, checkpoint_id=folder[0] + "/fewer")
+        assert False, "no error"
+    except checkpoint.CheckpointException as error:
+        assert "Missing key" in str(error), error
+    checkpoint.load({"hook": state}, checkpoint_id=folder[0] + "/fewer",
+                    planner=DefaultLoadPlanner(allow_partial_load=True))
+    after = state.state_dict()
+    assert after["step"] == 7
+    assert any(kept.any() for kept in after["residues"][mine].values()) == (rank == 0)
+    model, state = fresh()
+    train(model, state, 2, own)
     # What a step does not use waits, and is not sent.
     kept = state._residues["other.weight"].copy()
     assert kept.any()
@@ -334,6 +529,14 @@ RESUMED = """
         assert False, "no error"
     except foldwire.Error as error:
         assert error.field == "model", error
+    # Both ranks refuse sparse gradients.
+    model = DistributedDataParallel(torch.nn.Embedding(10, 3, sparse=True))
+    model.register_comm_hook(ft.HookState(comm, "rel:0.05"), ft.hook)
+    try:
+        model(torch.tensor([rank, 5])).sum().backward()
+        assert False, "no error"
+    except foldwire.Error as error:
+        assert (error.kind, error.field) == ("unsupported", "gradients"), error
     print("resumed", flush=True)
     dist.destroy_process_group()
 """
@@ -502,6 +705,49 @@ class Backend(unittest.TestCase):
 
     def test_a_group_goes_on_without_a_killed_rank_and_with_a_new_one(self):
         self.check(RECONFIGURED, "joined", 4, but=1, LOBBY=str(free_port()))
+
+    def test_callbacks_of_futures_make_calls(self):
+        self.check(CALLBACKS, "called back")
+
+    def test_a_signal_handler_ends_a_group_during_a_call(self):
+        for with_thread in "01":
+            variables = launched(2)
+            ranks = start(HANDLED, 2, lambda rank: {**variables(rank), "WITH_THREAD": with_thread})
+            outputs = [output.splitlines() for output in said(ranks, 120)]
+            self.assertEqual(outputs[0][:3], ["usage", "interrupted", "True"], outputs)
+            self.assertIn(outputs[1][0], ("peer_lost 0", "aborted 0"), outputs)
+
+    def test_real_torchrun_starts_ranks(self):
+        program = """
+            import torch, torch.distributed as dist, foldwire.torch
+            dist.init_process_group("foldwire")
+            own = torch.ones(3)
+            dist.all_reduce(own)
+            # In one piece, because both ranks write here.
+            print(f"rank {dist.get_rank()} {own.tolist()}\\n", end="", flush=True)
+            dist.destroy_process_group()
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w") as file:
+                file.write(textwrap.dedent(program))
+            run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                                  "--nproc-per-node", "2", path], env=environment(),
+                                 capture_output=True, text=True, timeout=120)
+        lines = [line for line in run.stdout.splitlines() if line.startswith("rank")]
+        self.assertEqual(sorted(lines), [f"rank {n} [2.0, 2.0, 2.0]" for n in range(2)],
+                         run.stderr)
+
+    def test_training_goes_on_while_ranks_are_killed_and_join(self):
+        example = os.path.join(EXAMPLES, "elastic.py")
+        run = subprocess.run([sys.executable, example, "--ranks", "3", "--steps", "400", "--kill",
+                              "60", "--join", "120"], env=environment(OMP_NUM_THREADS="1"),
+                             capture_output=True, text=True, timeout=300)
+        self.assertTrue(run.stdout.startswith("{"), run.stderr)
+        result = json.loads(run.stdout)
+        self.assertEqual((result["steps"], result["ranks"]), (400, 3), run.stderr)
+        self.assertGreaterEqual(result["groups"], 3)
+        self.assertLess(result["loss"], 0.3)
 
     def test_rare_averages_learn_as_with_gloo(self):
         variables, example = launched(2), os.path.join(EXAMPLES, "diloco.py")

@@ -90,6 +90,79 @@ class LineTest(unittest.TestCase):
         self.assertTrue(work.wait(timedelta(seconds=60)))
         self.assertIsNot(self.made[0][1], threading.current_thread())
 
+    def in_time(self, program):
+        """Runs a program that may wait for ever, and returns its result."""
+        came = []
+        thread = threading.Thread(target=lambda: came.append(program()), daemon=True)
+        thread.start()
+        thread.join(20)
+        self.assertTrue(came, "the program waits for ever")
+        return came[0]
+
+    def test_a_callback_makes_calls_and_waits_for_them(self):
+        def waits(name):
+            return self.start(name).wait()
+
+        def is_blocking(name):
+            return self.start(name, is_async=False).wait()
+
+        def by_future(name):
+            return self.start(name).get_future().wait() == name
+
+        for wait in (waits, is_blocking, by_future):
+            def chained():
+                gate = threading.Event()
+                first, second = self.start("a", before=gate), self.start("b")
+
+                def then(future):
+                    # The second call is queued before.
+                    return [future.value(), wait("c"), wait("d"), second.wait()]
+
+                future = first.get_future().then(then)
+                later = second.get_future().then(lambda future: wait("e"))
+                gate.set()
+                return future.wait(), later.wait()
+
+            self.made.clear()
+            came, later = self.in_time(chained)
+            self.assertEqual((came, later), (["a", True, True, True], True))
+            self.assertEqual(sorted(self.names()), list("abcde"))
+            self.assertEqual(self.names()[:2], ["a", "b"])
+            self.assertTrue(self.line.is_idle)
+
+    def test_a_call_within_a_call_is_refused(self):
+        from foldwire._torch_line import BackendError
+
+        # As a signal handler makes it.
+        for act in (lambda: self.start("inner"), lambda: self.start("inner", is_async=False)):
+            for is_async in (True, False):
+                work = self.line.start(act, None, is_async)
+                with self.assertRaises(BackendError) as raised:
+                    work.wait()
+                self.assertEqual(raised.exception.kind, "usage")
+        self.assertTrue(self.start("later").wait())
+
+    def test_an_error_keeps_its_type_in_a_pickle(self):
+        import copy
+        import pickle
+
+        import torch.distributed as dist
+
+        from foldwire._torch_line import BackendError
+
+        error = BackendError("late", kind="timeout", rank=1, field="timeout")
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+            self.assertIs(type(again), BackendError)
+            self.assertIsInstance(again, dist.DistBackendError)
+            self.assertEqual((str(again), again.kind, again.rank), ("late", "timeout", 1))
+        self.assertTrue(repr(error).startswith("BackendError("))
+        gate = threading.Event()
+        work = self.start("x", before=gate)
+        self.assertIn("in progress", repr(work))
+        gate.set()
+        work.wait()
+        self.assertIn("finished", repr(work))
+
     def test_the_error_of_a_call_reaches_the_caller_that_made_it(self):
         self.start("first").wait()
         jobs = self.line._jobs

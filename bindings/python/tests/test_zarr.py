@@ -2,6 +2,7 @@
 
 import tempfile
 import unittest
+import warnings
 
 import numpy as np
 
@@ -62,6 +63,16 @@ class Zarr(unittest.TestCase):
             with self.assertRaises(foldwire.Error):
                 zarr.create_array({}, shape=(4,), dtype=dtype, serializer=self.codec(*arguments))
 
+    def test_fill_values_of_all_types_of_numbers_are_stored(self):
+        field = self.field.astype("f4")
+        field[3:7] = 1e20
+        for fill in (np.float32(1e20), np.float64(1e20), np.array(1e20, "f4"), 10**20):
+            codec = self.codec("rel:1e-3", fill_value=fill)
+            back = self.stored(field, codec, chunks=(64, 100))
+            np.testing.assert_array_equal(back == field[3, 0], field == field[3, 0])
+            np.testing.assert_allclose(back[8:], field[8:], rtol=0,
+                                       atol=1.01e-3 * np.ptp(self.field))
+
     def test_damaged_chunks_are_errors(self):
         store = {}
         made = zarr.create_array(store, shape=(100,), chunks=(100,), dtype="f4", name="a",
@@ -97,6 +108,41 @@ class Zarr(unittest.TestCase):
         for name in data.data_vars:
             np.testing.assert_allclose(back[name], data[name], atol=0.0101)
         np.testing.assert_array_equal(back["x"], np.arange(100))
+
+    def test_fill_values_that_xarray_names_are_kept(self):
+        try:
+            import xarray
+        except ImportError:
+            self.skipTest("xarray: not installed")
+        field = self.field.astype("f4")
+        is_missing = np.zeros(field.shape, bool)
+        is_missing[10:20, 30:60] = is_missing[::7, 3] = True
+        holes = np.where(is_missing, np.float32(1e20), field)
+        attributes = {"_FillValue": np.float32(1e20)}
+        raw = xarray.Dataset({"t": (("y", "x"), holes, attributes)})
+        masked = xarray.Dataset({"t": (("y", "x"), np.where(is_missing, np.nan, field))})
+        codec = {"serializer": self.codec("rel:1e-3"), "compressors": None}
+        most = 1.01e-3 * np.ptp(field[~is_missing])
+        named = {"fill_value": 1e20}
+        with tempfile.TemporaryDirectory() as folder:
+            # xarray keeps `_FillValue` as an attribute, which no codec sees.
+            with self.assertWarnsRegex(UserWarning, "sets the value range"):
+                raw.to_zarr(folder, zarr_format=3, consolidated=False, encoding={"t": codec})
+        for data, more in ((raw, named), (masked, {"_FillValue": np.float32(1e20), **named})):
+            with tempfile.TemporaryDirectory() as folder:
+                # The fill value does not set the range, so that no warning comes.
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("error", "(?s).*value range")
+                    data.to_zarr(folder, zarr_format=3, consolidated=False,
+                                 encoding={"t": {**codec, **more}})
+                stored = xarray.open_zarr(folder, consolidated=False, mask_and_scale=False).load()
+                decoded = xarray.open_zarr(folder, consolidated=False).load()
+            values = stored["t"].values
+            np.testing.assert_array_equal(values == np.float32(1e20), is_missing)
+            self.assertEqual(stored["t"].attrs["_FillValue"], np.float32(1e20))
+            np.testing.assert_allclose(values[~is_missing], field[~is_missing], rtol=0, atol=most)
+            self.assertTrue((values[~is_missing] != field[~is_missing]).any())
+            np.testing.assert_array_equal(np.isnan(decoded["t"]), is_missing)
 
 
 if __name__ == "__main__":

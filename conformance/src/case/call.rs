@@ -7,6 +7,7 @@
 
 use super::{Case, Counts, Deal};
 use crate::data;
+use crate::places::Places;
 use foldwire::layout::{Shares, Window};
 use foldwire::{
     Call, Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, Rounding,
@@ -65,7 +66,16 @@ impl Case {
         comm: &'a mut Communicator<X>,
         buffers: &'a mut Buffers<T>,
     ) -> Result<Operation<'a, X, T>, Error> {
-        let rank = comm.rank().index();
+        let call = self.call_on(comm.rank().index(), buffers);
+        comm.start(call, &self.plan())
+    }
+
+    /// The call of `rank`, on its buffers.
+    fn call_on<'a, T: Float>(
+        &self,
+        rank: usize,
+        buffers: &'a mut Buffers<T>,
+    ) -> Call<'a, T, &'a [T], &'a mut [T]> {
         let Buffers { data, recv, counts } = buffers;
         let n_own = data.len();
         let (send, recv): (&[T], &mut [T]) = match self.window(rank) {
@@ -73,7 +83,7 @@ impl Case {
             _ if self.is_in_place() => (&[], data),
             _ => (&[], recv),
         };
-        comm.start(self.call(rank, counts, n_own, send, recv), &self.plan())
+        self.call(rank, counts, n_own, send, recv)
     }
 
     /// Starts one rank's call on a communicator that may run other calls at the same time. `counts`
@@ -87,7 +97,15 @@ impl Case {
         comm: &SharedCommunicator<'a, X>,
         counts: &'a Counts,
     ) -> Result<Pending<'a, X, Vec<T>>, Error> {
-        let rank = comm.rank().index();
+        comm.start(self.call_at_once(comm.rank().index(), counts), &self.plan())
+    }
+
+    /// The call of `rank` that owns its buffers.
+    pub(crate) fn call_at_once<'a, T: Float>(
+        &self,
+        rank: usize,
+        counts: &'a Counts,
+    ) -> Call<'a, T, Vec<T>, Vec<T>> {
         let Buffers { data, recv, .. } = self.buffers::<T>(rank);
         let n_own = data.len();
         let (send, recv) = match self.window(rank) {
@@ -95,7 +113,7 @@ impl Case {
             _ if self.is_in_place() => (Vec::new(), data),
             _ => (Vec::new(), recv),
         };
-        comm.start(self.call(rank, counts, n_own, send, recv), &self.plan())
+        self.call(rank, counts, n_own, send, recv)
     }
 
     /// The call of `rank`, which has `n_own` values.
@@ -185,9 +203,18 @@ impl Case {
         &self,
         comm: &mut Communicator<X>,
     ) -> Result<(Vec<T>, Report), Error> {
+        self.run_rank_at(&Places::slices(), comm)
+    }
+
+    /// Does the same with the rank's values in their place.
+    pub(crate) fn run_rank_at<T: Float, X: Transport>(
+        &self,
+        places: &Places<'_>,
+        comm: &mut Communicator<X>,
+    ) -> Result<(Vec<T>, Report), Error> {
         let rank = comm.rank().index();
         let mut buffers = self.buffers::<T>(rank);
-        let report = self.start(comm, &mut buffers)?.wait()?;
+        let report = places.run(comm, self.call_on(rank, &mut buffers), &self.plan())?;
         Ok((self.result(rank, buffers), report))
     }
 }

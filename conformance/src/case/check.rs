@@ -1,10 +1,11 @@
 //! Checks of a [`Case`]'s results.
 
 use super::{Case, Operation};
+use crate::places::Places;
 use crate::{Backend, Threads, data, oracle, with_type};
 use foldwire::codec::Loss;
 use foldwire::schedule::ProgramSpec;
-use foldwire::{Collective, Communicator, Float, Rank, Report, Scope, Transport};
+use foldwire::{Collective, Communicator, Error, Float, Rank, Report, Scope, Transport};
 
 impl Case {
     /// Runs the case, checks every rank's result, and returns a [word](Self::word) of each.
@@ -16,7 +17,8 @@ impl Case {
     }
 
     fn check_as<T: Float, B: Backend>(&self, backend: &B) -> Vec<u64> {
-        let outcomes = backend.run(self.size, |mut comm| self.outcome::<T, _>(&mut comm));
+        let places = Places::of(backend, self.size);
+        let outcomes = backend.run(self.size, |mut comm| self.outcome::<T, _>(&places, &mut comm));
         let inputs = self.inputs::<T>();
         for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
             // If all results must be the same, the loop below compares the other ranks' results
@@ -39,19 +41,25 @@ impl Case {
 
     /// Runs the case, and compares every rank's [word](Self::word) with that of the threads
     /// backend. The threads use frames of the same capacity, and their results are
-    /// [checked](Self::check).
+    /// [checked](Self::check). A device must refuse a case that it does not support; then it runs a
+    /// similar one.
     ///
     /// # Panics
     /// If a result or its reported bounds differ. The message names the case.
     pub fn compare_with_threads<B: Backend>(&self, backend: &B) {
-        with_type!(self.dtype, T => self.compare_as::<T, B>(backend));
+        let places = Places::of(backend, self.size);
+        if !places.support(self) {
+            with_type!(self.dtype, T => self.expect_refusal::<T, B>(backend, &places));
+        }
+        let case = places.adapt(self);
+        with_type!(case.dtype, T => case.compare_as::<T, B>(backend, &places));
     }
 
-    fn compare_as<T: Float, B: Backend>(&self, backend: &B) {
+    fn compare_as<T: Float, B: Backend>(&self, backend: &B, places: &Places<'_>) {
         let outcomes = backend.run_transports(self.size, |transport| {
             let n_bytes = transport.frame_capacity();
             let mut comm = Communicator::new(transport).expect("frames are large enough");
-            let (result, report) = self.outcome::<T, _>(&mut comm);
+            let (result, report) = self.outcome::<T, _>(places, &mut comm);
             (Self::word(&result, &report), n_bytes)
         });
         let (words, n_bytes): (_, Vec<usize>) = outcomes.into_iter().unzip();
@@ -63,8 +71,24 @@ impl Case {
         }
     }
 
-    fn outcome<T: Float, X: Transport>(&self, comm: &mut Communicator<X>) -> (Vec<T>, Report) {
-        let outcome = self.run_rank::<T, _>(comm);
+    /// Checks that ranks on devices refuse the case before they send anything.
+    fn expect_refusal<T: Float, B: Backend>(&self, backend: &B, places: &Places<'_>) {
+        backend.run(self.size, |mut comm| {
+            if places.is_on_device(comm.rank()) {
+                let refused = self.run_rank_at::<T, _>(places, &mut comm).map(drop);
+                let is_typed = matches!(refused, Err(Error::NotOnDevice { .. }));
+                assert!(is_typed, "{self:?}, rank {}: {refused:?}", comm.rank());
+            }
+            comm.barrier().expect("the communicator stays usable");
+        });
+    }
+
+    fn outcome<T: Float, X: Transport>(
+        &self,
+        places: &Places<'_>,
+        comm: &mut Communicator<X>,
+    ) -> (Vec<T>, Report) {
+        let outcome = self.run_rank_at::<T, _>(places, comm);
         outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
     }
 

@@ -41,30 +41,16 @@ pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
 /// Two axes, the later one first, and the choice on each.
 type ChoicePair = [(usize, usize); 2];
 
-/// The pairs of choices that a case covers.
-fn covered_pairs<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
-    let has_effect = effective_axes(i);
-    let has_one_rank = sizes[i[axis::SIZE]] == 1;
-    // The first choice on the axis is a count of 0.
-    let is_empty = i[axis::COUNT] == 0;
-    let pairs = (0..AXES.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
-    let pairs = pairs.filter(move |&(a, b)| {
-        let is_of = |axis| a == axis || b == axis;
-        has_effect[a]
-            && has_effect[b]
-            && (!has_one_rank || is_of(axis::SIZE))
-            && (!is_empty || is_of(axis::COUNT))
-    });
-    pairs.map(|(a, b)| [(a, i[a]), (b, i[b])])
-}
+/// A set of choices: a bit for each choice on each axis.
+type Choices = u128;
 
 /// A set of pairs of choices.
 struct PairSet {
     /// Number of choices on all axes before each axis.
     n_before: [usize; AXES.len()],
     n_choices: Indices,
-    /// For each two choices on all axes, whether the pair is in the set.
-    is_in: Vec<bool>,
+    /// For each choice on each axis, the choices with which it is in the set.
+    partners: Vec<Choices>,
 }
 
 impl PairSet {
@@ -76,7 +62,8 @@ impl PairSet {
             n += n_more;
             n - n_more
         });
-        Self { n_before, n_choices, is_in: vec![false; n * n] }
+        assert!(n <= Choices::BITS as usize, "a bit for each choice");
+        Self { n_before, n_choices, partners: vec![0; n] }
     }
 
     /// All pairs that can be in the set, in order.
@@ -88,18 +75,44 @@ impl PairSet {
         choices(AXES.len()).flat_map(move |one| choices(one.0).map(move |other| [one, other]))
     }
 
-    fn index(&self, [(a, x), (b, y)]: ChoicePair) -> usize {
-        let n = self.n_before[AXES.len() - 1] + self.n_choices[AXES.len() - 1];
-        (self.n_before[a] + x) * n + self.n_before[b] + y
+    fn index(&self, (axis, choice): (usize, usize)) -> usize {
+        self.n_before[axis] + choice
     }
 
-    fn has(&self, pair: ChoicePair) -> bool {
-        self.is_in[self.index(pair)]
+    fn has(&self, [one, other]: ChoicePair) -> bool {
+        self.partners[self.index(one)] >> self.index(other) & 1 == 1
     }
 
-    fn set(&mut self, pair: ChoicePair, is_in: bool) {
-        let index = self.index(pair);
-        self.is_in[index] = is_in;
+    fn set(&mut self, [one, other]: ChoicePair, is_in: bool) {
+        for (one, other) in [(one, other), (other, one)] {
+            let (index, bit) = (self.index(one), 1 << self.index(other));
+            let partners = &mut self.partners[index];
+            *partners = if is_in { *partners | bit } else { *partners & !bit };
+        }
+    }
+
+    /// Returns for each axis the choices with which the case covers its choice on that axis.
+    fn covered(&self, i: &Indices, sizes: &[usize]) -> [Choices; AXES.len()] {
+        let bit = |axis: usize| 1 << self.index((axis, i[axis]));
+        let has_effect = effective_axes(i);
+        let mut covered = [0; AXES.len()];
+        for axis in (0..AXES.len()).filter(|&axis| has_effect[axis]) {
+            covered[axis] = bit(axis);
+        }
+        let all: Choices = covered.iter().sum();
+        let has_one_rank = sizes[i[axis::SIZE]] == 1;
+        // The first choice on the axis is a count of 0.
+        let is_empty = i[axis::COUNT] == 0;
+        for (axis, covered) in covered.iter_mut().enumerate().filter(|(_, own)| **own != 0) {
+            *covered = all & !*covered;
+            if has_one_rank && axis != axis::SIZE {
+                *covered &= bit(axis::SIZE);
+            }
+            if is_empty && axis != axis::COUNT {
+                *covered &= bit(axis::COUNT);
+            }
+        }
+        covered
     }
 }
 
@@ -107,7 +120,7 @@ impl PairSet {
 fn cover(sizes: &[usize]) -> Vec<Indices> {
     let mut missing = PairSet::empty(sizes);
     let n_choices = missing.n_choices;
-    missing.is_in.fill(true);
+    missing.partners.fill(Choices::MAX);
     let mut random = Random(42);
     let mut cases = Vec::new();
     for first in missing.all_pairs() {
@@ -117,20 +130,32 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
         // Among candidates with the first missing pair, select the one that covers the most missing
         // pairs.
         let candidates = (0..1000).map(|_| {
-            let mut indices = n_choices.map(|n| random.below(n));
+            let mut indices = n_choices;
+            indices.iter_mut().for_each(|index| *index = random.below(*index));
             for (axis, choice) in first {
                 indices[axis] = choice;
             }
             normalised(indices)
         });
-        let gain = |i: &Indices| covered_pairs(i, sizes).filter(|&pair| missing.has(pair)).count();
-        let candidates = candidates.filter(|i| covered_pairs(i, sizes).any(|pair| pair == first));
+        let [(axis, _), other] = first;
+        let candidates = candidates
+            .filter(|i| first.iter().all(|&(axis, choice)| i[axis] == choice))
+            .map(|i| (i, missing.covered(&i, sizes)))
+            .filter(|(_, covered)| covered[axis] >> missing.index(other) & 1 == 1);
+        // Each pair counts twice.
+        let gain = |(i, covered): &(Indices, [Choices; AXES.len()])| -> u32 {
+            let choices =
+                i.iter().zip(&missing.n_before).map(|(choice, n_before)| choice + n_before);
+            let gains = choices.zip(covered).map(|(at, covered)| missing.partners[at] & covered);
+            gains.map(Choices::count_ones).sum()
+        };
         let best = candidates.take(200).max_by_key(gain);
         // If no candidate was found, the two choices never have an effect together.
         missing.set(first, false);
-        if let Some(best) = best {
-            for pair in covered_pairs(&best, sizes) {
-                missing.set(pair, false);
+        if let Some((best, covered)) = best {
+            for (axis, covered) in covered.into_iter().enumerate() {
+                let index = missing.index((axis, best[axis]));
+                missing.partners[index] &= !covered;
             }
             cases.push(best);
         }
@@ -143,6 +168,23 @@ mod tests {
     use super::*;
     use crate::case::ROUTES;
     use crate::suite;
+
+    /// The pairs of choices that a case covers, one by one.
+    fn covered_pairs<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = ChoicePair> + 'a {
+        let has_effect = effective_axes(i);
+        let has_one_rank = sizes[i[axis::SIZE]] == 1;
+        // The first choice on the axis is a count of 0.
+        let is_empty = i[axis::COUNT] == 0;
+        let pairs = (0..AXES.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        let pairs = pairs.filter(move |&(a, b)| {
+            let is_of = |axis| a == axis || b == axis;
+            has_effect[a]
+                && has_effect[b]
+                && (!has_one_rank || is_of(axis::SIZE))
+                && (!is_empty || is_of(axis::COUNT))
+        });
+        pairs.map(|(a, b)| [(a, i[a]), (b, i[b])])
+    }
 
     /// Every pair that any case covers, found without the search. Only the choices on a few axes
     /// decide which choices have an effect, and this loop tries all combinations on these axes.

@@ -404,6 +404,14 @@ impl<'s, T: Element, S, R> Call<'s, T, S, R> {
         self.residues = Some(feedback);
         self
     }
+
+    /// Returns the same call on other buffers, which `change` makes of the call's own, such as
+    /// copies in a device's memory. They have the same lengths.
+    pub fn map_buffers<S2, R2>(self, change: impl FnOnce(S, R) -> (S2, R2)) -> Call<'s, T, S2, R2> {
+        let Self { request, op, send, recv, residues } = self;
+        let (send, recv) = change(send, recv);
+        Call { request, op, send, recv, residues }
+    }
 }
 
 impl<'s, T: Element, S: AsRef<[T]>, R: AsMut<[T]>> Call<'s, T, S, R> {

@@ -305,6 +305,19 @@ impl Compute for DeviceOperands<'_> {
         payloads.note(primitive, written, report);
         Poll::Ready(Ok(()))
     }
+
+    fn begin_ahead(
+        &mut self,
+        lane: usize,
+        nth: usize,
+        primitive: Primitive,
+        segment: &Segment,
+    ) -> Result<bool, Error> {
+        // Only local values are there before an earlier segment is done.
+        let Primitive::EncodeOwn { codec, .. } = primitive else { return Ok(false) };
+        let own = self.own(segment)?;
+        self.device.encode_ahead(lane, nth, own, codec, &self.call)
+    }
 }
 
 impl Operands for DeviceOperands<'_> {

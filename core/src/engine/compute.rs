@@ -35,6 +35,20 @@ pub(crate) trait Compute {
         report: &mut Report,
     ) -> Poll<Result<(), Error>>;
 
+    /// Begins a primitive on a segment ahead, while it is pending on an earlier segment of its run:
+    /// the `nth` segment after that one, counted from 0. Returns false if it cannot begin now; then
+    /// no later segment can.
+    fn begin_ahead(
+        &mut self,
+        lane: usize,
+        nth: usize,
+        primitive: Primitive,
+        segment: &Segment,
+    ) -> Result<bool, Error> {
+        let _ = (lane, nth, primitive, segment);
+        Ok(false)
+    }
+
     /// Carries out a primitive of a short exact call as the raw codec does, in a third of the
     /// instructions. `payload` is the buffer of the slot that the primitive uses, with the number
     /// of bytes in it, and `other` its other payload. Returns the number of bytes in the slot

@@ -199,14 +199,12 @@ impl<F: FrameBuffer> Slots<F> {
             }
             _ => {
                 while *n_done < run.n_parts() {
-                    ready!(self.compute_part(
-                        primitive,
-                        compute,
-                        (run, step),
-                        *n_done,
-                        report,
-                        pace
-                    ))?;
+                    let done =
+                        self.compute_part(primitive, compute, (run, step), *n_done, report, pace)?;
+                    if done.is_pending() {
+                        begin_ahead(primitive, compute, run, *n_done)?;
+                        return Poll::Pending;
+                    }
                     *n_done += 1;
                 }
                 *n_done = 0;
@@ -435,6 +433,22 @@ impl<F: FrameBuffer> Slots<F> {
         self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
         Ok(())
     }
+}
+
+/// Begins a primitive on the segments of a run after the pending one, as many as can begin.
+fn begin_ahead(
+    primitive: Primitive,
+    compute: &mut Computing<'_>,
+    run: &Run<'_>,
+    pending: u16,
+) -> Result<(), Error> {
+    for (nth, place) in (pending + 1..run.n_parts()).enumerate() {
+        let segment = run.segment(place.into());
+        if !compute.work.begin_ahead(compute.lane, nth, primitive, &segment)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Payloads of a lane's frames, and the buffers that hold them, without the space for headers.

@@ -122,7 +122,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a run of symbols with these buckets.
-    #[inline(always)]
+    ///
+    /// It is not inlined: what needs a level's instructions is compiled with them by itself.
+    #[inline(never)]
     pub(crate) fn read(&mut self, tables: &Tables<'_>, buckets: &[u8], symbols: &mut [u8]) {
         assert!(buckets.len() == symbols.len() && tables.len == SLOTS);
         let n_done = match self.lanes {

@@ -36,16 +36,22 @@ struct RunCase {
 }
 
 impl RunCase {
+    /// All values, which the root scatters or gathers.
+    fn whole(&self) -> Vec<f32> {
+        data::smooth(7, self.count)
+    }
+
     fn call<X: foldwire::Transport>(
         &self,
         comm: &mut Communicator<X>,
+        whole: &[f32],
     ) -> Result<(Vec<f32>, Report), Error> {
         let Self { kind, size, root, count, ref plan, .. } = *self;
-        let (rank, whole) = (comm.rank().index(), data::smooth(7, count));
+        let rank = comm.rank().index();
         let (share, root) = (share(count, size, rank), Rank::new(root));
         let is_root = rank == root.index();
         let (send, n_recv) = match kind {
-            Scatter => (if is_root { whole } else { vec![] }, share.len()),
+            Scatter => (if is_root { whole.to_vec() } else { vec![] }, share.len()),
             Gather => (whole[share].to_vec(), if is_root { count } else { 0 }),
         };
         let mut recv = vec![0.0; n_recv];
@@ -58,8 +64,9 @@ impl RunCase {
 
     /// Runs the call. Returns each rank's result and report.
     fn run(&self) -> Vec<(Vec<f32>, Report)> {
+        let whole = self.whole();
         let world = World::new(self.size).frame_bytes(self.frame_bytes);
-        world.run(|mut comm| self.call(&mut comm).expect("the call"))
+        world.run(|mut comm| self.call(&mut comm, &whole).expect("the call"))
     }
 
     /// Runs the call. Returns each rank's number of messages.
@@ -210,7 +217,7 @@ fn tampered(
         let config = Config::default().with_timeout(Duration::from_secs(10)).with_checksum(false);
         let transport = tamper(endpoint, harm);
         let mut comm = Communicator::with_config(transport, config).expect("large frames");
-        case.call(&mut comm).map(|(result, _)| result)
+        case.call(&mut comm, &case.whole()).map(|(result, _)| result)
     });
     let results = outcomes.into_iter().map(|outcome| outcome.expect("no rank panics")).collect();
     (results, n_changed.load(Ordering::Relaxed))

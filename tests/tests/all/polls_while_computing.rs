@@ -2,6 +2,7 @@
 //! moving.
 
 use std::cell::Cell;
+use std::sync::LazyLock;
 
 use foldwire::codec::CodecId;
 use foldwire::pipeline;
@@ -19,6 +20,10 @@ const MOST: usize = 8192;
 /// Enough values for several rounds of frames.
 const COUNT: usize = 100_000;
 const SIZE: usize = 3;
+
+/// Values of all ranks: those of each rank begin one later.
+static WAVE: LazyLock<Vec<f32>> =
+    LazyLock::new(|| (0..COUNT + SIZE).map(|i| (i as f32 * 1e-3).sin()).collect());
 
 std::thread_local! {
     /// Number of values that this rank has combined since the last poll of its network.
@@ -45,7 +50,7 @@ fn run(call: impl Fn(&mut Comm, &mut [f32]) -> Result<(), Error> + Sync) -> Vec<
         let config = Config::default().with_threads(Threads::ONE);
         let mut comm = Communicator::with_config(Wrapped::new(inner, PollCounter), config)
             .expect("frames are large enough");
-        let mut data: Vec<f32> = (0..COUNT).map(|i| ((i + rank) as f32 * 1e-3).sin()).collect();
+        let mut data = WAVE[rank..][..COUNT].to_vec();
         N_LOOKS.set(0);
         call(&mut comm, &mut data).expect("the call");
         N_LOOKS.get()

@@ -59,6 +59,8 @@ struct State {
     /// True for each event that has happened.
     events: HashMap<EventId, bool>,
     next_id: u64,
+    /// Most streams so far that had a kernel to run at the same time.
+    most_at_once: usize,
     faults: Faults,
     /// Why the device failed, if it did.
     failure: Option<String>,
@@ -117,16 +119,22 @@ impl SimulatedDevice {
         })
     }
 
+    /// Most streams that had a kernel to run at the same time, since this was asked last.
+    pub fn take_most_at_once(&self) -> usize {
+        std::mem::take(&mut self.lock().most_at_once)
+    }
+
     /// Plants faults in a device that is in use.
     pub fn plant(&self, faults: Faults) {
         self.lock().faults = faults;
     }
 
-    /// Number of allocations, streams and events that were not freed.
+    /// Number of allocations, streams, events and locked frames that were not freed.
     #[must_use]
     pub fn n_live(&self) -> usize {
         let state = self.lock();
-        state.memory.n_buffers() + state.pinned.len() + state.streams.len() + state.events.len()
+        let n_allocations = state.memory.n_buffers() + state.pinned.len();
+        n_allocations + state.streams.len() + state.events.len() + self.n_locked()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -177,6 +185,19 @@ impl State {
     fn new_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    /// Number of streams whose next operation is a kernel.
+    fn n_at_once(&self) -> usize {
+        let is_over = |operation: &Operation| match operation {
+            Operation::WaitFor(event) => self.events.get(event) == Some(&true),
+            _ => false,
+        };
+        let next = |queue: &VecDeque<Operation>| {
+            let next = queue.iter().find(|operation| !is_over(operation));
+            matches!(next, Some(Operation::Launch { .. }))
+        };
+        self.streams.values().filter(|queue| next(queue)).count()
     }
 
     /// Returns bytes of pinned memory.
@@ -411,6 +432,7 @@ impl Driver for SimulatedDevice {
         if has_happened(&state)? {
             return Ok(true);
         }
+        state.most_at_once = state.most_at_once.max(state.n_at_once());
         // The device does a little of everything.
         let streams: Vec<StreamId> = state.streams.keys().copied().collect();
         for stream in streams {

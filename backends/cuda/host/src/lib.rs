@@ -8,7 +8,27 @@ mod ffi;
 
 pub use device::{Faults, HostCopies, SimulatedDevice};
 
+use foldwire_cuda::{Cuda, Driver};
 use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, LazyLock};
+
+/// Opens the machine's GPU, once for a process. `None` if there is none, which this says.
+pub fn gpu() -> Option<Arc<dyn Driver>> {
+    static GPU: LazyLock<Option<Arc<dyn Driver>>> = LazyLock::new(|| {
+        let (gpu, said) = match Cuda::open(0) {
+            Ok(gpu) => {
+                let said = format!("tests run on {} as well", gpu.description());
+                (Some(gpu), said)
+            }
+            Err(error) => (None, format!("skipped: tests on a GPU: {error}")),
+        };
+        // Without `println!`, so that the line is seen although the test passes.
+        let _ = writeln!(io::stdout(), "\n{said}");
+        gpu
+    });
+    GPU.clone()
+}
 
 /// Reason why a kernel did not run to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

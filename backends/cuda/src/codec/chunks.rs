@@ -6,6 +6,7 @@ use foldwire::codec::fz_light::HEADER_BYTES;
 use super::job::{Job, Space, padded};
 use crate::kernel::KernelFile;
 use crate::{DeviceBytes, DeviceError, DevicePtr};
+use std::ops::Range;
 
 /// Values of a chunk.
 pub(super) const CHUNK: usize = 4096;
@@ -45,6 +46,23 @@ impl Chunks {
     pub(super) const fn scratch_bytes(n_values: usize, slot: usize) -> usize {
         let n_chunks = n_values.div_ceil(CHUNK);
         padded(n_chunks * REPORT) + n_chunks * slot
+    }
+
+    /// Divides the chunks of `n_values` into at most `n_partitions` in order, and at least one.
+    /// Returns the values of each, and its chunks.
+    pub(super) fn partitions(
+        self,
+        n_values: usize,
+        n_partitions: usize,
+    ) -> impl Iterator<Item = (Range<usize>, Self)> {
+        let n_each = self.n_chunks.div_ceil(n_partitions).max(1);
+        (0..self.n_chunks.max(1)).step_by(n_each).map(move |first| {
+            let n_chunks = n_each.min(self.n_chunks - first);
+            let (reports, slots) =
+                (self.reports.offset(first * REPORT), self.slots.offset(first * self.slot));
+            let values = first * CHUNK..n_values.min((first + n_chunks) * CHUNK);
+            (values, Self { n_chunks, reports, slots, ..self })
+        })
     }
 
     /// Writes a payload of the chunks with this step or parameter. `sources` are the payloads whose

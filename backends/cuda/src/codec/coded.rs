@@ -9,6 +9,7 @@ use super::job::{Job, Space, padded};
 use super::{CodecKernels, Payload};
 use crate::kernel::KernelFile;
 use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
+use std::ops::Range;
 
 /// Bytes of a slot before its chunk: the kernels' `FORM_AT`.
 const FORM_AT: usize = 7;
@@ -81,20 +82,30 @@ impl CodecKernels for CodedKernels {
         let shift = if let Coder::Mpc(0) = self.coder { FORM_AT - 1 } else { FORM_AT };
         let chunks = Chunks::new(job, space, self.slot, shift);
         let weight = if weighted { 1.0 } else { job.weight };
-        let mut args: Vec<KernelArg> = vec![
-            own.into(),
-            job.n_values.into(),
-            chunks.reports.into(),
-            chunks.slots.into(),
-            chunks.slot.into(),
-            weight.into(),
-        ];
-        match self.coder {
-            Coder::CuSzp(numbers) => args.extend(numbers.map(KernelArg::from)),
-            Coder::Mpc(number) | Coder::ZfpRate(number) => args.push(number.into()),
-        }
+        let (n_values, n_bytes) = (job.n_values, job.dtype.n_bytes());
+        let partition = |(values, part): (Range<usize>, Chunks)| {
+            let mut args: Vec<KernelArg> = vec![
+                own.offset(values.start * n_bytes).into(),
+                values.len().into(),
+                part.reports.into(),
+                part.slots.into(),
+                part.slot.into(),
+                weight.into(),
+            ];
+            match self.coder {
+                Coder::CuSzp(numbers) => args.extend(numbers.map(KernelArg::from)),
+                Coder::Mpc(number) | Coder::ZfpRate(number) => args.push(number.into()),
+            }
+            (part.n_chunks, args)
+        };
+        let n_partitions = match self.coder {
+            Coder::CuSzp(_) => 1,
+            // As published in MPC-OPT and ZFP-OPT.
+            Coder::Mpc(_) | Coder::ZfpRate(_) => job.on.n_partitions(n_values),
+        };
+        let partitions: Vec<_> = chunks.partitions(n_values, n_partitions).map(partition).collect();
         let (file, encode, _) = self.file();
-        job.launch(file, encode, chunks.n_chunks, THREADS, &args)?;
+        job.launch_together(file, encode, THREADS, &partitions)?;
         chunks.finish(job, self.parameter, [NULL, NULL], 1, dst)
     }
 

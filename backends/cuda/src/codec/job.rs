@@ -47,6 +47,11 @@ pub(super) const fn padded(n_bytes: usize) -> usize {
     n_bytes.next_multiple_of(ALIGNMENT)
 }
 
+/// Number of blocks of a launch, at least one.
+fn blocks(n_blocks: usize) -> u32 {
+    u32::try_from(n_blocks.max(1)).unwrap_or(u32::MAX)
+}
+
 /// Checks an address.
 pub(super) fn aligned(ptr: DevicePtr, alignment: usize) -> Result<(), DeviceError> {
     let alignment = alignment as u64;
@@ -101,9 +106,30 @@ impl Job<'_> {
         args: &[KernelArg],
     ) -> Result<(), DeviceError> {
         let module = Module { file, dtype: self.dtype };
-        let kernel = &format!("{name}_{}", self.dtype);
-        let n_blocks = u32::try_from(n_blocks.max(1)).unwrap_or(u32::MAX);
+        let (kernel, n_blocks) = (&format!("{name}_{}", self.dtype), blocks(n_blocks));
         self.on.launch(&Launch { module, kernel, n_blocks, n_threads, args })
+    }
+
+    /// Launches kernel `name` of a file on several partitions at the same time. Each has its number
+    /// of blocks and its arguments.
+    pub(super) fn launch_together<'p>(
+        &mut self,
+        file: KernelFile,
+        name: &str,
+        n_threads: u32,
+        partitions: &'p [(usize, Vec<KernelArg>)],
+    ) -> Result<(), DeviceError> {
+        let module = Module { file, dtype: self.dtype };
+        let kernel = &format!("{name}_{}", self.dtype);
+        let launch = |(n_blocks, args): &'p (usize, Vec<KernelArg>)| Launch {
+            module,
+            kernel,
+            n_blocks: blocks(*n_blocks),
+            n_threads,
+            args,
+        };
+        let launches: Vec<Launch<'_>> = partitions.iter().map(launch).collect();
+        self.on.launch_together(&launches)
     }
 
     /// acc ← acc ⊕ other · weight, in values.

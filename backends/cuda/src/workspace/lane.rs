@@ -1,11 +1,18 @@
-//! One lane of a workspace: its stream and memory, and the operation under way.
+//! One lane of a workspace: its streams and memory, and the operation under way.
+//!
+//! Encodes that were begun ahead share the lane's memory with the operation under way: a message
+//! holds the payloads of all its parts, so the memory for one message does, too.
 
+use super::WorkspaceConfig;
+use super::streams::Streams;
 use crate::driver::{Driver, OwnedMemory, PinnedPtr, Staging, Stream};
 use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Outcome, Task};
 use foldwire::codec::{CodecId, CodecParams, Written};
 use foldwire::device::{DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
 use foldwire::op::OpCode;
+use foldwire::transport::FRAME_ALIGN;
 use foldwire::{DType, Error, Quantum};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes that are copied back with the outcome at least, because more copies cost more.
@@ -13,7 +20,7 @@ const MIN_GUESS: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) stream: Stream,
+    pub(super) streams: Streams,
     /// Payloads, or floats, that an operation reads, from frames that are not locked.
     sent: [Staging; 2],
     on_device: [OwnedMemory; 2],
@@ -22,25 +29,69 @@ pub(super) struct Lane {
     /// Values between the tasks of an operation.
     values: OwnedMemory,
     pub(super) scratch: OwnedMemory,
-    outcome: OwnedMemory,
+    /// An outcome for each stream.
+    outcomes: OwnedMemory,
     pub(super) received: Staging,
+    /// The outcomes in host memory.
     reported: Staging,
     state: LaneState,
-    /// True once the end of what is enqueued is marked, for a call that ends.
-    is_ending: bool,
+    /// Encodes that were begun ahead, in the order in which the lane will ask for them.
+    ahead: VecDeque<Ahead>,
+    used: Used,
     /// Bytes of the last payload.
     last: usize,
+}
+
+/// An encode that was begun ahead, on a stream beside the lane's own.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    stream: usize,
+    values: Region,
+    codec: CodecId,
+    /// Where its payload will be.
+    from: DevicePtr,
+}
+
+/// Bytes at the front of a lane's memory that encodes under way use.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    written: usize,
+    scratch: usize,
+}
+
+impl Used {
+    /// All of it.
+    const ALL: Self = Self { written: usize::MAX, scratch: usize::MAX };
+
+    /// The same, and what an encode of `n_values` needs; `None` if a frame cannot hold its payload.
+    fn and(self, codec: &DeviceCodec, n_values: usize) -> Option<Self> {
+        let after = |used: usize, n_bytes: usize| {
+            used.checked_add(n_bytes)?.checked_next_multiple_of(FRAME_ALIGN)
+        };
+        let written = after(self.written, codec.max_encoded_len(n_values)?)?;
+        let scratch = after(self.scratch, codec.encode_scratch_bytes(n_values))?;
+        Some(Self { written, scratch })
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum LaneState {
     #[default]
     Idle,
-    /// The operation's kernels and copies are enqueued. `n_received` bytes of what it writes to the
-    /// host, from this address on, are among the copies.
-    Running { from: DevicePtr, n_received: usize, output: Output, to: Landing },
+    /// The operation's kernels and copies are enqueued on this stream.
+    Running(Running, usize),
     /// The rest of the payload is on the way.
     Receiving(Written, Landing),
+}
+
+/// An operation under way. Copies of `n_received` bytes of what it writes to the host, from address
+/// `from` on, are enqueued, too.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    from: DevicePtr,
+    n_received: usize,
+    output: Output,
+    to: Landing,
 }
 
 /// Where the host's part of a result is copied.
@@ -84,31 +135,43 @@ impl Codecs {
 }
 
 impl Lane {
-    pub(super) fn new(driver: &Arc<dyn Driver>, frame_bytes: usize) -> Result<Self, DeviceError> {
+    pub(super) fn new(
+        driver: &Arc<dyn Driver>,
+        config: WorkspaceConfig,
+    ) -> Result<Self, DeviceError> {
+        let frame_bytes = config.frame_bytes;
         let memory = |n_bytes| OwnedMemory::new(driver, n_bytes);
         let staging = |n_bytes| Staging::new(driver, n_bytes);
         // A segment's uncompressed values fit a frame, too.
         let scratch = most_scratch_bytes(frame_bytes);
+        let streams = Streams::new(driver, config)?;
+        let outcome_bytes = streams.len() * size_of::<Outcome>();
         Ok(Self {
-            stream: Stream::new(driver)?,
+            streams,
             sent: [staging(frame_bytes)?, staging(frame_bytes)?],
             on_device: [memory(frame_bytes)?, memory(frame_bytes)?],
             written: memory(frame_bytes)?,
             values: memory(frame_bytes)?,
             scratch: memory(scratch)?,
-            outcome: memory(size_of::<Outcome>())?,
+            outcomes: memory(outcome_bytes)?,
             received: staging(frame_bytes)?,
-            reported: staging(size_of::<Outcome>())?,
+            reported: staging(outcome_bytes)?,
             state: LaneState::Idle,
-            is_ending: false,
+            ahead: VecDeque::new(),
+            used: Used::ALL,
             last: 0,
         })
+    }
+
+    /// The stream on which operations run in order.
+    pub(super) const fn stream(&self) -> &Stream {
+        self.streams.own()
     }
 
     /// Copies bytes of a frame to the device. An operation reads at most two.
     fn send(&mut self, place: usize, bytes: &[u8]) -> Result<DeviceBytes, DeviceError> {
         let ptr = self.on_device[place].ptr;
-        self.sent[place].send_kept(bytes, &self.stream, ptr)?;
+        self.sent[place].send_kept(bytes, self.streams.own(), ptr)?;
         Ok(DeviceBytes { ptr, n_bytes: bytes.len() })
     }
 
@@ -124,7 +187,21 @@ impl Lane {
         n_values: usize,
     ) -> Result<(), DeviceError> {
         let scratch = DeviceBytes { ptr: self.scratch.ptr, n_bytes: self.scratch.n_bytes };
-        codec.enqueue(&mut self.stream, op, task, n_values, scratch, self.outcome.ptr)
+        let outcome = self.outcome(0);
+        codec.enqueue(&mut self.streams, op, task, n_values, scratch, outcome)
+    }
+
+    /// Address of a stream's outcome.
+    fn outcome(&self, stream: usize) -> DevicePtr {
+        self.outcomes.ptr.offset(stream * size_of::<Outcome>())
+    }
+
+    /// Enqueues the copy of a stream's outcome, and marks the end of its work so far.
+    fn report(&mut self, stream: usize) -> Result<(), DeviceError> {
+        let (from, start) = (self.outcome(stream), stream * size_of::<Outcome>());
+        let on = self.streams.at(stream);
+        self.reported.receive(on, from, start, size_of::<Outcome>())?;
+        on.mark()
     }
 
     pub(super) fn copy(
@@ -133,7 +210,7 @@ impl Lane {
         to: DevicePtr,
         n_bytes: usize,
     ) -> Result<(), DeviceError> {
-        self.stream.copy(from, to, n_bytes)
+        self.stream().copy(from, to, n_bytes)
     }
 
     /// Enqueues an operation on `n` values. Returns where on the device its output for the host is.
@@ -151,7 +228,8 @@ impl Lane {
         if n_bytes > self.values.n_bytes && !matches!(op, DeviceOp::Copy { .. }) {
             return Err(DeviceError::Capacity { need: n_bytes, have: self.values.n_bytes });
         }
-        self.stream.clear(self.outcome.ptr, size_of::<Outcome>())?;
+        self.used = Used::ALL;
+        self.stream().clear(self.outcome(0), size_of::<Outcome>())?;
         Ok(match op {
             DeviceOp::Encode { values, codec, .. } => {
                 let (own, weighted) = match values {
@@ -159,8 +237,13 @@ impl Lane {
                     DeviceSource::Partial(values) => (at(*values, dtype)?, true),
                     DeviceSource::Floats(bytes) => (self.send(0, bytes)?.ptr, true),
                 };
+                let codec = codecs.of(*codec);
                 let task = Task::Encode { own, weighted, dst };
-                self.enqueue(codecs.of(*codec), reduction, &task, n)?;
+                self.enqueue(codec, reduction, &task, n)?;
+                // Encodes that were begun ahead but not asked for may use any memory.
+                if self.ahead.is_empty() {
+                    self.used = Used { written: 0, scratch: 0 }.and(codec, n).unwrap_or(Used::ALL);
+                }
                 (dst.ptr, Output::Payload)
             }
             DeviceOp::Decode { payload, codec, divisor, to } => {
@@ -269,6 +352,7 @@ impl Lane {
         call: &DeviceCall,
     ) -> Result<(), DeviceError> {
         let (from, output) = self.begin(op, n_values, call)?;
+        self.ahead.clear();
         let (to, have) = match output_of(op) {
             Some(frame) => self.landing(frame),
             None => (Landing::Staging, self.received.n_bytes()),
@@ -278,21 +362,79 @@ impl Lane {
             Output::Floats(n_bytes) => n_bytes,
             Output::Payload => {
                 let guess = (self.last + self.last / 8).max(MIN_GUESS);
-                guess.min(have).min(self.written.n_bytes)
+                // What follows may belong to an encode that is begun ahead.
+                guess.min(have).min(self.written.n_bytes).min(self.used.written)
             }
         };
         self.receive(from, to, 0, n_received)?;
-        let outcome = self.outcome.ptr;
-        self.reported.receive(&self.stream, outcome, 0, size_of::<Outcome>())?;
-        self.stream.mark()?;
-        self.state = LaneState::Running { from, n_received, output, to };
+        self.report(0)?;
+        self.state = LaneState::Running(Running { from, n_received, output, to }, 0);
         Ok(())
+    }
+
+    /// Begins an encode ahead, as [`Device::encode_ahead`](foldwire::device::Device::encode_ahead)
+    /// says.
+    pub(super) fn encode_ahead(
+        &mut self,
+        nth: usize,
+        values: Region,
+        codec: CodecId,
+        call: &DeviceCall,
+    ) -> Result<bool, DeviceError> {
+        if nth < self.ahead.len() {
+            return Ok(true);
+        }
+        let runs_on = if let LaneState::Running(_, stream) = self.state { stream } else { 0 };
+        let is_free = |stream: &usize| {
+            *stream != runs_on && self.ahead.iter().all(|begun| begun.stream != *stream)
+        };
+        let Some(stream) = (1..self.streams.len()).find(is_free) else { return Ok(false) };
+        let codecs = Codecs::new(call)?;
+        let (on_device, n, before) = (codecs.of(codec), values.n_values, self.used);
+        let Some(used) = before.and(on_device, n) else { return Ok(false) };
+        if used.written > self.written.n_bytes || used.scratch > self.scratch.n_bytes {
+            return Ok(false);
+        }
+        let rest = |memory: &OwnedMemory, start: usize, end: usize| {
+            let ptr = memory.ptr.offset(start);
+            DeviceBytes { ptr, n_bytes: end - start }
+        };
+        let dst = rest(&self.written, before.written, used.written);
+        let scratch = rest(&self.scratch, before.scratch, used.scratch);
+        let task = Task::Encode { own: at(values, call.dtype)?, weighted: false, dst };
+        let (outcome, on) = (self.outcome(stream), self.streams.at(stream));
+        on.clear(outcome, size_of::<Outcome>())?;
+        on_device.enqueue(on, call.op, &task, n, scratch, outcome)?;
+        self.report(stream)?;
+        self.used = used;
+        self.ahead.push_back(Ahead { stream, values, codec, from: dst.ptr });
+        Ok(true)
+    }
+
+    /// Makes the next encode that was begun ahead the operation under way. Returns false if this is
+    /// another operation, which comes after all that were begun ahead, and they count no more.
+    fn claim(&mut self, op: &mut DeviceOp<'_>) -> Result<bool, DeviceError> {
+        let Some(&next) = self.ahead.front() else { return Ok(false) };
+        if let DeviceOp::Encode { values: DeviceSource::Own(values), codec, to } = op
+            && (*values, *codec) == (next.values, next.codec)
+        {
+            let (to, _) = self.landing(to);
+            let running = Running { from: next.from, n_received: 0, output: Output::Payload, to };
+            self.state = LaneState::Running(running, next.stream);
+            self.ahead.pop_front();
+            return Ok(true);
+        }
+        for begun in &self.ahead {
+            let event = self.streams.at(begun.stream).event();
+            self.stream().wait_for(event)?;
+        }
+        Ok(false)
     }
 
     /// Returns where a result for this part of a frame is copied, and how much fits there.
     fn landing(&self, frame: &mut [u8]) -> (Landing, usize) {
         let place = PinnedPtr(frame.as_mut_ptr().expose_provenance() as u64);
-        if self.stream.driver().is_locked(place, frame.len()) {
+        if self.stream().driver().is_locked(place, frame.len()) {
             (Landing::Frame(place), frame.len())
         } else {
             (Landing::Staging, self.received.n_bytes())
@@ -312,20 +454,21 @@ impl Lane {
             return Ok(());
         }
         match to {
-            Landing::Staging => self.received.receive(&self.stream, from, start, n_bytes),
-            Landing::Frame(to) => self.stream.copy_out(from, to.offset(start), n_bytes),
+            Landing::Staging => self.received.receive(self.streams.own(), from, start, n_bytes),
+            Landing::Frame(to) => self.stream().copy_out(from, to.offset(start), n_bytes),
         }
     }
 
     /// Takes the result of an operation, once it has happened. `None` if a copy is still missing.
     fn finish(
         &mut self,
-        (from, n_received, output, to): (DevicePtr, usize, Output, Landing),
+        (running, stream): (Running, usize),
         frame: Option<&mut [u8]>,
         dtype: DType,
     ) -> Result<Option<Written>, ComputeError> {
-        let mut outcome = Outcome::default();
-        self.reported.read(bytemuck::bytes_of_mut(&mut outcome))?;
+        let Running { from, n_received, output, to } = running;
+        let (mut outcome, place) = (Outcome::default(), stream * size_of::<Outcome>());
+        self.reported.read(place, bytemuck::bytes_of_mut(&mut outcome))?;
         let mut written =
             outcome.result(dtype).map_err(|error| ComputeError::Call(error.into()))?;
         match output {
@@ -337,7 +480,7 @@ impl Lane {
                 if written.n_bytes > n_received {
                     let rest = written.n_bytes - n_received;
                     self.receive(from.offset(n_received), to, n_received, rest)?;
-                    self.stream.mark()?;
+                    self.stream().mark()?;
                     self.state = LaneState::Receiving(written, to);
                     return Ok(None);
                 }
@@ -357,7 +500,7 @@ impl Lane {
         match (frame, to) {
             (Some(frame), Landing::Staging) => {
                 check_room(Some(frame), written)?;
-                Ok(self.received.read(&mut frame[..written.n_bytes])?)
+                Ok(self.received.read(0, &mut frame[..written.n_bytes])?)
             }
             _ => Ok(()),
         }
@@ -369,17 +512,18 @@ impl Lane {
         n_values: usize,
         call: &DeviceCall,
     ) -> Result<Option<Written>, ComputeError> {
-        if matches!(self.state, LaneState::Idle) {
+        if matches!(self.state, LaneState::Idle) && !self.claim(&mut op)? {
             self.start(&mut op, n_values, call)?;
             return Ok(None);
         }
-        if !self.stream.is_done()? {
+        let stream = if let LaneState::Running(_, stream) = self.state { stream } else { 0 };
+        if !self.streams.at(stream).is_done()? {
             return Ok(None);
         }
         let frame = output_of(&mut op);
         match std::mem::take(&mut self.state) {
-            LaneState::Running { from, n_received, output, to } => {
-                self.finish((from, n_received, output, to), frame, call.dtype)
+            LaneState::Running(running, stream) => {
+                self.finish((running, stream), frame, call.dtype)
             }
             LaneState::Receiving(written, to) => {
                 self.take(frame, written, to).map(|()| Some(written))
@@ -388,23 +532,17 @@ impl Lane {
         }
     }
 
-    pub(super) const fn is_busy(&self) -> bool {
-        !matches!(self.state, LaneState::Idle)
+    /// Returns whether something is under way that nobody has waited for.
+    pub(super) fn is_busy(&self) -> bool {
+        !matches!(self.state, LaneState::Idle) || !self.ahead.is_empty()
     }
 
-    /// Returns whether the stream has done everything that was enqueued when this was first asked.
-    /// After [`DeviceError::Unanswered`] the device may go on.
-    pub(super) fn poll_end(&mut self) -> Result<bool, DeviceError> {
-        if !self.is_ending {
-            self.stream.mark()?;
-            self.is_ending = true;
-        }
-        self.stream.is_done()
-    }
-
-    /// Forgets the operation under way, which has ended.
+    /// Forgets what is under way, which has ended.
     pub(super) fn forget(&mut self) {
-        (self.state, self.is_ending) = (LaneState::Idle, false);
+        self.state = LaneState::Idle;
+        self.ahead.clear();
+        self.used = Used::ALL;
+        self.streams.all_mut().for_each(Stream::forget_end);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Codecs on the device that the host plays, beside the scalar codecs of core.
+//! Codecs on devices, beside the scalar codecs of core. Each task runs on the simulated device, and
+//! on the machine's GPU, if it has one.
 
 use bytemuck::Zeroable;
 use foldwire::codec::{
@@ -6,26 +7,67 @@ use foldwire::codec::{
 };
 use foldwire::{DType, Element, Float, Op};
 use foldwire_cuda::{
-    DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Launch, Launcher, Outcome, Task,
+    DeviceBuffer, DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Driver, Outcome, Stream, Task,
+    Transfer,
 };
-use foldwire_cuda_host::Device;
+use foldwire_cuda_host::{SimulatedDevice, gpu};
 use std::fmt::Debug;
+use std::sync::Arc;
 
-/// Runs launches at once.
-struct OnHost<'a>(&'a mut Device);
+/// A device on which kernels run.
+struct Place {
+    driver: Arc<dyn Driver>,
+    stream: Stream,
+    transfer: Transfer,
+    /// Most bytes of a transfer.
+    n_bytes: usize,
+}
 
-impl Launcher for OnHost<'_> {
-    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
-        let args: Vec<u64> = launch.args.iter().map(|arg| arg.0).collect();
-        self.0
-            .launch(launch.kernel, launch.n_blocks, launch.n_threads, &args)
-            .map_err(|error| DeviceError::Launch { kernel: error.kernel, reason: error.report })
+impl Place {
+    fn new(driver: Arc<dyn Driver>) -> Result<Self, DeviceError> {
+        let (stream, n_bytes) = (Stream::new(&driver)?, 1 << 10);
+        Ok(Self { transfer: Transfer::new(&driver, n_bytes)?, driver, stream, n_bytes })
     }
+
+    fn transfer(&mut self, n_bytes: usize) -> Result<&mut Transfer, DeviceError> {
+        if n_bytes > self.n_bytes {
+            (self.transfer, self.n_bytes) = (Transfer::new(&self.driver, n_bytes)?, n_bytes);
+        }
+        Ok(&mut self.transfer)
+    }
+
+    /// Allocates memory that ends where the bytes end, so that an access behind them is found.
+    fn upload(&mut self, bytes: &[u8]) -> Result<DeviceBuffer<u8>, DeviceError> {
+        if bytes.is_empty() {
+            // No memory of the device.
+            return DeviceBuffer::adopt(DevicePtr(1 << 12), 0);
+        }
+        let mut buffer = DeviceBuffer::new(&self.driver, bytes.len())?;
+        self.transfer(bytes.len())?.upload(bytes, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    fn download(
+        &mut self,
+        from: &DeviceBuffer<u8>,
+        n_bytes: usize,
+    ) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![0; n_bytes];
+        if n_bytes > 0 {
+            self.transfer(n_bytes)?.download(from, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Names bytes in a device's memory.
+fn all(buffer: &DeviceBuffer<u8>) -> DeviceBytes {
+    DeviceBytes { ptr: buffer.ptr(), n_bytes: buffer.len() }
 }
 
 /// A codec of both kinds.
 pub(crate) struct Pair<T: Element> {
-    device: Device,
+    places: Vec<Place>,
     kernels: DeviceCodec,
     scalar: AnyCodec<T>,
     context: String,
@@ -37,8 +79,9 @@ type Made<T> = (Result<Written, CodecError>, Vec<u8>, Vec<T>);
 impl<T: Float> Pair<T> {
     pub(crate) fn new(id: CodecId, params: &CodecParams, context: &str) -> Self {
         let scalar = params.at(foldwire::kernel::Level::Scalar);
+        let drivers = [SimulatedDevice::new() as Arc<dyn Driver>].into_iter().chain(gpu());
         Self {
-            device: Device::new(),
+            places: drivers.map(|driver| Place::new(driver).expect("there is memory")).collect(),
             kernels: DeviceCodec::new(T::DTYPE, id, params).expect("kernels of the codec"),
             scalar: id.instance::<T>(&scalar),
             context: format!("{} of {}, {params:?}, {context}", id.name(), T::DTYPE),
@@ -55,51 +98,29 @@ impl<T: Float> Pair<T> {
         most
     }
 
-    fn upload(&mut self, bytes: &[u8]) -> DeviceBytes {
-        let address = self.device.allocate(bytes.len());
-        self.device.write(address, bytes);
-        DeviceBytes { ptr: DevicePtr(address), n_bytes: bytes.len() }
-    }
-
     /// Runs a task that `make` makes of its payloads, its values, its destination and its output.
-    /// The output is at first a copy of the values.
+    /// The output is at first a copy of the values. All devices give the same.
     fn run(
         &mut self,
         op: &Op<'_, T>,
         payloads: &[&[u8]],
         values: &[T],
         n_values: usize,
-        make: impl FnOnce(&[DeviceBytes], DevicePtr, DeviceBytes, DevicePtr) -> Task,
+        make: impl Fn(&[DeviceBytes], DevicePtr, DeviceBytes, DevicePtr) -> Task,
     ) -> Made<T> {
-        let payloads: Vec<_> = payloads.iter().map(|bytes| self.upload(bytes)).collect();
-        // Odd numbers of values begin at a multiple of their size only.
-        let lead = values.len() % 2;
-        let padded: Vec<T> =
-            vec![T::from_f64(1.0); lead].into_iter().chain(values.to_vec()).collect();
-        let own = self.upload(bytemuck::cast_slice(&padded));
-        let output = self.upload(bytemuck::cast_slice(&padded));
-        let dst = self.upload(&vec![0x5a; self.most(n_values)]);
-        let outcome = self.upload(bytemuck::bytes_of(&Outcome::zeroed()));
-        let scratch = self.kernels.scratch_bytes(n_values);
-        let scratch =
-            DeviceBytes { ptr: DevicePtr(self.device.allocate(scratch)), n_bytes: scratch };
-        let [first, first_output] = [own, output].map(|at| at.ptr.offset(lead * T::BYTES));
-        let task = make(&payloads, first, dst, first_output);
-        let on = &mut OnHost(&mut self.device);
-        let done = self.kernels.enqueue(on, op.code(), &task, n_values, scratch, outcome.ptr);
-        done.unwrap_or_else(|error| panic!("{}: {task:?}: {error}", self.context));
-        let mut report = Outcome::zeroed();
-        self.device.read(outcome.ptr.0, bytemuck::bytes_of_mut(&mut report));
-        let report = report.result(T::DTYPE);
-        let n_bytes = report.as_ref().map_or(0, |written| written.n_bytes);
-        let mut bytes = vec![0; n_bytes];
-        self.device.read(dst.ptr.0, &mut bytes);
-        let mut stored = values.to_vec();
-        self.device.read(first_output.0, bytemuck::cast_slice_mut(&mut stored));
-        for buffer in payloads.into_iter().chain([own, output, dst, outcome, scratch]) {
-            self.device.free(buffer.ptr.0);
+        let most = self.most(n_values);
+        let Self { places, kernels, context, .. } = self;
+        let mut made = places.iter_mut().map(|place| {
+            let run = run_on(place, kernels, op, (payloads, values, most), n_values, &make);
+            run.unwrap_or_else(|error| panic!("{context}: {error}"))
+        });
+        let first = made.next().expect("a simulated device");
+        for (report, bytes, values) in made {
+            assert!(report == first.0, "{context}: a GPU reports {report:?}, not {:?}", first.0);
+            let is_same = bytes == first.1 && bits(&values) == bits(&first.2);
+            assert!(report.is_err() || is_same, "{context}: other bytes on a GPU");
         }
-        (report, bytes, stored)
+        first
     }
 
     /// Compares a report and a payload with what the scalar codec wrote.
@@ -120,8 +141,7 @@ impl<T: Float> Pair<T> {
     }
 
     fn same_values(&self, what: &str, found: &[T], expected: &[T]) {
-        let (found, expected): (&[u8], &[u8]) =
-            (bytemuck::cast_slice(found), bytemuck::cast_slice(expected));
+        let (found, expected) = (bits(found), bits(expected));
         let differs = found.iter().zip(expected).position(|(a, b)| a != b);
         if let Some(at) = differs {
             let at = at / T::BYTES * T::BYTES;
@@ -245,6 +265,43 @@ impl<T: Float> Pair<T> {
             self.same_values("reduce", &found, &sums);
         }
     }
+}
+
+fn bits<T: Element>(values: &[T]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+/// Runs a task on a device. `most` is the length of its destination in bytes.
+fn run_on<T: Float>(
+    place: &mut Place,
+    kernels: &DeviceCodec,
+    op: &Op<'_, T>,
+    (payloads, values, most): (&[&[u8]], &[T], usize),
+    n_values: usize,
+    make: impl Fn(&[DeviceBytes], DevicePtr, DeviceBytes, DevicePtr) -> Task,
+) -> Result<Made<T>, DeviceError> {
+    let payloads: Vec<_> =
+        payloads.iter().map(|bytes| place.upload(bytes)).collect::<Result<_, _>>()?;
+    // Odd numbers of values begin at a multiple of their size only.
+    let lead = values.len() % 2;
+    let padded: Vec<T> = vec![T::ONE; lead].into_iter().chain(values.to_vec()).collect();
+    let [own, output] = [place.upload(bits(&padded))?, place.upload(bits(&padded))?];
+    let dst = place.upload(&vec![0x5a; most])?;
+    let outcome = place.upload(bytemuck::bytes_of(&Outcome::zeroed()))?;
+    let scratch = DeviceBuffer::new(&place.driver, kernels.scratch_bytes(n_values))?;
+    let [first, first_output] = [&own, &output].map(|at| at.ptr().offset(lead * T::BYTES));
+    let named: Vec<_> = payloads.iter().map(all).collect();
+    let task = make(&named, first, all(&dst), first_output);
+    let on = &mut place.stream;
+    kernels.enqueue(on, op.code(), &task, n_values, all(&scratch), outcome.ptr())?;
+    place.stream.finish()?;
+    let report = place.download(&outcome, size_of::<Outcome>())?;
+    let report = bytemuck::pod_read_unaligned::<Outcome>(&report).result(T::DTYPE);
+    let n_bytes = report.as_ref().map_or(0, |written| written.n_bytes);
+    let bytes = place.download(&dst, n_bytes)?;
+    let stored = place.download(&output, output.len())?;
+    let stored = stored.chunks(T::BYTES).skip(lead).map(bytemuck::pod_read_unaligned);
+    Ok((report, bytes, stored.collect()))
 }
 
 /// Arrays of different character.

@@ -172,7 +172,7 @@ mod built {
         first: Option<DeviceCopy>,
     ) -> Result<LentDevice, ApiError> {
         open(device)?;
-        let config = WorkspaceConfig { n_lanes: comm.n_lanes(), frame_bytes: comm.frame_bytes() };
+        let config = WorkspaceConfig::new(comm.n_lanes(), comm.frame_bytes());
         let mut workspace = pool::lend(device, config, stream.map(StreamId));
         if let Some((from, to)) = first {
             let [start, to] = [from.start, to].map(|address| DevicePtr(address as u64));

@@ -79,7 +79,7 @@ class Error(RuntimeError):
         fields = ("kind", "rank", "field", "ours", "theirs", "culprit")
         given = [(name, getattr(self, name)) for name in fields]
         said = [f"{name}={value!r}" for name, value in given if value is not None]
-        return f"Error({', '.join([repr(str(self)), *said])})"
+        return f"{type(self).__name__}({', '.join([repr(str(self)), *said])})"
 
     @property
     def is_usage(self) -> bool:
@@ -88,11 +88,12 @@ class Error(RuntimeError):
 
     def __reduce__(self):
         fields = ("kind", "rank", "field", "ours", "theirs", "culprit")
-        return _restored, (str(self), {name: getattr(self, name) for name in fields})
+        given = {name: getattr(self, name) for name in fields}
+        return _restored, (type(self), str(self), given)
 
 
-def _restored(message, fields):
-    return Error(message, **fields)
+def _restored(kind, message, fields):
+    return kind(message, **fields)
 
 
 def warn(message: str) -> None:

@@ -242,11 +242,13 @@ def _started(self, name, given):
         request = self.start_gather(mine, reduction.root)
     else:
         request = self.start_all_gather(mine)
+    # Not the request, which refers to this function: dropping it aborts the call at once.
+    gathered_into = request._out
 
     @functools.lru_cache(maxsize=None)
     def result():
         # The arrays of all ranks, each behind its codes.
-        came = request._out.array.reshape(-1, mine.size)
+        came = gathered_into.array.reshape(-1, mine.size)
         reduction.check(np.ascontiguousarray(came[:, :codes.nbytes]).view(np.int64))
         rows = np.ascontiguousarray(came[:, codes.nbytes:]).view(array.dtype)
         if name == "reduce_scatter":
@@ -277,7 +279,8 @@ def _reduced(self, name, given):
     failure, prefixes = None, [rows[0]]
     try:
         for row in rows[1:]:
-            last = apply(prefixes[-1], row)
+            # A function may write its first argument, and return it.
+            last = apply(prefixes[-1].copy() if is_scan else prefixes[-1], row)
             prefixes = prefixes + [last] if is_scan else [last]
     except Exception as raised:  # the other ranks wait for this one
         failure, prefixes = raised, [rows[0]] * (size if is_scan else 1)

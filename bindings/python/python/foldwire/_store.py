@@ -46,6 +46,9 @@ class MemoryStore(_Store):
     def __init__(self):
         super().__init__(_native.Store.memory())
 
+    def __repr__(self):
+        return "<foldwire.MemoryStore>"
+
 
 class FileStore(_Store):
     """A store in a folder that all processes see.
@@ -56,6 +59,9 @@ class FileStore(_Store):
     def __init__(self, folder):
         self.folder = os.fspath(folder)
         super().__init__(_native.Store.file(self.folder))
+
+    def __repr__(self):
+        return f"<foldwire.FileStore: {self.folder!r}>"
 
 
 class TcpStore(_Store):
@@ -72,6 +78,11 @@ class TcpStore(_Store):
                  limit: float = 60.0):
         token = os.environ.get("FOLDWIRE_TOKEN") if token is None else token
         super().__init__(_native.Store.tcp(address, bool(hosts), token, limit))
+        self.address = address
+
+    def __repr__(self):
+        place = "hosted here at" if self.is_hosted_here else "at"
+        return f"<foldwire.TcpStore: {place} {self.address!r}>"
 
 
 class _TorchStore:

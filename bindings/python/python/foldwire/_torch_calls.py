@@ -6,7 +6,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from ._torch_line import BackendError
-from ._torch_tensors import Lent, is_float, is_usable, op_of
+from ._torch_tensors import Lent, is_expanded, is_float, is_usable, op_of
 
 __all__ = ["Calls"]
 
@@ -25,6 +25,7 @@ class Calls:
         tensor, op = tensors[0], op_of(opts, tensors[0])
         if op is None or len(tensors) != 1 or not is_usable(tensor):
             return self._pass_on("allreduce", tensors, opts)
+        _check_written(tensor)
 
         def call(comm):
             own = Lent(tensor)
@@ -39,6 +40,7 @@ class Calls:
         if len(ops) != 1 or None in ops or not all(map(is_usable, tensors)):
             return self._pass_on("allreduce_coalesced", tensors, opts)
         (op,) = ops
+        _check_written(*tensors)
         alike = len({tensor.dtype for tensor in tensors}) == 1
         # A group of arrays on a GPU is a call for each.
         is_group = alike and is_float(tensors[0]) and not tensors[0].is_cuda
@@ -62,6 +64,8 @@ class Calls:
         tensor, op, root = tensors[0], op_of(opts, tensors[0]), opts.rootRank
         if op is None or len(tensors) != 1 or not is_usable(tensor):
             return self._pass_on("reduce", tensors, opts)
+        if self.rank() == root:
+            _check_written(tensor)
 
         def call(comm):
             own = Lent(tensor)
@@ -79,6 +83,7 @@ class Calls:
         if op is None or len(output_tensors) != 1 or not is_usable(output):
             return self._pass_on("reduce_scatter", output_tensors, input_tensors, opts)
         _check_types(output, *inputs)
+        _check_written(output)
         counts = [tensor.numel() for tensor in inputs]
         _check_share(counts, output, self.size(), self.rank())
 
@@ -98,6 +103,7 @@ class Calls:
             name = name if hasattr(self._gloo, name) else "reduce_scatter_single_coalesced"
             return self._pass_on(name, outputs, inputs, opts)
         (op,) = ops
+        _check_written(*outputs)
         for output, tensor in zip(outputs, inputs):
             _check_types(output, tensor)
             _check_even(tensor, output, self.size())
@@ -123,11 +129,15 @@ class Calls:
         tensor = tensors[0]
         if len(tensors) != 1 or not is_usable(tensor):
             return self._pass_on("broadcast", tensors, opts)
+        is_root = self.rank() == opts.rootRank
+        if not is_root:
+            _check_written(tensor)
 
         def call(comm):
             own = Lent(tensor)
             comm.broadcast(own.array, opts.rootRank, dtype=own.dtype)
-            own.give_back()
+            if not is_root:
+                own.give_back()
 
         return self._start(call, tensors, opts, tensor)
 
@@ -137,6 +147,7 @@ class Calls:
         if len(input_tensors) != 1 or not is_usable(tensor):
             return self._pass_on("allgather", output_tensors, input_tensors, opts)
         _check_types(tensor, *outputs)
+        _check_written(*outputs)
         counts = [output.numel() for output in outputs]
         _check_share(counts, tensor, self.size(), self.rank())
 
@@ -155,6 +166,7 @@ class Calls:
             name = "allgather_into_tensor_coalesced"
             name = name if hasattr(self._gloo, name) else "all_gather_single_coalesced"
             return self._pass_on(name, outputs, inputs, opts)
+        _check_written(*outputs)
         for output, tensor in zip(outputs, inputs):
             _check_types(output, tensor)
             _check_even(output, tensor, self.size())
@@ -178,6 +190,8 @@ class Calls:
         opts = opts or c10d.AllgatherOptions()
         if not all(map(is_usable, inputs)):
             return self._pass_on("allgather_coalesced", output_lists, inputs, opts)
+        for outputs in output_lists:
+            _check_written(*outputs)
         for at, tensor in enumerate(inputs):
             _check_types(tensor, *(outputs[at] for outputs in output_lists))
             counts = [outputs[at].numel() for outputs in output_lists]
@@ -198,6 +212,7 @@ class Calls:
         if not is_usable(tensor):
             return self._pass_on("gather", output_tensors, input_tensors, opts)
         _check_types(tensor, *outputs)
+        _check_written(*outputs)
         if self.rank() == opts.rootRank:
             _check_alike(outputs, tensor, self.size())
 
@@ -205,7 +220,7 @@ class Calls:
             own = Lent(tensor)
             rows = comm.gather(own.array, opts.rootRank)
             if rows is not None:
-                _deal(rows, [own.array.size] * comm.size, outputs)
+                _deal(rows, [len(own.array)] * comm.size, outputs)
 
         return self._start(call, output_tensors, opts, tensor)
 
@@ -220,6 +235,7 @@ class Calls:
             if output is None:
                 raise BackendError("the root has no tensor for the result", field="output")
             _check_types(tensor, output)
+            _check_written(output)
             _check_even(output, tensor, self.size())
 
         def call(comm):
@@ -237,6 +253,7 @@ class Calls:
         if not is_usable(output):
             return self._pass_on("scatter", output_tensors, input_tensors, opts)
         _check_types(output, *inputs)
+        _check_written(output)
         if self.rank() == opts.rootRank:
             _check_alike(inputs, output, self.size())
 
@@ -254,12 +271,13 @@ class Calls:
             return self._pass_on("alltoall_base", output, tensor, output_splits, input_splits,
                                  opts)
         _check_types(output, tensor)
+        _check_written(output)
 
         def call(comm):
             own, to = Lent(tensor), Lent(output)
-            back, out = _splits(output_splits, to.array, output, comm.size)
-            counts, array = _splits(input_splits, own.array, tensor, comm.size)
-            comm.all_to_all_v(array, counts, back, out=out)
+            back = _splits(output_splits, to.array, output, comm.size)
+            counts = _splits(input_splits, own.array, tensor, comm.size)
+            comm.all_to_all_v(own.array, counts, back, out=to.array)
             to.give_back()
 
         return self._start(call, [output], opts, tensor)
@@ -269,12 +287,13 @@ class Calls:
         if not all(map(is_usable, input_tensors)):
             return self._pass_on("alltoall", output_tensors, input_tensors, opts)
         _check_types(*input_tensors, *output_tensors)
+        _check_written(*output_tensors)
 
         def call(comm):
             own, to = Lent(_joined(input_tensors)), [Lent(output) for output in output_tensors]
             item = input_tensors[0].element_size() // own.array.itemsize
             counts = [tensor.numel() * item for tensor in input_tensors]
-            back = [lent.array.size for lent in to]
+            back = [len(lent.array) for lent in to]
             rows = comm.all_to_all_v(own.array, counts, back)
             _deal(rows, back, output_tensors)
 
@@ -354,6 +373,13 @@ def _check_types(tensor, *others):
                                field="dtype", ours=str(tensor.dtype))
 
 
+def _check_written(*tensors):
+    """Checks that results can be written to tensors."""
+    if any(map(is_expanded, tensors)):
+        raise BackendError("a tensor that was expanded cannot have a result, because its values "
+                           "share memory; pass a copy (`clone`)", field="tensor")
+
+
 def _check_share(counts, tensor, size, rank):
     """Checks that there is a count for each rank, and that a tensor has its rank's."""
     if len(counts) != size:
@@ -380,11 +406,15 @@ def _check_even(tensor, part, size):
 
 
 def _splits(splits, array, tensor, size):
-    """Returns the number of rows for each rank, and the array reshaped to rows."""
+    """Returns the number of items of an array for each rank. The splits of a tensor are rows, and
+    those of the other tensor of the call may be longer or shorter."""
     n_rows = tensor.shape[0] if tensor.dim() else 1
     if not splits and n_rows % size != 0:
         raise BackendError(f"{n_rows} rows cannot be divided evenly among {size} ranks",
                            field="splits")
-    # Not -1, which numpy cannot infer if there are no rows.
+    splits = splits or [n_rows // size] * size
+    if sum(splits) != n_rows:
+        raise BackendError(f"splits add up to {sum(splits)} rows, but the tensor has {n_rows}",
+                           field="splits")
     row = math.prod(tensor.shape[1:]) * tensor.element_size() // array.itemsize
-    return splits or [n_rows // size] * size, array.reshape(n_rows, row)
+    return [count * row for count in splits]

@@ -15,7 +15,7 @@ from ._communicator import Communicator
 from ._errors import Error
 from ._torch_calls import Calls
 from ._torch_line import BackendError, again, line_of, seconds
-from ._torch_meeting import Meeting, choose_network
+from ._torch_meeting import Meeting, choose_network, names_by_store
 from ._torch_tensors import is_float, on_stream
 
 __all__ = ["Backend", "ProcessGroup", "create", "settings"]
@@ -44,7 +44,6 @@ _BASE = _base()
 
 def _shared_id(store, rank):
     """Sends rank 0's unique id to all ranks, or raises rank 0's error on all ranks."""
-    choose_network()
     if rank == 0:
         try:
             store.set(_KEY, b"+" + unique_id())
@@ -155,6 +154,7 @@ class Backend(Calls, _BASE):
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size,
                                            self._timeout)
         times = {"limit": limit, "timeout": limit}
+        choose_network(store, names_by_store(store, rank, size))
         # Exact calls have no codec to overlap with messages, and are faster on one lane.
         self._exact = self.comm = join(_shared_id(store, rank), rank, size, lanes=1, **times)
         words = [self._bound, self._plan, self._gather_bound]
@@ -170,6 +170,9 @@ class Backend(Calls, _BASE):
         self._gathers = Communicator(self.comm._native, self._gather_bound, self._plan)
         # Queue that makes the calls in order.
         self._line = line_of(self.comm, self._exact)
+
+    def __repr__(self):
+        return f"<foldwire.torch.Backend: rank {self._own[0]} of {self._own[1]}>"
 
     def rank(self):
         return self._own[0]
@@ -374,6 +377,9 @@ class ProcessGroup(dist.ProcessGroup):
             self._register_backend(torch.device(device), _CUSTOM, self.backend)
         if _CUSTOM is not None:
             self._set_default_backend(_CUSTOM)
+
+    def __repr__(self):
+        return f"<foldwire.torch.ProcessGroup: rank {self.rank()} of {self.size()}>"
 
     def getBackendName(self):
         return "foldwire"

@@ -3,8 +3,10 @@
 import collections
 from typing import Optional
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from ._arguments import has_bound, has_word, plan_text
 from ._communicator import Communicator
@@ -27,8 +29,10 @@ class HookState:
         bounds (``"rel:0.1"``) then train like exact gradients
     :param unbiased: rounds stochastically, so that the expected error is 0
     :param seed: seed for ``unbiased``
-    :param model: the network, or the DistributedDataParallel around it. The error feedback then
-        belongs to its parameters by name: it outlives new buckets, and :meth:`state_dict` has it
+    :param model: the network, or the DistributedDataParallel around it. The error feedback of its
+        parameters then has their names, so that :meth:`state_dict` can save it
+
+    The hook's error feedback belongs to parameters, and outlives new buckets.
 
     A parameter that no rank used in a step keeps its error feedback until it is used again.
     """
@@ -50,11 +54,18 @@ class HookState:
         self.wire_bytes = 0
         """Size in bytes of the messages that this rank sent."""
         self._step = 0
-        # Error feedback of each tensor: its key is its name, or its place in a bucket.
+        # Error feedback of each tensor: its key is its name, the number of a parameter without one,
+        # or its place in a list.
         self._residues = {}
-        self._has_buckets = False
+        # The parameters without names. As long as they exist, nothing else has their numbers.
+        self._unnamed = {}
         self._parameters = dict(_named(model)) if model is not None else {}
         self._names = {id(parameter): name for name, parameter in self._parameters.items()}
+
+    def __repr__(self):
+        plan = ", ".join(repr(words) for words in (self.bound, self.plan) if words) or "exact"
+        more = "".join(f", {name}" for name in ("feedback", "unbiased") if getattr(self, name))
+        return f"<foldwire.torch.HookState: {plan}{more}, of {self.comm!r}>"
 
     def state_dict(self) -> dict:
         """Returns this rank's error feedback and step, for a checkpoint.
@@ -62,15 +73,14 @@ class HookState:
         Each rank has its own, below a key of its own. So ranks save one each, or all of them with
         ``torch.distributed.checkpoint``, which takes a HookState beside a model.
         """
-        if self._has_buckets:
-            raise Error("error feedback of buckets cannot be saved; pass model= to HookState",
-                        kind="usage", field="model")
+        if self._unnamed:
+            message = "error feedback without names cannot be saved; pass model= to HookState"
+            raise Error(message, kind="usage", field="model")
         saved = {"step": torch.tensor(self._step)}
         if self.feedback:
             for name, parameter in self._parameters.items():
                 if name not in self._residues:
-                    own = Lent(parameter)
-                    self._residues[name] = self.comm.feedback_for(own.array, own.dtype)
+                    self._residues[name] = _no_feedback(parameter)
             own = {key: torch.from_numpy(residue.copy()) for key, residue in self._residues.items()}
             saved["residues"] = {f"rank{self.comm.rank}": own}
         return saved
@@ -79,6 +89,8 @@ class HookState:
         """Continues with what :meth:`state_dict` returned.
 
         If it has nothing of this rank, as with more ranks than before, the rank starts at zero.
+        ``torch.distributed.checkpoint.load`` then needs
+        ``planner=DefaultLoadPlanner(allow_partial_load=True)``.
         """
         self._step = int(saved["step"])
         own = saved.get("residues", {}).get(f"rank{self.comm.rank}", {})
@@ -101,8 +113,12 @@ class HookState:
     def _keys(self, bucket):
         """Returns the keys of a bucket's parameters."""
         if not self._names:
-            self._has_buckets = self.feedback
-            return None
+            if not self.feedback:
+                return None
+            # DistributedDataParallel puts parameters into other buckets after the first step.
+            found = {id(parameter): parameter for parameter in bucket.parameters()}
+            self._unnamed.update(found)
+            return list(found)
         try:
             return [self._names[id(parameter)] for parameter in bucket.parameters()]
         except KeyError:
@@ -114,11 +130,17 @@ class HookState:
 
         ``keys`` are the names of the tensors' error feedback; by default the places in the list,
         which ``index`` identifies.
+
+        Raises :class:`Error` of kind ``"unsupported"`` for tensors that are not dense.
         """
+        if not gradients:
+            return
+        for gradient in gradients:
+            _check_dense(gradient)
         why = next(filter(None, map(why_through_cpu, gradients)), None)
         if self.feedback or self.unbiased:
             why = why or "error feedback and unbiased rounding are computed there"
-        elif why is None and gradients and gradients[0].is_cuda:
+        elif why is None and gradients[0].is_cuda:
             self._average_on_device(gradients)
             return
         lent = [Lent(gradient, why) for gradient in gradients]
@@ -163,6 +185,8 @@ def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
     The call of the last bucket is made in the calling thread, which would only wait. So
     ``backward()`` raises the error of any failed call.
     """
+    # A bucket of a sparse gradient has an empty list of gradients.
+    _check_dense(bucket.buffer())
     keys = state._keys(bucket)
 
     def average():
@@ -176,8 +200,23 @@ def hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torc
     return work.get_future()
 
 
+def _check_dense(gradient):
+    if gradient.layout != torch.strided:
+        message = ("sparse gradients are not supported; leave sparse=True out, or the hook for a "
+                   "model with such layers")
+        raise Error(message, kind="unsupported", field="gradients")
+
+
+def _no_feedback(parameter):
+    """Returns the initial error feedback of a parameter, wherever that is."""
+    is_long = parameter.dtype == torch.float64
+    return np.zeros(parameter.numel(), np.float64 if is_long else np.float32)
+
+
 def _named(model):
     """Returns names and parameters of a model, without the prefix of DistributedDataParallel."""
+    if isinstance(model, DistributedDataParallel):
+        model = model.module
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            yield name.removeprefix("module."), parameter
+            yield name, parameter

@@ -61,11 +61,19 @@ class Work(dist._Work):
         super().__init__()
         self._call, self._result = call, result
         self._failure = self._begun = self._future = None
+        # The future that is to be completed.
+        self._due = None
         self._is_over = False
         # The line that is to make the call, as long as nobody makes it.
         self._line = None
+        # The jobs of the line. None if the caller makes the call itself.
+        self._jobs = None
         # Locked until the call has finished. None if the caller makes the call itself.
         self._gate = None
+
+    def __repr__(self):
+        state = "in progress" if not self._is_over else "failed" if self._failure else "finished"
+        return f"<foldwire.torch.Work: {state}>"
 
     def _run(self, line):
         """Makes the call, on the current thread."""
@@ -86,11 +94,15 @@ class Work(dist._Work):
     def _end(self, failure):
         self._call, self._failure = None, failure
         with _FUTURES:
-            self._is_over, begun = True, self._begun
+            self._is_over, self._due = True, self._begun
         if self._gate is not None:
             self._gate.release()
-        if begun is not None:
-            begun.set_result(None)
+
+    def _tell(self):
+        """Completes the future, whose callbacks may make calls of the same line."""
+        due, self._due = self._due, None
+        if due is not None:
+            due.set_result(None)
 
     def _outcome(self):
         if self._failure is not None:
@@ -98,6 +110,8 @@ class Work(dist._Work):
         return self._result
 
     def wait(self, timeout=_NO_LIMIT):
+        if not self._is_over:
+            self._help()
         if not self._is_over:
             limit, line = seconds(timeout), self._line
             # No other thread needs to be woken if this one has nothing else to do.
@@ -110,7 +124,17 @@ class Work(dist._Work):
         self._outcome()
         return True
 
+    def _help(self):
+        """In a callback of a future, which the line's thread runs, makes the calls up to this one:
+        nobody else does. Refuses to wait within a call."""
+        if self._jobs is not None:
+            self._jobs.refuse_within_a_call()
+            self._jobs.make_until(self)
+
     def get_future(self):
+        if not self._is_over:
+            # Callbacks wait for the futures of their calls, too.
+            self._help()
         # If Python sets an exception on a future, C++ sees it as a value, and the future as
         # successful. Only an exception that a callback raises is an error for both.
         with _FUTURES:
@@ -148,6 +172,8 @@ class _Jobs:
         self.lock = threading.Lock()
         # Held during a call.
         self.turn = threading.Lock()
+        # Number of the thread that makes a call.
+        self.maker = None
         self.n_unfinished = 0
         self.thread = None
 
@@ -155,10 +181,40 @@ class _Jobs:
         for work, line in iter(self.waiting.get, None):
             # Claim it before the turn: ``start`` waits for the turn while it holds the lock.
             if self.claims(work):
-                with self.turn:
-                    self.run(work, line)
+                self.make(work, line)
             # Release the references while waiting for the next call.
             del work, line
+
+    def make(self, work, line):
+        """Makes a call that was claimed, and then completes its future: callbacks make calls."""
+        try:
+            with self.turn:
+                self.run(work, line)
+        finally:
+            work._tell()
+
+    def make_until(self, work):
+        """Makes all queued calls up to one, if the current thread is the one that makes them."""
+        if threading.current_thread() is not self.thread:
+            return
+        while not work._is_over:
+            try:
+                queued = self.waiting.get_nowait()
+            except queue.Empty:
+                return
+            if queued is None:
+                # The thread ends after this callback.
+                self.waiting.put(None)
+                return
+            if self.claims(queued[0]):
+                self.make(*queued)
+
+    def refuse_within_a_call(self):
+        """Raises if the current thread makes a call: it would wait for itself."""
+        if self.maker == threading.get_ident():
+            message = ("this thread is in a call of the group: a signal handler can only shut the "
+                       "group down, or abort it")
+            raise BackendError(message, kind="usage", field="group")
 
     def claims(self, work, is_only=False):
         """Returns whether the current thread is to make this call: nobody has begun it, nor, if
@@ -170,15 +226,21 @@ class _Jobs:
             return is_free
 
     def run(self, work, line):
+        self.maker = threading.get_ident()
         try:
             work._run(line)
         finally:
+            self.maker = None
             with self.lock:
                 self.n_unfinished -= 1
 
     def end(self, interrupt):
-        """Waits up to ``_PATIENCE`` for calls in progress, and then interrupts them."""
+        """Waits up to ``_PATIENCE`` for calls in progress, and then interrupts them. In a signal
+        handler during a call of this thread, interrupts it at once."""
         self.waiting.put(None)
+        if self.maker == threading.get_ident():
+            interrupt()
+            return
         if self.thread in (None, threading.current_thread()):
             return
         self.thread.join(_PATIENCE)
@@ -192,8 +254,9 @@ class Line:
 
     The caller makes a blocking call itself, if no other call is queued. A thread makes all other
     calls, as in torch's other process groups, unless a caller waits for the next call before the
-    thread has begun it: then that caller makes it. After an error that makes the communicator
-    unusable, all later calls fail, with the same rank and field."""
+    thread has begun it: then that caller makes it. Whoever makes a call runs the callbacks of its
+    future, after the call: they may make calls, and wait for them. After an error that makes the
+    communicator unusable, all later calls fail, with the same rank and field."""
 
     def __init__(self, interrupt):
         self.failure: Optional[Error] = None
@@ -222,6 +285,7 @@ class Line:
         """Makes or queues a call. ``result`` becomes the value of its future."""
         self.check()
         work, jobs = Work(call, result), self._jobs
+        jobs.refuse_within_a_call()
         with jobs.lock:
             is_now = not is_async and jobs.n_unfinished == 0
             jobs.n_unfinished += 1
@@ -234,7 +298,7 @@ class Line:
                     jobs.thread.start()
                 work._gate = threading.Lock()
                 work._gate.acquire()
-                work._line = self
+                work._line, work._jobs = self, jobs
                 jobs.waiting.put((work, self))
         if is_now:
             try:
@@ -249,8 +313,7 @@ class Line:
         jobs = self._jobs
         if not jobs.claims(work, is_only=True):
             return False
-        with jobs.turn:
-            jobs.run(work, self)
+        jobs.make(work, self)
         return True
 
 

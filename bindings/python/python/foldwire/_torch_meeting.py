@@ -3,12 +3,13 @@
 import os
 import socket
 import uuid
+from typing import Optional
 
 import torch.distributed as dist
 
 from ._torch_line import BackendError
 
-__all__ = ["Meeting", "choose_network"]
+__all__ = ["Meeting", "choose_network", "names_by_store"]
 
 
 class Meeting:
@@ -44,28 +45,52 @@ class Meeting:
         return rank, len(handles), store
 
 
-def choose_network() -> None:
-    """Lets ranks on several hosts listen on the way to torch's `MASTER_ADDR`, unless the
-    environment names an address or an interface."""
+def choose_network(store, names_of_hosts) -> None:
+    """Lets ranks on several hosts listen on the way to torch's `MASTER_ADDR`, or else to the host
+    of the store, unless the environment names an address or an interface.
+
+    Without a launcher, which says how many ranks are on this host, ``names_of_hosts`` exchanges the
+    hosts' names: all ranks take part. It takes this host's name and returns those of all ranks.
+    """
+    here, all_ = (os.environ.get(name) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+    if here and all_:
+        is_one_host = here == all_
+    else:
+        is_one_host = len(set(names_of_hosts(socket.gethostname()))) == 1
     given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
-    is_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     if given or is_one_host:
         return
-    address = _own_address()
+    address = _own_address(os.environ.get("MASTER_ADDR") or _host_of(store))
     if not address.startswith("127."):
         os.environ["FOLDWIRE_ADDRESS"] = address
 
 
-def _own_address() -> str:
-    """Returns the address of this host on the way to the master of torch's launcher, or the one
-    that `FOLDWIRE_ADDRESS` says."""
+def names_by_store(store, rank: int, size: int):
+    """Returns a function that exchanges the names of hosts in a store."""
+    def exchanged(name):
+        store.set(f"foldwire/host/{rank}", name)
+        return [bytes(store.get(f"foldwire/host/{each}")) for each in range(size)]
+
+    return exchanged
+
+
+def _host_of(store) -> Optional[str]:
+    """Returns the host of a store of torch, or None if it has none."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return getattr(store, "host", None)
+
+
+def _own_address(master: Optional[str] = None) -> str:
+    """Returns the address of this host on the way to a master, by default that of torch's launcher,
+    or the one that `FOLDWIRE_ADDRESS` says."""
     given = os.environ.get("FOLDWIRE_ADDRESS")
     if given:
         return given
     # Connecting a UDP socket sends no packet. It only selects the local address.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
-            asked.connect((os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
+            asked.connect((master or os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
         except OSError:
             return "127.0.0.1"
         return asked.getsockname()[0]

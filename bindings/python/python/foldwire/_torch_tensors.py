@@ -10,7 +10,8 @@ import torch.distributed as dist
 
 from . import _native
 
-__all__ = ["Lent", "is_float", "is_usable", "on_stream", "op_of", "why_through_cpu"]
+__all__ = ["Lent", "is_expanded", "is_float", "is_usable", "on_stream", "op_of",
+           "why_through_cpu"]
 
 _FLOATS = {
     torch.float32: "float32",
@@ -68,6 +69,11 @@ def is_usable(tensor: torch.Tensor) -> bool:
     if tensor.layout != torch.strided:
         return False
     return tensor.is_cpu or why_through_cpu(tensor) is None
+
+
+def is_expanded(tensor: torch.Tensor) -> bool:
+    """Returns whether several values of a tensor share memory, so that none can be written."""
+    return any(n > 1 and step == 0 for n, step in zip(tensor.shape, tensor.stride()))
 
 
 def on_stream(call, tensor: Optional[torch.Tensor]):

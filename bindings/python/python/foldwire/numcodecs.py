@@ -18,6 +18,7 @@ from numcodecs.registry import register_codec
 from . import compress, decompress, info
 from ._arrays import TYPES, dtype_of, refuse_masks
 from ._errors import Error
+from ._fill import fill_number
 
 __all__ = ["Foldwire"]
 
@@ -59,7 +60,8 @@ class Foldwire(Codec):
         self.bound = bound
         self.dtype = None if dtype is None else _dtype(dtype)
         self.codec = codec
-        self.fill_value = fill_value
+        # Numbers of numpy's other types cannot be stored in a configuration.
+        self.fill_value = fill_number(fill_value, np.dtype("f8"))
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
         made = self._compress(np.zeros(1, _numpys(self.dtype or "f8")))
         # Zeros have no range, so that every bound of a fraction of it is 0 here.
@@ -119,7 +121,11 @@ class Foldwire(Codec):
             raise Error(message, field="out")
         if not into.flags.writeable:
             raise Error("out is read-only", field="out")
-        ndarray_copy(values, into)
+        if (into.shape, into.dtype) == (values.shape, values.dtype):
+            # The order of values in memory may differ.
+            np.copyto(into, values)
+        else:
+            ndarray_copy(values, into)
         return out
 
     def get_config(self):
@@ -127,8 +133,8 @@ class Foldwire(Codec):
                 "codec": self.codec, "fill_value": self.fill_value}
 
     def __repr__(self):
-        return (f"Foldwire(bound={self.bound!r}, dtype={self.dtype!r}, codec={self.codec!r}, "
-                f"fill_value={self.fill_value!r})")
+        more = "" if self.fill_value is None else f", fill_value={self.fill_value!r}"
+        return f"Foldwire(bound={self.bound!r}, dtype={self.dtype!r}, codec={self.codec!r}{more})"
 
 
 register_codec(Foldwire)

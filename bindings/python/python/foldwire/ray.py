@@ -206,7 +206,9 @@ def _op(options):
 
 def _joined(size, rank, group_name):
     """Joins the ranks of a group. Rank 0 publishes a unique id under the group's name."""
-    key = f"foldwire/group/{group_name}".encode()
+    # Jobs of one cluster share the store, and may use the same names.
+    job = ray.get_runtime_context().get_job_id()
+    key = f"foldwire/group/{job}/{group_name}".encode()
     if not (os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")):
         # Other nodes of the cluster reach this address. Only ranks with the id can connect.
         os.environ["FOLDWIRE_ADDRESS"] = ray.util.get_node_ip_address()

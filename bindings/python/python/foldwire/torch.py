@@ -4,7 +4,8 @@ group whose collectives use Foldwire.
 The hook averages gradients within an error bound:
 
 >>> model = DistributedDataParallel(network)                               # doctest: +SKIP
->>> state = foldwire.torch.HookState(foldwire.torch.connect(), "rel:1e-2", feedback=True)
+>>> state = foldwire.torch.HookState(foldwire.torch.connect(), "rel:1e-2", feedback=True,
+...                                  model=model)                          # doctest: +SKIP
 >>> model.register_comm_hook(state, foldwire.torch.hook)                   # doctest: +SKIP
 
 The process group works without other changes to a program. It keeps large arrays of floats within
@@ -37,7 +38,7 @@ from ._torch_group import Backend, ProcessGroup, create, settings
 from ._torch_hook import HookState, hook
 from ._torch_line import BackendError
 from ._torch_meeting import choose_network
-from ._torch_tensors import Lent
+from ._torch_tensors import Lent, is_expanded
 
 __all__ = ["Backend", "BackendError", "HookState", "ProcessGroup", "all_reduce", "configure",
            "connect", "hook"]
@@ -53,7 +54,13 @@ def connect(group: Optional[dist.ProcessGroup] = None, **settings) -> Communicat
     limit = _timeout_of(group or dist.group.WORLD)
     if limit is not None:
         settings = {"limit": limit, "timeout": limit, **settings}
-    choose_network()
+
+    def names_of_hosts(name):
+        names = [None] * size
+        dist.all_gather_object(names, name, group=group)
+        return names
+
+    choose_network(dist.distributed_c10d._get_default_store(), names_of_hosts)
     said = [None]
     if rank == 0:
         try:
@@ -82,6 +89,8 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, op: str = "sum", bound=
 
     The arguments are those of :meth:`foldwire.Communicator.all_reduce`.
     """
+    if is_expanded(tensor):
+        raise Error("a tensor that was expanded cannot have a result; pass a copy", field="tensor")
     own = Lent(tensor)
     comm.all_reduce(own.array, op, bound=bound, plan=plan, out=own.array, dtype=own.dtype)
     own.give_back()

@@ -23,7 +23,7 @@ from zarr.registry import register_codec
 from . import compress, decompress
 from ._arguments import codec_text, has_bound
 from ._errors import Error
-from ._fill import usable_fill
+from ._fill import fill_number, usable_fill
 
 __all__ = ["Foldwire"]
 
@@ -37,7 +37,8 @@ class Foldwire(ArrayBytesCodec):
     bound. Integers and bool are exact with any bound.
 
     With a bound and without ``fill_value``, the array's own fill value, unless it is 0, stands for
-    missing data. xarray writes ``_FillValue`` there.
+    missing data. xarray keeps ``_FillValue`` as an attribute, which codecs do not see: name it as
+    ``fill_value`` in the encoding, too.
     """
 
     bound: Optional[str] = None
@@ -47,6 +48,9 @@ class Foldwire(ArrayBytesCodec):
     is_fixed_size = False
 
     def __post_init__(self):
+        # Numbers of numpy's other types cannot be stored among an array's attributes.
+        fill_value = fill_number(self.fill_value, np.dtype("f8"))
+        object.__setattr__(self, "fill_value", fill_value)
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
         self._compress(np.zeros(1))
 

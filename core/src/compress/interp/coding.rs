@@ -1,10 +1,10 @@
 //! A writer's loops over the lines of an array.
 
-use super::grid::{Grid, Group, LONG_LINE, Layer, Order, ROW, layers};
+use super::grid::{Grid, Group, LONG_LINE, Layer, Line, Order, Pass, ROW, layers};
 use super::halves::{Parity, part};
 use super::loops::{Layered, LineBuffers, rows, strided};
 use super::memory::{Arrays, Slab};
-use super::predict::{Integer, Predictor, Shape};
+use super::predict::{Predictor, Shape};
 use super::raster::{Filter, RowPredictor};
 use super::rounding::{Lattice, Sample};
 use super::symbols::{BUCKETS, GROUPS, NEW, REPEATED, Residual, SMALL, activities, n_low};
@@ -38,6 +38,7 @@ pub(super) struct Coding {
 
 struct CodeTask<'a, T: Sample> {
     coding: &'a mut Coding,
+    level: Level,
     arrays: &'a mut Arrays,
     values: &'a [T],
     grid: Grid,
@@ -50,13 +51,13 @@ impl<T: Sample> Task for CodeTask<'_, T> {
 
     #[inline(always)]
     fn run(self) -> Option<Filter> {
-        let Self { coding, arrays, values, grid, scheme, lattice } = self;
+        let Self { coding, level, arrays, values, grid, scheme, lattice } = self;
         match scheme {
             Scheme::Stages { order, shape, rule } => {
-                coding.stages(arrays, values, grid, (&order, shape, rule), lattice);
+                coding.stages(level, arrays, (values, grid), (&order, shape, rule), lattice);
                 None
             }
-            Scheme::Raster => Some(coding.raster(arrays, values, grid, lattice)),
+            Scheme::Raster => Some(coding.raster(level, arrays, (values, grid), lattice)),
         }
     }
 }
@@ -87,7 +88,7 @@ impl Coding {
         self.buckets.reserve(values.len());
         self.low_bits.clear();
         self.off.clear();
-        run(level, CodeTask { coding: self, arrays, values, grid, scheme, lattice })
+        run(level, CodeTask { coding: self, level, arrays, values, grid, scheme, lattice })
     }
 
     /// Counts the symbols of each context.
@@ -136,9 +137,9 @@ impl Coding {
     #[inline(always)]
     fn stages<T: Sample>(
         &mut self,
+        level: Level,
         arrays: &mut Arrays,
-        values: &[T],
-        grid: Grid,
+        (values, grid): (&[T], Grid),
         (order, shape, rule): (&Order, Shape, u8),
         lattice: &Lattice,
     ) {
@@ -146,6 +147,9 @@ impl Coding {
         let values_of = &thinned(values, layers, &mut arrays.thinned);
         let mut layered = Layered::<T::Integer>::new(layers, &mut arrays.codes, &mut arrays.active);
         let mut buffers = LineBuffers::new();
+        let mut codes = [T::Integer::default(); LONG_LINE];
+        let codes = &mut codes;
+        let mut anchor = T::Integer::default();
         let mut predictor = Predictor::new();
         let mut rounded = Rounded::new();
         let mut last_off = None;
@@ -162,12 +166,10 @@ impl Coding {
                     let start = line.row + pass.starts[2] + line.n_before * step;
                     strided(values, start, step, &mut rounded.values[..n_values]);
                     rounded.any_off = false;
-                    let codes = &mut buffers.codes;
                     if layer.group == Group::Anchors {
                         for i in 0..n_values {
-                            let prediction = [buffers.anchor];
-                            rounded.round(lattice, i, &prediction, width, codes);
-                            buffers.anchor = codes[i];
+                            rounded.round_one(lattice, i, anchor, width, codes);
+                            anchor = codes[i];
                         }
                     } else {
                         let predictions = predictor.line(layered.codes, layer, pass, line, shape);
@@ -175,9 +177,7 @@ impl Coding {
                     }
                     layer.store(pass.columns, line, codes, layered.codes);
                     self.symbols(&mut buffers, &rounded, n_values, &mut last_off);
-                    buffers.contexts.begin(layered.active, layer, pass, line);
-                    self.halves(&mut buffers, n_values, layer.group);
-                    layer.store(pass.columns, line, &buffers.active, layered.active);
+                    self.halves(level, &mut buffers, (layer, pass, line), layered.active);
                 }
             }
         }
@@ -186,9 +186,9 @@ impl Coding {
     #[inline(always)]
     fn raster<T: Sample>(
         &mut self,
+        level: Level,
         arrays: &mut Arrays,
-        values: &[T],
-        grid: Grid,
+        (values, grid): (&[T], Grid),
         lattice: &Lattice,
     ) -> Filter {
         let Arrays { codes: [all, _], active: [active, _], is_off, .. } = arrays;
@@ -220,7 +220,7 @@ impl Coding {
             before = codes.last().copied().unwrap_or(before);
         }
         let all = &*all;
-        let filter = Filter::fit(all, &grid);
+        let filter = Filter::fit(level, all, &grid);
         let mut predictor = RowPredictor::new();
         let mut last_off = None;
         let layer = &Layer::raster(&grid);
@@ -245,9 +245,7 @@ impl Coding {
             if is_row {
                 self.rows(&mut buffers, n_values);
             } else {
-                buffers.contexts.begin(active, layer, pass, line);
-                self.halves(&mut buffers, n_values, layer.group);
-                layer.store(pass.columns, line, &buffers.active, active);
+                self.halves(level, &mut buffers, (layer, pass, line), active);
             }
         }
         filter
@@ -257,7 +255,7 @@ impl Coding {
     #[inline(always)]
     fn symbols<T: Sample>(
         &mut self,
-        buffers: &mut LineBuffers<T::Integer>,
+        buffers: &mut LineBuffers,
         rounded: &Rounded<T>,
         n_values: usize,
         last_off: &mut Option<T::Bits>,
@@ -292,25 +290,20 @@ impl Coding {
         }
     }
 
-    /// Codes the symbols of a line: first the even ones, and then the odd ones.
-    #[inline(always)]
-    fn halves<C: Integer>(&mut self, buffers: &mut LineBuffers<C>, n_values: usize, group: Group) {
-        let parted = &mut buffers.parted[..n_values];
-        let n_even = n_values.div_ceil(2);
-        let (even, odd) = parted.split_at_mut(n_even);
-        part(&buffers.symbols[..n_values], even, Parity::Even);
-        part(&buffers.symbols[..n_values], odd, Parity::Odd);
-        buffers.contexts.even(n_even);
-        self.run(&parted[..n_even], &buffers.contexts.of, group);
-        activities(&parted[..n_even], &mut buffers.active_half);
-        buffers.contexts.odd(&buffers.active_half[..n_even], n_values - n_even);
-        self.run(&parted[n_even..], &buffers.contexts.of, group);
-        activities(&buffers.symbols[..n_values], &mut buffers.active);
+    /// Codes the symbols of a line. `all_active` are the activities of its layer.
+    fn halves(
+        &mut self,
+        level: Level,
+        buffers: &mut LineBuffers,
+        (layer, pass, line): (&Layer, &Pass, &Line),
+        all_active: &mut [u16],
+    ) {
+        run(level, HalvesTask { coding: self, buffers, layer, pass, line, all_active });
     }
 
     /// Codes the symbols of a block in a raster of one row.
     #[inline(always)]
-    fn rows<C: Integer>(&mut self, buffers: &mut LineBuffers<C>, n_values: usize) {
+    fn rows(&mut self, buffers: &mut LineBuffers, n_values: usize) {
         let (n_rows, rows) = rows(n_values);
         for (row, n_symbols) in rows {
             buffers.contexts.in_row(&buffers.before);
@@ -328,6 +321,41 @@ impl Coding {
         self.symbols.extend_from_slice(symbols);
         self.buckets.extend_from_slice(&buckets[..symbols.len()]);
         self.runs.push(Run { n_symbols: symbols.len() as u16, group: group as u8 });
+    }
+}
+
+/// Codes the symbols of a line: first the even ones, and then the odd ones. Symbols are alike for
+/// all types, so it is a task by itself, and compiled once.
+struct HalvesTask<'a> {
+    coding: &'a mut Coding,
+    buffers: &'a mut LineBuffers,
+    layer: &'a Layer,
+    pass: &'a Pass,
+    line: &'a Line,
+    all_active: &'a mut [u16],
+}
+
+impl Task for HalvesTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { coding, buffers, layer, pass, line, all_active } = self;
+        let LineBuffers { active, contexts, symbols, parted, active_half, .. } = buffers;
+        let n_values = line.n_values;
+        let n_even = n_values.div_ceil(2);
+        let symbols = &symbols[..n_values];
+        let (even, odd) = parted[..n_values].split_at_mut(n_even);
+        contexts.begin(all_active, layer, pass, line);
+        part(symbols, even, Parity::Even);
+        part(symbols, odd, Parity::Odd);
+        contexts.even(n_even);
+        coding.run(even, &contexts.of, layer.group);
+        activities(even, active_half);
+        contexts.odd(&active_half[..n_even], odd.len());
+        coding.run(odd, &contexts.of, layer.group);
+        activities(symbols, active);
+        layer.store(pass.columns, line, active, all_active);
     }
 }
 
@@ -374,6 +402,19 @@ impl<T: Sample> Rounded<T> {
         let (residuals, is_off) =
             (&mut self.residuals[places.clone()], &mut self.is_off[places.clone()]);
         self.any_off |= !lattice.round(from, width, &mut codes[places], residuals, is_off);
+    }
+
+    /// Rounds one value, without vectors.
+    #[inline(never)]
+    fn round_one(
+        &mut self,
+        lattice: &Lattice,
+        i: usize,
+        prediction: T::Integer,
+        width: u8,
+        codes: &mut [T::Integer],
+    ) {
+        self.round(lattice, i, &[prediction], width, codes);
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Decoding<'a, T: Sample> {
     grid: Grid,
     lattice: Lattice,
     values: &'a mut [T],
-    buffers: LineBuffers<T::Integer>,
+    buffers: LineBuffers,
     symbols: SymbolReader<'a, T>,
     /// Places and bits of values off the lattice.
     off: Vec<(usize, T)>,
@@ -36,13 +36,6 @@ struct SymbolReader<'a, T> {
     low_bits: BitReader<'a>,
     off: core::slice::ChunksExact<'a, u8>,
     last_off: Option<T>,
-}
-
-impl<T> SymbolReader<'_, T> {
-    #[inline(always)]
-    fn run(&mut self, group: Group, buckets: &[u8], symbols: &mut [u8]) {
-        self.reader.read(&self.tables[group as usize], &buckets[..symbols.len()], symbols);
-    }
 }
 
 impl<'a, T: Sample> Decoding<'a, T> {
@@ -65,21 +58,11 @@ impl<'a, T: Sample> Decoding<'a, T> {
     }
 
     /// Reads the symbols of a line. `all_active` are the activities of its layer.
-    #[inline(always)]
     fn halves(&mut self, layer: &Layer, pass: &Pass, line: &Line, all_active: &mut [u16]) {
-        let LineBuffers { active, contexts, symbols, parted, active_half, .. } = &mut self.buffers;
-        let n_values = line.n_values;
-        let n_even = n_values.div_ceil(2);
-        let (even, odd) = parted[..n_values].split_at_mut(n_even);
-        contexts.begin(all_active, layer, pass, line);
-        contexts.even(n_even);
-        self.symbols.run(layer.group, &contexts.of, even);
-        activities(even, active_half);
-        contexts.odd(&active_half[..n_even], odd.len());
-        self.symbols.run(layer.group, &contexts.of, odd);
-        join((even, odd), &mut symbols[..n_values]);
-        activities(&symbols[..n_values], active);
-        layer.store(pass.columns, line, active, all_active);
+        let SymbolReader { tables, reader, .. } = &mut self.symbols;
+        let tables = &tables[layer.group as usize];
+        let buffers = &mut self.buffers;
+        run(self.level, HalvesTask { reader, tables, buffers, layer, pass, line, all_active });
     }
 
     /// Reads the symbols of a block in a raster of one row.
@@ -91,7 +74,8 @@ impl<'a, T: Sample> Decoding<'a, T> {
             contexts.in_row(before);
             let mut symbols = [0; ROW];
             let symbols = &mut symbols[..n_symbols];
-            self.symbols.run(Group::Last, &contexts.of, symbols);
+            let SymbolReader { tables, reader, .. } = &mut self.symbols;
+            reader.read(&tables[Group::Last as usize], &contexts.of[..n_symbols], symbols);
             put_strided(symbols, all, row, n_rows);
             before.copy_within(..3, 1);
             activities(symbols, &mut before[0]);
@@ -152,6 +136,9 @@ impl<'a, T: Sample> Decoding<'a, T> {
         let mut layered = Layered::<T::Integer>::new(layers, &mut arrays.codes, &mut arrays.active);
         let mut predictor = Predictor::new();
         let mut residuals = [T::Integer::default(); LONG_LINE];
+        let mut codes = [T::Integer::default(); LONG_LINE];
+        let codes = &mut codes;
+        let mut anchor = T::Integer::default();
         let grid = self.grid;
         for (nth, layer) in layers.iter().enumerate() {
             if nth > 0 {
@@ -164,12 +151,11 @@ impl<'a, T: Sample> Decoding<'a, T> {
                     self.halves(layer, pass, line, layered.active);
                     let place = |i| layer.place(&grid, pass, line, i);
                     self.residuals(line.n_values, place, &mut residuals)?;
-                    let LineBuffers { codes, anchor, .. } = &mut self.buffers;
                     let places = codes[..line.n_values].iter_mut().zip(&residuals);
                     if layer.group == Group::Anchors {
                         for (place, residual) in places {
-                            *anchor = anchor.plus(residual.times(width));
-                            *place = *anchor;
+                            anchor = anchor.plus(residual.times(width));
+                            *place = anchor;
                         }
                     } else {
                         let predictions = predictor.line(layered.codes, layer, pass, line, shape);
@@ -214,6 +200,8 @@ impl<'a, T: Sample> Decoding<'a, T> {
     fn raster(&mut self, arrays: &mut Arrays, filter: &Filter) -> Result<(), DecodeError> {
         let mut predictor = RowPredictor::new();
         let mut residuals = [T::Integer::default(); LONG_LINE];
+        let mut own = [T::Integer::default(); LONG_LINE];
+        let own = &mut own;
         let grid = self.grid;
         let layer = &Layer::raster(&grid);
         let pass = &layer.passes[0];
@@ -229,7 +217,6 @@ impl<'a, T: Sample> Decoding<'a, T> {
             }
             let any_off = self.residuals(line.n_values, |i| line.start + i, &mut residuals)?;
             let codes: &mut [T::Integer] = bytemuck::cast_slice_mut(self.values);
-            let own = &mut self.buffers.codes;
             predictor.begin(filter, codes, &grid, line);
             if any_off {
                 let mut is_off = [false; LONG_LINE];
@@ -271,6 +258,40 @@ impl<'a, T: Sample> Decoding<'a, T> {
             self.values[place] = value;
         }
         Ok(())
+    }
+}
+
+/// Reads the symbols of a line. They are alike for all types, so it is a task by itself, and
+/// compiled once.
+struct HalvesTask<'a, 'b> {
+    reader: &'a mut rans::Reader<'b>,
+    tables: &'a rans::Tables<'b>,
+    buffers: &'a mut LineBuffers,
+    layer: &'a Layer,
+    pass: &'a Pass,
+    line: &'a Line,
+    all_active: &'a mut [u16],
+}
+
+impl Task for HalvesTask<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { reader, tables, buffers, layer, pass, line, all_active } = self;
+        let LineBuffers { active, contexts, symbols, parted, active_half, .. } = buffers;
+        let n_values = line.n_values;
+        let symbols = &mut symbols[..n_values];
+        let (even, odd) = parted[..n_values].split_at_mut(n_values.div_ceil(2));
+        contexts.begin(all_active, layer, pass, line);
+        contexts.even(even.len());
+        reader.read(tables, &contexts.of[..even.len()], even);
+        activities(even, active_half);
+        contexts.odd(&active_half[..even.len()], odd.len());
+        reader.read(tables, &contexts.of[..odd.len()], odd);
+        join((even, odd), symbols);
+        activities(symbols, active);
+        layer.store(pass.columns, line, active, all_active);
     }
 }
 

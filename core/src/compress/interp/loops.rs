@@ -5,9 +5,8 @@ use super::memory::Slab;
 use super::predict::Integer;
 use super::symbols::{Contexts, HALF};
 
-/// Buffers for a line.
-pub(super) struct LineBuffers<C> {
-    pub(super) codes: [C; LONG_LINE],
+/// Buffers for the symbols of a line.
+pub(super) struct LineBuffers {
     pub(super) active: [u16; LINE],
     pub(super) symbols: [u8; LONG_LINE],
     /// Even values of a line, and then odd ones.
@@ -16,21 +15,17 @@ pub(super) struct LineBuffers<C> {
     pub(super) contexts: Contexts,
     /// Activities of the four lines before, in a raster of one row.
     pub(super) before: [[u16; ROW]; 4],
-    /// Code of the last anchor.
-    pub(super) anchor: C,
 }
 
-impl<C: Integer> LineBuffers<C> {
-    pub(super) fn new() -> Self {
+impl LineBuffers {
+    pub(super) const fn new() -> Self {
         Self {
-            codes: [C::default(); LONG_LINE],
             active: [0; LINE],
             symbols: [0; LONG_LINE],
             parted: [0; LINE],
             active_half: [0; HALF],
             contexts: Contexts::new(),
             before: [[0; ROW]; 4],
-            anchor: C::default(),
         }
     }
 }

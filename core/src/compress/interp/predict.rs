@@ -86,7 +86,7 @@ struct Neighbours<C> {
 }
 
 /// Neighbours that exist.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Around {
     All,
     NoFarLeft,
@@ -112,21 +112,53 @@ impl Around {
     }
 }
 
-#[inline(always)]
-fn interpolate<C: Integer>(shape: Shape, around: Around, n: Neighbours<C>) -> C {
-    let near = n.left.plus(n.right);
-    match (around, shape) {
-        (Around::LeftOnly, _) => n.left,
-        (Around::LeftTwo, _) => n.left.times(3).minus(n.far_left).shifted(1),
-        (Around::NearOnly, _) | (_, Shape::Linear) => near.shifted(1),
-        (Around::All, _) => near.times(9).minus(n.far_left.plus(n.far_right)).shifted(4),
-        // Parabolas through three values.
-        (Around::NoFarRight, _) => {
-            n.left.times(6).plus(n.right.times(3)).minus(n.far_left).shifted(3)
+/// How a value follows from its neighbours.
+#[derive(Clone, Copy)]
+enum Interpolation {
+    /// The mean of the two nearest.
+    Near,
+    /// By a cubic through all four.
+    Cubic,
+    /// Where neighbours are missing: the sum at these weights, which add up to 2ⁿ, divided by it.
+    /// A parabola goes through three values.
+    Weighted([i32; 4], u32),
+}
+
+impl Interpolation {
+    #[inline(always)]
+    const fn of(shape: Shape, around: Around) -> Self {
+        match (around, shape) {
+            (Around::LeftOnly, _) => Self::Weighted([0, 1, 0, 0], 0),
+            (Around::LeftTwo, _) => Self::Weighted([-1, 3, 0, 0], 1),
+            (Around::NearOnly, _) | (_, Shape::Linear) => Self::Near,
+            (Around::All, _) => Self::Cubic,
+            (Around::NoFarRight, _) => Self::Weighted([-1, 6, 3, 0], 3),
+            (Around::NoFarLeft, _) => Self::Weighted([0, 3, 6, -1], 3),
         }
-        (Around::NoFarLeft, _) => {
-            n.left.times(3).plus(n.right.times(6)).minus(n.far_right).shifted(3)
-        }
+    }
+}
+
+impl<C: Integer> Neighbours<C> {
+    #[inline(always)]
+    fn of([a, b, c, d]: [&[C]; 4], i: usize) -> Self {
+        Self { far_left: a[i], left: b[i], right: c[i], far_right: d[i] }
+    }
+
+    #[inline(always)]
+    fn near(self) -> C {
+        self.left.plus(self.right).shifted(1)
+    }
+
+    #[inline(always)]
+    fn cubic(self) -> C {
+        let near = self.left.plus(self.right);
+        near.times(9).minus(self.far_left.plus(self.far_right)).shifted(4)
+    }
+
+    #[inline(always)]
+    fn weighted(self, [a, b, c, d]: [i32; 4], n: u32) -> C {
+        let left = self.far_left.times(a).plus(self.left.times(b));
+        left.plus(self.right.times(c)).plus(self.far_right.times(d)).shifted(n)
     }
 }
 
@@ -142,27 +174,6 @@ macro_rules! put {
             for $i in 0..$sum.len() {
                 $sum[$i] = $each;
             }
-        }
-    };
-}
-
-/// Interpolates each value of a line. A loop for each kind of neighbours is compiled.
-macro_rules! each_kind {
-    ($shape:expr, $around:expr, |$s:ident, $a:ident| $each:expr) => {
-        each_kind!(@ $shape, $around, $s, $a, $each;
-            (Linear, All) (Linear, NoFarLeft) (Linear, NoFarRight) (Linear, NearOnly)
-            (Linear, LeftTwo) (Linear, LeftOnly) (Cubic, All) (Cubic, NoFarLeft)
-            (Cubic, NoFarRight) (Cubic, NearOnly) (Cubic, LeftTwo) (Cubic, LeftOnly))
-    };
-    (@ $shape:expr, $around:expr, $s:ident, $a:ident, $each:expr;
-        $(($shapes:ident, $arounds:ident))*) => {
-        match ($shape, $around) {
-            $((Shape::$shapes, Around::$arounds) => {
-                let ($s, $a) = (Shape::$shapes, Around::$arounds);
-                $each
-            })*
-            #[allow(unreachable_patterns)]
-            _ => {}
         }
     };
 }
@@ -232,17 +243,23 @@ impl<C: Integer> Predictor<C> {
             if has_far_right { left + 4 * distance } else { left },
         ];
         // Not by a closure, which `map` would call without the level's instructions.
-        let [a, b, c, d] = &mut self.lines;
-        let a = layer.view(codes, (pass.columns, starts[0], n_values), a);
-        let b = layer.view(codes, (pass.columns, starts[1], n_values), b);
-        let c = layer.view(codes, (pass.columns, starts[2], n_values), c);
-        let d = layer.view(codes, (pass.columns, starts[3], n_values), d);
+        let mut views = [&[][..]; 4];
+        for ((view, buffer), start) in views.iter_mut().zip(&mut self.lines).zip(starts) {
+            *view = layer.view(codes, (pass.columns, start, n_values), buffer);
+        }
+        let [a, b, c, d] = views;
+        let of = [&a[..n_values], &b[..n_values], &c[..n_values], &d[..n_values]];
         let sum = &mut self.sum[..n_values];
-        each_kind!(shape, around, |shape, around| put!(sum, adds, |i| {
-            let neighbours =
-                Neighbours { far_left: a[i], left: b[i], right: c[i], far_right: d[i] };
-            interpolate(shape, around, neighbours)
-        }));
+        match Interpolation::of(shape, around) {
+            Interpolation::Near => put!(sum, adds, |i| Neighbours::of(of, i).near()),
+            Interpolation::Cubic => put!(sum, adds, |i| Neighbours::of(of, i).cubic()),
+            Interpolation::Weighted(weights, n) => {
+                if !adds {
+                    sum.fill(C::default());
+                }
+                put!(sum, true, |i| Neighbours::of(of, i).weighted(weights, n));
+            }
+        }
     }
 
     /// Predicts odd values of a row from even ones.
@@ -261,7 +278,11 @@ impl<C: Integer> Predictor<C> {
             let (far_left, left) = (of(at.wrapping_sub(1)), of(at));
             let neighbours =
                 Neighbours { far_left, left, right: of(at + 1), far_right: of(at + 2) };
-            let prediction = interpolate(shape, around, neighbours);
+            let prediction = match Interpolation::of(shape, around) {
+                Interpolation::Near => neighbours.near(),
+                Interpolation::Cubic => neighbours.cubic(),
+                Interpolation::Weighted(weights, n) => neighbours.weighted(weights, n),
+            };
             if adds { before.plus(prediction) } else { prediction }
         };
         for i in (0..begin).chain(end..n_values) {
@@ -271,12 +292,11 @@ impl<C: Integer> Predictor<C> {
         let n_inner = sum.len();
         if n_inner > 0 {
             let known = &known[first + begin - 1..][..n_inner + 3];
-            let [a, b, c, d] = [0, 1, 2, 3].map(|at| &known[at..at + n_inner]);
-            each_kind!(@ shape, Around::All, shape, around, put!(sum, adds, |i| {
-                let neighbours =
-                    Neighbours { far_left: a[i], left: b[i], right: c[i], far_right: d[i] };
-                interpolate(shape, around, neighbours)
-            }); (Linear, All) (Cubic, All));
+            let of = [0, 1, 2, 3].map(|at| &known[at..at + n_inner]);
+            match shape {
+                Shape::Linear => put!(sum, adds, |i| Neighbours::of(of, i).near()),
+                Shape::Cubic => put!(sum, adds, |i| Neighbours::of(of, i).cubic()),
+            }
         }
     }
 }

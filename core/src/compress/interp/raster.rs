@@ -8,7 +8,8 @@
 use super::grid::{DIMS, Grid, LONG_LINE, Line};
 use super::predict::Integer;
 use crate::codec::DecodeError;
-use crate::kernel::prefetch;
+use crate::kernel::at_level::{Task, run};
+use crate::kernel::{Level, prefetch};
 use alloc::vec::Vec;
 
 /// Rows that predict a value: planes before, rows before (negative: behind), and how far left and
@@ -75,8 +76,7 @@ fn before<C: Integer>(codes: &[C], grid: &Grid, line: &Line) -> [C; 1 + BEFORE] 
 
 impl Filter {
     /// Fits a filter to codes.
-    #[inline(always)]
-    pub(super) fn fit<C: Integer>(codes: &[C], grid: &Grid) -> Self {
+    pub(super) fn fit<C: Integer>(level: Level, codes: &[C], grid: &Grid) -> Self {
         let n_values = codes.len();
         // With one row, few weights are left to be fitted.
         let most = if grid.is_row() { 4 * SAMPLES } else { SAMPLES };
@@ -99,36 +99,7 @@ impl Filter {
             }
             samples.push(sample(codes, grid, mean, place));
         }
-        let mut errors = alloc::vec![0.0; samples.len()];
-        let mut shares = alloc::vec![1.0; samples.len()];
-        let unweighted = products(&samples, &shares, grid.is_row());
-        let (mut best, mut least) = ([0.0; PADDED], f64::INFINITY);
-        // Least squares without and with the constant, and then from the best weights on.
-        for (has_mean, is_new) in [(false, true), (true, true), (true, false)] {
-            if !is_new {
-                set_errors(&samples, &best, &mut errors);
-            }
-            for round in 0..3 {
-                let mut sums = if round == 0 && is_new {
-                    unweighted
-                } else {
-                    // Large residuals cost as their logarithm, so they have small shares.
-                    for (share, error) in shares.iter_mut().zip(&errors) {
-                        *share = 1.0 / (error.abs() + 0.5);
-                    }
-                    products(&samples, &shares, grid.is_row())
-                };
-                if !has_mean {
-                    sums[0] = [0.0; PADDED];
-                }
-                let weights = solve(&mut sums);
-                set_errors(&samples, &weights, &mut errors);
-                let bits = errors.iter().map(|&error| logarithm(error)).sum();
-                if bits < least {
-                    (best, least) = (weights, bits);
-                }
-            }
-        }
+        let best = run(level, FitTask { samples: &samples, is_row: grid.is_row() });
         let weights = core::array::from_fn(|i| {
             let weight = best[i];
             let unit = UNIT as f64;
@@ -159,6 +130,52 @@ impl Filter {
             *weight = i32::from_le_bytes([0, low, middle, high]) >> 8;
         }
         Ok(Self { mean: i64::from_le_bytes(mean), weights })
+    }
+}
+
+/// Finds the weights that minimize the residuals of samples.
+struct FitTask<'a> {
+    samples: &'a [Row],
+    is_row: bool,
+}
+
+impl Task for FitTask<'_> {
+    type Output = Row;
+
+    #[inline(always)]
+    fn run(self) -> Row {
+        let Self { samples, is_row } = self;
+        let mut errors = alloc::vec![0.0; samples.len()];
+        let mut shares = alloc::vec![1.0; samples.len()];
+        let unweighted = products(samples, &shares, is_row);
+        let (mut best, mut least) = ([0.0; PADDED], f64::INFINITY);
+        // Least squares without and with the constant, and then from the best weights on.
+        for (has_mean, is_new) in [(false, true), (true, true), (true, false)] {
+            if !is_new {
+                set_errors(samples, &best, &mut errors);
+            }
+            for round in 0..3 {
+                let mut sums = if round == 0 && is_new {
+                    unweighted
+                } else {
+                    // Large residuals cost as their logarithm, so they have small shares.
+                    for (share, error) in shares.iter_mut().zip(&errors) {
+                        *share = 1.0 / (error.abs() + 0.5);
+                    }
+                    products(samples, &shares, is_row)
+                };
+                if !has_mean {
+                    sums[0] = [0.0; PADDED];
+                }
+                let weights = solve(&mut sums);
+                set_errors(samples, &weights, &mut errors);
+                let bits = errors.iter().map(|&error| logarithm(error)).sum();
+                if bits < least {
+                    (best, least) = (weights, bits);
+                }
+            }
+        }
+        best
     }
 }
 

@@ -1,12 +1,14 @@
 //! Presets of published systems for GPUs give the same bits on a simulated device as on the host.
 
+mod streams;
+
 use foldwire::error::DeviceErrorKind;
 use foldwire::layout::{Shares, Window, share};
 use foldwire::{
     Bound, Call, Collective, Communicator, DType, Element, Error, Float, Op, Plan, Preset, Rank,
-    bf16, f16,
+    Report, bf16, f16,
 };
-use foldwire_cuda::{DeviceBuffer, Driver, Workspace};
+use foldwire_cuda::{DeviceBuffer, Driver, Workspace, WorkspaceConfig};
 use foldwire_cuda_host::SimulatedDevice;
 use foldwire_threads::{Endpoint, World};
 use std::sync::Arc;
@@ -79,10 +81,10 @@ impl Case {
         &self,
         comm: &mut Communicator<Endpoint>,
         [send, recv]: &mut Buffers<T>,
-    ) -> Result<(), Error> {
+    ) -> Result<Report, Error> {
         let shares = Shares::Even(self.count);
         let call = Call::of(self.collective, shares, self.window(), &send[..], &mut recv[..]);
-        comm.run(call.with_op(Op::Sum).with_root(self.root()), &self.plan(T::DTYPE)).map(drop)
+        comm.run(call.with_op(Op::Sum).with_root(self.root()), &self.plan(T::DTYPE))
     }
 
     fn on_device<T: Float>(
@@ -90,15 +92,15 @@ impl Case {
         comm: &mut Communicator<Endpoint>,
         (device, workspace): (&Arc<dyn Driver>, &mut Workspace),
         [send, recv]: &mut Buffers<T>,
-    ) -> Result<(), Error> {
+    ) -> Result<Report, Error> {
         let lend = |values: &[T]| DeviceBuffer::from_values(device, values).expect("a buffer");
         let (from, mut to) = (lend(send), lend(recv));
         let shares = Shares::Even(self.count);
         let call = Call::of(self.collective, shares, self.window(), from.input(), to.output());
         let call = call.with_op(Op::Sum).with_root(self.root());
-        comm.run_on(workspace, call, &self.plan(T::DTYPE))?;
+        let report = comm.run_on(workspace, call, &self.plan(T::DTYPE))?;
         *recv = to.to_vec(device).expect("the device works");
-        Ok(())
+        Ok(report)
     }
 }
 
@@ -118,7 +120,7 @@ fn results<T: Float>(cases: &[Case], on_device: fn(usize) -> bool) -> Vec<Vec<Ou
             match on_device(rank.index()) {
                 true => case.on_device(&mut comm, (&device, &mut workspace), &mut buffers)?,
                 false => case.on_host(&mut comm, &mut buffers)?,
-            }
+            };
             Ok(bits(&buffers[1]))
         };
         cases.iter().map(run).collect()
@@ -202,11 +204,12 @@ fn presets_give_the_bits_of_the_host_for_short_floats() {
 #[test]
 fn a_workspace_that_is_too_small_is_a_typed_error_on_every_rank() {
     for preset in PRESETS {
-        let device: Arc<dyn Driver> = SimulatedDevice::new();
+        let simulated = SimulatedDevice::new();
+        let device: Arc<dyn Driver> = simulated.clone();
         let (collective, ring_from) = (Collective::AllReduce, Preset::RING_FROM);
         let case = Case { preset, collective, count: 9000, size: 3, ring_from };
         let results = World::new(3).frame_bytes(24 << 10).run(|mut comm| {
-            let config = foldwire_cuda::WorkspaceConfig { n_lanes: 1, frame_bytes: 4 << 10 };
+            let config = WorkspaceConfig::new(1, 4 << 10);
             let mut workspace = Workspace::with_config(&device, config).expect("there is memory");
             let [send, recv] = case.buffers::<f32>(comm.rank());
             let lend = |values: &[f32]| DeviceBuffer::from_values(&device, values);
@@ -215,6 +218,7 @@ fn a_workspace_that_is_too_small_is_a_typed_error_on_every_rank() {
             let call = Call::of(collective, shares, Window::Own, from.input(), to.output());
             comm.run_on(&mut workspace, call.with_op(Op::Sum), &case.plan(DType::F32)).map(drop)
         });
+        assert_eq!(simulated.n_live(), 0, "nothing leaks");
         let has_reason = |result: &_| *result == Err(Error::Device { kind: DeviceErrorKind::Pool });
         let is_told = |result: &_| matches!(result, Err(Error::Aborted { .. }));
         assert!(results.iter().any(has_reason), "{preset:?}: {results:?}");

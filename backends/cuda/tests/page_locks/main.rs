@@ -1,9 +1,14 @@
 //! A device copies from locked frames and to them by itself, and no copy outlives the use of a
-//! frame.
+//! frame. Here are the tests of faults, too, because they count locked frames.
 
+mod faults;
+
+use foldwire::codec::CodecId;
 use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::transport::{Tag, Transport};
-use foldwire::{Bound, Call, Communicator, Error, Op, Plan, Rank, pipeline};
+use foldwire::{
+    Bound, Call, Collective, Communicator, DType, Error, Op, Plan, Preset, Rank, pipeline,
+};
 use foldwire_cuda::driver::lock_frames_for;
 use foldwire_cuda::{DeviceBuffer, Driver, Outcome, Workspace, WorkspaceConfig};
 use foldwire_cuda_host::{Faults, HostCopies, SimulatedDevice};
@@ -93,7 +98,47 @@ fn payloads_of_locked_frames_are_copied_by_the_device_alone() {
             }
         }
     }
-    assert!(devices.iter().all(|device| device.n_locked() == 0), "freed frames are unlocked");
+    assert!(devices.iter().all(|device| device.n_live() == 0), "nothing leaks");
+}
+
+/// The blocks of a scatter's root, which are encoded at once.
+#[test]
+fn blocks_of_a_scatter_are_copied_to_locked_frames_by_the_device_alone() {
+    let _turn = turn();
+    let simulated = SimulatedDevice::new();
+    let device: Arc<dyn Driver> = simulated.clone();
+    let locking = lock_frames_for(Arc::downgrade(&device));
+    let plan = Preset::Gzccl.plan(Collective::Scatter, Bound::Absolute(1e-3));
+    let blocks = World::new(4).frame_bytes(64 << 10).run(|mut comm| {
+        let (all, mut own) = (values(Rank(0)), vec![0.0; N / 4]);
+        if comm.rank() != Rank(0) {
+            let call = Call::scatter(N, &all, &mut own[..], Rank(0));
+            comm.run(call, &plan).expect("the call works");
+            return own;
+        }
+        for codec in [CodecId::CuSzp, CodecId::Raw] {
+            simulated.checked().insert(codec, DType::F32);
+        }
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let x = DeviceBuffer::from_values(&device, &all).expect("memory");
+        let mut y = DeviceBuffer::from_values(&device, &own).expect("memory");
+        let before = simulated.host_copies();
+        let call = Call::scatter(N, x.input(), y.output(), Rank(0));
+        comm.run_on(&mut workspace, call, &plan).expect("the call works");
+        let HostCopies { written, read } = simulated.host_copies();
+        assert_eq!(written, before.written);
+        // An outcome of each block, and of what the root stores.
+        let n_read = read - before.read;
+        assert!(n_read.is_multiple_of(size_of::<Outcome>()), "{n_read}");
+        assert!((3..=5).contains(&(n_read / size_of::<Outcome>())), "{n_read}");
+        y.to_vec(&device).expect("the device works")
+    });
+    drop(locking);
+    assert_eq!(simulated.take_most_at_once(), 3);
+    let expected = values(Rank(0));
+    for (block, expected) in blocks.iter().zip(expected.chunks(N / 4)) {
+        assert!(block.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-3));
+    }
 }
 
 /// A transport that counts frames that it gets while a device copies from them or to them.
@@ -197,6 +242,7 @@ fn a_call_that_ends_early_recycles_no_frame_that_a_device_uses() {
             drop(operation);
             Some(Error::Finished)
         });
+        assert_eq!(device.n_live(), 0, "nothing leaks");
         n_dropped += usize::from(ended[1].is_some());
         for error in [ended[0], ended[2]].into_iter().flatten() {
             let reason = AbortReason::Dropped;
@@ -225,14 +271,14 @@ fn a_payload_longer_than_the_workspaces_frames_is_refused() {
             if comm.rank() == Rank(0) {
                 return comm.broadcast(&mut values, Rank(0), &plan).map(drop);
             }
-            let n_lanes = comm.n_lanes();
-            let config = WorkspaceConfig { n_lanes, frame_bytes: 4096 };
+            let config = WorkspaceConfig::new(comm.n_lanes(), 4096);
             let mut workspace = Workspace::with_config(&device, config).expect("memory");
             let mut x = DeviceBuffer::from_values(&device, &values).expect("memory");
             let call = Call::broadcast(x.output(), Rank(0));
             comm.run_on(&mut workspace, call, &plan).map(drop)
         });
         drop(locking);
+        assert_eq!(simulated.n_live(), 0, "nothing leaks");
         let kind = DeviceErrorKind::Pool;
         assert_eq!(results[1], Err(Error::Device { kind }), "locked: {is_locked}");
     }

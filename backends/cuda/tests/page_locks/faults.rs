@@ -1,33 +1,71 @@
-//! Faults of a device are typed errors on every rank, and nothing leaks.
+//! Faults of a device are typed errors on every rank, and nothing leaks: no memory, stream, event or
+//! lock of a frame.
 
-use super::values;
+use super::turn;
+use foldwire::device::FrameLocking;
 use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::{Bound, Call, Error, Op, Plan, Rank};
+use foldwire_cuda::driver::lock_frames_for;
 use foldwire_cuda::{DeviceBuffer, Driver, Workspace};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
 use foldwire_threads::World;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+fn values(n: usize) -> Vec<f32> {
+    (0..n).map(|i| (i as f32 * 0.01).sin()).collect()
+}
+
+/// A device for each rank. All of them lock the frames of this process, if `is_locking`.
+struct Devices {
+    simulated: [Arc<SimulatedDevice>; 3],
+    _locking: Vec<FrameLocking>,
+}
+
+impl Devices {
+    fn new(is_locking: bool) -> Self {
+        let simulated = [(); 3].map(|()| SimulatedDevice::new());
+        let lock = |device: &Arc<SimulatedDevice>| {
+            let driver: Arc<dyn Driver> = device.clone();
+            lock_frames_for(Arc::downgrade(&driver))
+        };
+        let locked = if is_locking { &simulated[..] } else { &[] };
+        Self { _locking: locked.iter().map(lock).collect(), simulated }
+    }
+
+    fn of(&self, rank: Rank) -> Arc<dyn Driver> {
+        self.simulated[rank.index()].clone()
+    }
+
+    fn plant(&self, faults: Faults) {
+        self.simulated[1].plant(faults);
+    }
+
+    fn expect_no_leak(&self, context: &str) {
+        let n_live: Vec<usize> = self.simulated.iter().map(|device| device.n_live()).collect();
+        assert_eq!(n_live, [0; 3], "{context}");
+    }
+}
+
 /// Plants faults in one rank's device. Returns each rank's result.
-fn with_faults(faults: Faults) -> Vec<Result<(), Error>> {
-    let driver = SimulatedDevice::new();
+fn with_faults(faults: Faults, is_locking: bool) -> Vec<Result<(), Error>> {
+    let devices = Devices::new(is_locking);
     let results = World::new(3).frame_bytes(16 << 10).run(|mut comm| {
-        let (rank, own) = (comm.rank(), SimulatedDevice::new());
-        let device: Arc<dyn Driver> = if rank == Rank(1) { driver.clone() } else { own };
+        let rank = comm.rank();
+        let device = devices.of(rank);
         let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
-        let values = values::<f32>(0, 20_000);
+        let values = values(20_000);
         let mut x = DeviceBuffer::from_values(&device, &values).expect("there is memory");
         let plan = Plan::foldwire(Bound::Absolute(1e-3));
         // The first call checks the device, which may refuse before anything is sent.
         comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &plan)
             .expect("no fault");
         if rank == Rank(1) {
-            driver.plant(faults);
+            devices.plant(faults);
         }
         comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), &plan).map(drop)
     });
-    assert_eq!(driver.n_live(), 0, "nothing leaks");
+    devices.expect_no_leak(&format!("{faults:?}"));
     results
 }
 
@@ -38,12 +76,13 @@ fn a_fault_of_a_device_is_a_typed_error_on_every_rank() {
 
 /// Plants a fault in every `step`th operation, and in every `step`th launch.
 fn faults_are_typed_errors(step: usize) {
+    let _turn = turn();
     let mut n_failed = 0;
     for n in (0..200).step_by(step) {
         let of_launches = Faults { launches: Some(n), ..Faults::default() };
         let of_operations = Faults { operations: Some(n), ..Faults::default() };
-        for faults in [of_launches, of_operations] {
-            let results = with_faults(faults);
+        for (faults, is_locking) in [(of_launches, false), (of_operations, true)] {
+            let results = with_faults(faults, is_locking);
             if results.iter().all(Result::is_ok) {
                 continue;
             }
@@ -67,19 +106,19 @@ fn faults_are_typed_errors(step: usize) {
 /// keep their communicators until all calls have ended, so only a notice can end them early.
 /// Returns each rank's result, what its device says, and whether its communicator is poisoned.
 fn with_early_faults(plan: &Plan, faults: Faults) -> Vec<(Result<(), Error>, String, bool)> {
-    let driver = SimulatedDevice::new();
+    let devices = Devices::new(true);
     let have_ended = Barrier::new(3);
     let results = World::new(3).frame_bytes(16 << 10).run(|mut comm| {
-        let (rank, own) = (comm.rank(), SimulatedDevice::new());
-        let device: Arc<dyn Driver> = if rank == Rank(1) { driver.clone() } else { own };
+        let rank = comm.rank();
+        let device = devices.of(rank);
         let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
         // A call then begins with an operation of the device.
         let stream = device.new_stream().expect("a stream");
         workspace.set_stream(Some(stream));
-        let values = values::<f32>(0, 20_000);
+        let values = values(20_000);
         let mut x = DeviceBuffer::from_values(&device, &values).expect("there is memory");
         if rank == Rank(1) {
-            driver.plant(faults);
+            devices.plant(faults);
         }
         let done = comm.run_on(&mut workspace, Call::all_reduce(x.output(), Op::Sum), plan);
         have_ended.wait();
@@ -87,7 +126,7 @@ fn with_early_faults(plan: &Plan, faults: Faults) -> Vec<(Result<(), Error>, Str
         device.end_stream(stream);
         (done.map(drop), words, comm.is_poisoned())
     });
-    assert_eq!(driver.n_live(), 0, "nothing leaks");
+    devices.expect_no_leak(&format!("{faults:?}"));
     results
 }
 
@@ -95,6 +134,7 @@ fn with_early_faults(plan: &Plan, faults: Faults) -> Vec<(Result<(), Error>, Str
 /// scan of the values.
 #[test]
 fn a_fault_before_the_first_message_is_a_typed_error_on_every_rank() {
+    let _turn = turn();
     let mut kinds = Vec::new();
     let plans = [Bound::Absolute(1e-3), Bound::Relative(1e-3)].map(Plan::foldwire);
     for (plan, n) in plans.iter().flat_map(|plan| [0, 1, 2, 5, 11, 40].map(|n| (plan, n))) {
@@ -138,6 +178,7 @@ fn a_fault_before_the_first_message_is_a_typed_error_on_every_rank() {
 
 #[test]
 fn a_device_that_rounds_differently_is_refused() {
+    let _turn = turn();
     for plan in [Plan::raw(), Plan::foldwire(Bound::Absolute(1e-3))] {
         let faults = Faults { rounding: Some(0), ..Faults::default() };
         let results = with_early_faults(&plan, faults);
@@ -149,6 +190,7 @@ fn a_device_that_rounds_differently_is_refused() {
 
 #[test]
 fn without_memory_there_is_no_workspace_and_nothing_leaks() {
+    let _turn = turn();
     World::new(1).run(|comm| {
         for n in 0..20 {
             let faults = Faults { allocations: Some(n), ..Faults::default() };
@@ -163,12 +205,13 @@ fn without_memory_there_is_no_workspace_and_nothing_leaks() {
 
 #[test]
 fn a_call_that_is_dropped_leaves_the_device_usable() {
+    let _turn = turn();
     let driver = SimulatedDevice::new();
     let device: Arc<dyn Driver> = driver.clone();
     for n_polls in 0..6 {
         World::new(1).run(|mut comm| {
             let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
-            let values = values::<f32>(0, 5000);
+            let values = values(5000);
             let mut x = DeviceBuffer::from_values(&device, &values).expect("there is memory");
             let plan = Plan::foldwire(Bound::Absolute(1e-3));
             let call = Call::broadcast(x.output(), Rank(0));
