@@ -93,7 +93,9 @@ impl<'a> RequestedPresets<'a> {
     /// them. `None` if they are.
     fn why_not(self, preset: Preset, dtype: DType) -> Option<String> {
         if preset.inter_step(dtype).is_some() {
-            return Some("needs messages of consecutive steps, which `foldwire climate` has".into());
+            return Some(
+                "needs messages of consecutive steps, which `foldwire climate` has".into(),
+            );
         }
         // The bound does not change the codec.
         let Plan { codec, is_auto, .. } = preset.plan(Collective::AllReduce, Bound::Absolute(1.0));
