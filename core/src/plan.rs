@@ -301,12 +301,12 @@ impl Plan {
     /// The same plan for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`.
     ///
     /// Codecs that predict values from more than the value before ([`CodecId::takes_shape`]) use
-    /// the last three dimensions of the shape. The shape changes no value. It is a hint: a rank that
-    /// has 2¹⁸ values or more searches its data for rows and planes, which takes 0.1 or 0.2 ms, and
-    /// takes the shape, what it finds, or neither, as is shortest for a sample. A prepared call
-    /// keeps its shape. Ranks may pass different shapes. With an automatic plan ([`auto`](Plan::auto)), however,
-    /// either all ranks must pass a shape or none may, because the choice of the codec may depend
-    /// on that.
+    /// the last three dimensions of the shape. The shape changes no value. It is a hint: a rank
+    /// that has 2¹⁸ values or more searches its data for rows and planes, which takes 0.1 or 0.2
+    /// ms. It takes the shape, what it finds, or neither, as is shortest for a sample. A prepared
+    /// call keeps its shape. Ranks may pass different shapes. With an automatic plan
+    /// ([`auto`](Plan::auto)), however, either all ranks must pass a shape or none may, because the
+    /// choice of the codec may depend on that.
     ///
     /// # Examples
     /// ```

@@ -563,9 +563,9 @@ fwResult fwCommSplit(fwComm_t comm,
 // Creates a communicator of the ranks that call this function, after a failure or without one. A
 // rank that does not answer for patience seconds is excluded. Not allowed in a group.
 //
-// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and new_comm as they are. Otherwise
-// comm is destroyed, even if the function fails, and its requests return FW_POISONED. So new_comm
-// may point to the variable that holds comm.
+// FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and new_comm as they are.
+// Otherwise comm is destroyed, even if the function fails, and its requests return FW_POISONED. So
+// new_comm may point to the variable that holds comm.
 fwResult fwCommShrink(fwComm_t comm,
                       double patience,
                       fwComm_t *new_comm);
@@ -617,7 +617,8 @@ fwResult fwCommInitStore(fwComm_t *comm,
 //
 // Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and
 // new_comm as they are. Otherwise comm is destroyed, even if the function fails, and its requests
-// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the other ranks go on without this one, which may call fwCommRejoin.
+// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the other
+// ranks go on without this one, which may call fwCommRejoin.
 fwResult fwCommAdmit(fwComm_t comm,
                      const struct fwStore *store,
                      const struct fwAdmission *admission,

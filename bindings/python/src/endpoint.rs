@@ -166,8 +166,8 @@ impl LockedEndpoint {
     /// Waits for the lock and calls `then` with the state. The caller must not hold the GIL.
     ///
     /// # Errors
-    /// The errors of [`check_entry`](Self::check_entry), or if an earlier panic has poisoned the lock;
-    /// otherwise the errors of `then`.
+    /// The errors of [`check_entry`](Self::check_entry), or if an earlier panic has poisoned the
+    /// lock; otherwise the errors of `then`.
     pub(crate) fn enter<R>(
         &self,
         then: impl FnOnce(&mut LockedState) -> Result<R, ApiError>,

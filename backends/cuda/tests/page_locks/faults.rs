@@ -1,5 +1,5 @@
-//! Faults of a device are typed errors on every rank, and nothing leaks: no memory, stream, event or
-//! lock of a frame.
+//! Faults of a device are typed errors on every rank, and nothing leaks: no memory, stream, event
+//! or lock of a frame.
 
 use super::turn;
 use foldwire::device::FrameLocking;
