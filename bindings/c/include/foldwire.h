@@ -617,8 +617,8 @@ fwResult fwCommInitStore(fwComm_t *comm,
 //
 // Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and
 // new_comm as they are. Otherwise comm is destroyed, even if the function fails, and its requests
-// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the other
-// ranks go on without this one, which may call fwCommRejoin.
+// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the
+// other ranks go on without this one, which may call fwCommRejoin.
 fwResult fwCommAdmit(fwComm_t comm,
                      const struct fwStore *store,
                      const struct fwAdmission *admission,

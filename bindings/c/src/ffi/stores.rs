@@ -176,8 +176,8 @@ pub unsafe extern "C" fn fwCommInitStore(
 ///
 /// Before anything is sent, FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and
 /// new_comm as they are. Otherwise comm is destroyed, even if the function fails, and its requests
-/// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the other
-/// ranks go on without this one, which may call fwCommRejoin.
+/// return FW_POISONED. So new_comm may point to the variable that holds comm. FW_EXCLUDED: the
+/// other ranks go on without this one, which may call fwCommRejoin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommAdmit(
     comm: fwComm_t,
