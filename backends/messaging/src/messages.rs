@@ -27,6 +27,8 @@ pub struct Messages<R: Requests> {
     library: R,
     pending: PendingRequests<R, RequestInfo>,
     events: VecDeque<Event<MessageFrame>>,
+    /// Errors of completed requests that no poll has returned yet.
+    failures: VecDeque<R::Error>,
     /// The queue's last event was returned. The next poll returns `None` without a test, so that a
     /// caller that polls until `None` tests the library only once.
     must_report_none: bool,
@@ -58,6 +60,7 @@ impl<R: Requests> Messages<R> {
             library,
             pending: PendingRequests::new(),
             events: VecDeque::new(),
+            failures: VecDeque::new(),
             must_report_none: false,
             has_queued: false,
             backoff: Backoff::default(),
@@ -125,10 +128,10 @@ impl<R: Requests> Messages<R> {
         Ok(())
     }
 
-    /// Queues the events of all completed requests, and then returns the first error.
+    /// Queues the events and errors of all completed requests.
     fn test(&mut self) -> Result<(), R::Error> {
-        let Self { library, pending, events, .. } = self;
-        let mut failed = None;
+        let Self { library, pending, events, failures, .. } = self;
+        let mut codes = Vec::new();
         let tested = pending.test(library, |info, buffer, completion| {
             let (event, peer) = match info {
                 RequestInfo::Send { to, tag, matched } => {
@@ -142,10 +145,10 @@ impl<R: Requests> Messages<R> {
                 },
             };
             events.push_back(event);
-            failed = failed.or(completion.err().map(|code| (code, peer)));
+            codes.extend(completion.err().map(|code| (code, peer)));
         });
-        let failed = tested.err().map(|code| (code, None)).or(failed);
-        failed.map_or(Ok(()), |(code, peer)| Err(library.error(code, peer)))
+        failures.extend(codes.into_iter().map(|(code, peer)| library.error(code, peer)));
+        tested.map_err(|code| library.error(code, None))
     }
 }
 
@@ -217,6 +220,10 @@ impl<R: Requests> Net for Messages<R> {
     }
 
     fn poll(&mut self) -> Result<Option<Event<MessageFrame>>, R::Error> {
+        // Each failure may concern another rank.
+        if let Some(error) = self.failures.pop_front() {
+            return Err(error);
+        }
         if mem::take(&mut self.must_report_none) {
             return Ok(None);
         }
@@ -227,6 +234,9 @@ impl<R: Requests> Net for Messages<R> {
             self.post_announced()?;
             if self.is_test_due() {
                 self.test()?;
+                if let Some(error) = self.failures.pop_front() {
+                    return Err(error);
+                }
             }
         }
         let event = self.events.pop_front();

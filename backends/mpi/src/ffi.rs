@@ -163,7 +163,7 @@ impl Drop for MpiRequests {
     }
 }
 
-// SAFETY: `test` reports only requests that MPI reports complete.
+// SAFETY: `test` reports only requests that MPI has completed.
 unsafe impl Requests for MpiRequests {
     type Request = ffi::MPI_Request;
     type Error = Error;
@@ -240,6 +240,13 @@ unsafe impl Requests for MpiRequests {
             // SAFETY: MPI has written the first `n_done` statuses.
             let status = unsafe { status.assume_init_ref() };
             let failed = in_status && status.MPI_ERROR != SUCCESS;
+            // MPI nulls each request that is complete. With fault tolerance (ULFM), it also lists a
+            // receive from any rank once some rank has failed (`PROC_FAILED_PENDING`). Such a
+            // receive stays active, and MPI still owns its memory.
+            // SAFETY: reads a constant of the library.
+            if failed && requests[*index as usize] != unsafe { ffi::RSMPI_REQUEST_NULL } {
+                continue;
+            }
             let completion = if failed { Err(status.MPI_ERROR) } else { Ok(received(status)) };
             done.push((*index as usize, completion));
         }
