@@ -46,6 +46,9 @@ const NOTICES_PER_RANK: usize = 4;
 const NOTICE_GRACES: u32 = 10;
 /// Polls before an endpoint ends, one millisecond apart.
 const N_FINAL_POLLS: usize = 5;
+/// Limit on further such polls while control messages have no receiver yet. The receivers may be
+/// about to end, too, and a layer whose messages are all received need not be abandoned.
+const N_CONTROL_POLLS: usize = 50;
 
 /// Settings of an endpoint. They must be the same on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +98,6 @@ pub struct Endpoint<N: Net> {
     notice_buffer: Option<N::Buffer>,
     /// This rank has sent or received a control message that reports a failed call.
     has_aborted: bool,
-    /// This rank has sent a control message, which its receiver may never read.
-    has_sent_control: bool,
     failed: Option<Error<N::Error>>,
 }
 
@@ -137,7 +138,6 @@ impl<N: Net> Endpoint<N> {
             notices: VecDeque::new(),
             notice_buffer: Some(notice_buffer),
             has_aborted: false,
-            has_sent_control: false,
             failed: None,
         };
         endpoint.post_notice_receive();
@@ -416,7 +416,6 @@ impl<N: Net> Transport for Endpoint<N> {
             self.recycle(frame);
             return Err(error);
         }
-        self.has_sent_control |= tag.is_control();
         self.has_aborted |= tag.is_control() && reports_failure(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         if is_own {
@@ -570,16 +569,21 @@ impl<N: Net> Drop for Endpoint<N> {
         }
         // Some networks must confirm to a sender that its last frame was received, and do so only
         // while they are polled.
-        for _ in 0..N_FINAL_POLLS {
-            if self.net.size() > 1 && self.failed.is_none() && !self.take_events() {
+        for n_polled in 0..N_FINAL_POLLS + N_CONTROL_POLLS {
+            let is_enough = n_polled >= N_FINAL_POLLS && !self.net.has_unmatched_control();
+            if is_enough || self.net.size() == 1 || self.failed.is_some() {
+                break;
+            }
+            if !self.take_events() {
                 thread::sleep(Duration::from_millis(1));
             }
+            self.flush_outbox();
         }
         self.net.cancel_receives();
         self.take_events();
         if self.has_aborted
-            || self.has_sent_control
             || self.failed.is_some()
+            || self.net.has_unmatched_control()
             || self.peers.any_disorder()
         {
             self.net.abandon();

@@ -96,8 +96,15 @@ pub trait Net {
         let _ = peer;
     }
 
-    /// Announces that the ranks end in disorder: a call was aborted, a rank is lost, or this rank
-    /// sent control messages. Messages without a receiver may still arrive, so the identifiers of
+    /// Returns whether a control message of this rank has no receive yet, so that it may arrive at
+    /// any time. (Their receivers may end without them.) A layer that has no use for
+    /// [`abandon`](Self::abandon) need not know. The default returns false.
+    fn has_unmatched_control(&self) -> bool {
+        false
+    }
+
+    /// Announces that the ranks end in disorder: a call was aborted, a rank is lost, or a control
+    /// message has no receiver. Messages without a receiver may still arrive, so the identifiers of
     /// this layer's messages, such as an MPI communicator, must not be reused. Called before the
     /// layer is dropped, but not after an orderly end.
     fn abandon(&mut self) {}
