@@ -1,5 +1,6 @@
 //! Endpoints that end in good order free their MPI communicators, although their calls waited for
-//! long. A process can have only some thousand communicators at a time.
+//! long. A process can have only some thousand communicators at a time. An endpoint may also outlive
+//! MPI.
 #![cfg(unix)]
 
 mod ranks;
@@ -62,6 +63,14 @@ fn as_a_rank() {
     // A question that arrives after its receiver has ended keeps a communicator. That is rare.
     let n_kept = N_CYCLES - N_FREED.load(Relaxed);
     assert!(n_kept <= N_CYCLES / 5, "{n_kept} of {N_CYCLES} communicators were not freed");
+    // rsmpi finalises MPI when the universe is dropped.
+    let mut late = Communicator::new(foldwire_mpi::join(&world).unwrap()).unwrap();
+    late.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw()).unwrap();
+    drop(world);
+    drop(universe);
+    // In shared memory it may even succeed.
+    let _ = late.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw());
+    drop(late);
     println!("freed them");
 }
 
