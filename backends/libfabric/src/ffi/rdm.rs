@@ -291,6 +291,12 @@ impl<R> RdmEndpoint<R> {
         Ok(self.completions.pop_front())
     }
 
+    /// Makes the next poll return this.
+    #[cfg(test)]
+    pub(crate) fn complete(&mut self, completed: CompletedRequest<R>) {
+        self.completions.push_back(completed);
+    }
+
     fn read(&mut self) -> Result<(), Errno> {
         let mut entries = [const { MaybeUninit::<sys::fi_cq_tagged_entry>::uninit() }; PER_READ];
         // SAFETY: the queue is open and has the format of these entries, and the array has space
