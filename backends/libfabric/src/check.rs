@@ -30,6 +30,9 @@ pub(crate) const SHARED_MEMORY: &str = "shm";
 /// are untested.
 const SHARED_MEMORY_SINCE: Version = Version { major: 1, minor: 17 };
 
+/// Most ranks between which libfabric's shared memory works (`SMR_MAX_PEERS`).
+const SHARED_MEMORY_RANKS: usize = 256;
+
 /// Reason why a provider cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,6 +69,13 @@ pub enum Missing {
         need: u32,
         /// Bits that the provider matches by.
         have: u32,
+    },
+    /// The provider connects fewer ranks.
+    TooManyRanks {
+        /// Number of ranks in the group.
+        need: usize,
+        /// Most ranks that the provider connects.
+        have: usize,
     },
     /// The provider is known to lose messages that arrive before their receive is posted.
     LosesMessages,
@@ -114,6 +124,9 @@ impl fmt::Display for Missing {
             }
             Self::TagBits { need, have } => {
                 write!(f, "its tags have {have} bits, but this number of ranks needs {need}")
+            }
+            Self::TooManyRanks { need, have } => {
+                write!(f, "it connects at most {have} ranks, not {need}; use tcp instead")
             }
             Self::LosesMessages => {
                 f.write_str("it loses messages that come before their receive; use tcp instead")
@@ -207,6 +220,9 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if core_name(name) == SHARED_MEMORY && have < need {
         return Err(Missing::TooOld { have, need });
     }
+    if core_name(name) == SHARED_MEMORY && size > SHARED_MEMORY_RANKS {
+        return Err(Missing::TooManyRanks { need: size, have: SHARED_MEMORY_RANKS });
+    }
     let description = match query(name, settings, Requirements::All) {
         Ok(description) => description,
         Err(Errno::NO_DATA) => return Err(explain(name, settings)),
@@ -285,5 +301,22 @@ fn lacking(requirements: Requirements, last: &Description) -> Missing {
         Requirements::Modes => Missing::Modes { bits: last.foreign_modes() },
         Requirements::MemoryModes => Missing::MemoryModes { bits: last.foreign_memory_modes() },
         Requirements::All => Missing::NoManualProgress,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_is_for_few_ranks() {
+        let settings = Settings::default();
+        let refused = |size| match find(SHARED_MEMORY, &settings, size) {
+            Err(Missing::TooManyRanks { need, have }) => Some((need, have)),
+            _ => None,
+        };
+        let is_old = Version::of_library() < SHARED_MEMORY_SINCE;
+        assert_eq!(refused(256), None);
+        assert_eq!(refused(257), (!is_old).then_some((257, 256)));
     }
 }
