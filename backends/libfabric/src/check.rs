@@ -33,6 +33,12 @@ const SHARED_MEMORY_SINCE: Version = Version { major: 1, minor: 17 };
 /// Most ranks between which libfabric's shared memory works (`SMR_MAX_PEERS`).
 const SHARED_MEMORY_RANKS: usize = 256;
 
+/// Posted receives for which every provider has space without a request. (`tcp;ofi_rxm` has space
+/// for 2048.)
+const DEFAULT_RECEIVES: usize = 1024;
+/// Receives of a rank besides those for notices, of which it posts one for each other rank.
+const DATA_RECEIVES: usize = 1024;
+
 /// Reason why a provider cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -223,7 +229,13 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if core_name(name) == SHARED_MEMORY && size > SHARED_MEMORY_RANKS {
         return Err(Missing::TooManyRanks { need: size, have: SHARED_MEMORY_RANKS });
     }
-    let description = match query(name, settings, Requirements::All) {
+    // A provider that cannot promise space for so many receives may still have it.
+    let n_receives = size + DATA_RECEIVES;
+    let sized = (size > DEFAULT_RECEIVES)
+        .then(|| query_with(name, settings, Requirements::All, n_receives).ok())
+        .flatten();
+    let found = sized.map_or_else(|| query(name, settings, Requirements::All), Ok);
+    let description = match found {
         Ok(description) => description,
         Err(Errno::NO_DATA) => return Err(explain(name, settings)),
         Err(errno) => return Err(Missing::Query { errno }),
@@ -238,6 +250,17 @@ fn query(
     settings: &Settings,
     requirements: Requirements,
 ) -> Result<Description, Errno> {
+    query_with(name, settings, requirements, 0)
+}
+
+/// As [`query`], for a provider with space for `n_receives` posted receives, or for its default if
+/// that is 0.
+fn query_with(
+    name: &str,
+    settings: &Settings,
+    requirements: Requirements,
+    n_receives: usize,
+) -> Result<Description, Errno> {
     let is_on_ip = is_on_ip(name);
     let settings = match core_name(name) {
         // Shared memory has no interfaces.
@@ -249,6 +272,7 @@ fn query(
         address: if is_on_ip { settings.ip_address() } else { settings.address },
         only_ipv4: is_on_ip,
         requirements,
+        n_receives,
     };
     let answers = Descriptions::query(&query)?.all()?;
     // Layers such as ofi_rxm ignore a domain in the query.
@@ -307,6 +331,16 @@ fn lacking(requirements: Requirements, last: &Description) -> Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each rank posts a receive for the notices of each other rank, and those for data.
+    #[test]
+    fn many_ranks_have_space_for_their_receives() {
+        for size in [2, 2048, 5000] {
+            let Ok(found) = find("tcp", &Settings::default(), size) else { continue };
+            let have = found.n_receives();
+            assert!(have > size + 100, "{have} receives for {size} ranks");
+        }
+    }
 
     #[test]
     fn shared_memory_is_for_few_ranks() {
