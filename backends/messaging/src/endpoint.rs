@@ -10,6 +10,9 @@
 //! announced one by [`Transport::expect`], so that messages arrive directly in frames. The endpoint
 //! posts no other receives, so every posted receive has a message to come.
 //!
+//! *Control messages* are short, and all other ranks may get one at once. So they leave in small
+//! buffers of their own, and the caller's frame is free at once.
+//!
 //! *Abort notices* may come from any rank at any time. One wildcard receive with a small buffer
 //! waits for the notices of all channels. Their headers hold the channel.
 //!
@@ -90,6 +93,8 @@ pub struct Endpoint<N: Net> {
     peers: PeerStates<N::Buffer>,
     /// Free frames.
     pool: Vec<N::Buffer>,
+    /// Free buffers of control messages.
+    control_pool: Vec<N::Buffer>,
     /// Frames that wait for space in the network, in the order sent.
     outbox: VecDeque<QueuedSend<N::Buffer>>,
     /// Received notices that the engine has not read.
@@ -134,6 +139,7 @@ impl<N: Net> Endpoint<N> {
             options: Options { link_depth: options.link_depth.max(1), ..options },
             start: Instant::now(),
             pool: Vec::new(),
+            control_pool: Vec::new(),
             outbox: VecDeque::new(),
             notices: VecDeque::new(),
             notice_buffer: Some(notice_buffer),
@@ -220,7 +226,7 @@ impl<N: Net> Endpoint<N> {
         match event {
             Event::Released { to, tag, buffer, matched } => {
                 self.peers.released(to, tag, matched);
-                self.pool.push(buffer);
+                self.pool_of(tag).push(buffer);
             }
             Event::Matched { to, tag } => self.peers.matched(to, tag),
             Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
@@ -294,11 +300,26 @@ impl<N: Net> Endpoint<N> {
             Err(Refused::Busy(buffer)) => Some(QueuedSend { to, tag, buffer, n_bytes, matched }),
             Err(Refused::Failed(buffer, error)) => {
                 self.peers.released(to, tag, matched);
-                self.pool.push(buffer);
+                self.pool_of(tag).push(buffer);
                 self.record_failure(error);
                 None
             }
         }
+    }
+
+    /// Returns the pool of the buffers that messages with this tag leave in.
+    const fn pool_of(&mut self, tag: Tag) -> &mut Vec<N::Buffer> {
+        if tag.is_control() { &mut self.control_pool } else { &mut self.pool }
+    }
+
+    /// Copies a control message to a buffer of its own.
+    fn control_buffer(&mut self, message: &[u8]) -> Result<N::Buffer, Error<N::Error>> {
+        let mut buffer = match self.control_pool.pop() {
+            Some(buffer) => buffer,
+            None => self.net.allocate(MIN_FRAME_BYTES)?,
+        };
+        buffer.as_mut()[..message.len()].copy_from_slice(message);
+        Ok(buffer)
     }
 
     fn frame(&mut self) -> Result<N::Buffer, Error<N::Error>> {
@@ -425,9 +446,16 @@ impl<N: Net> Transport for Endpoint<N> {
             link.arrived.push_back((frame, n_bytes));
             return Ok(());
         }
+        let buffer = if tag.is_control() {
+            let copied = self.control_buffer(&frame.as_ref()[..n_bytes]);
+            self.recycle(frame);
+            copied?
+        } else {
+            frame
+        };
         let matched = !tag.is_control() && self.peers.link(to, tag).is_match_due(depth);
         self.peers.sent(to, tag, matched);
-        let send = QueuedSend { to, tag, buffer: frame, n_bytes, matched };
+        let send = QueuedSend { to, tag, buffer, n_bytes, matched };
         if !self.outbox.is_empty() {
             self.outbox.push_back(send);
             self.flush_outbox();

@@ -31,6 +31,8 @@ struct RankState {
     events: Vec<Event<HeapFrame>>,
     /// Matched sends that wait for their receive: receiver, tag, buffer.
     unmatched: Vec<(Rank, Tag, HeapFrame)>,
+    /// Allocated buffers of more than [`MIN_FRAME_BYTES`].
+    n_frames: usize,
     /// Ranks passed to `forget`.
     forgotten: Vec<Rank>,
     abandoned: bool,
@@ -125,6 +127,8 @@ impl Net for FakeNet {
         self.network.borrow().ranks.len()
     }
     fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, FakeError> {
+        let n_frames = &mut self.network.borrow_mut().ranks[self.rank.index()].n_frames;
+        *n_frames += usize::from(n_bytes > MIN_FRAME_BYTES);
         HeapFrame::try_new(n_bytes).ok_or(FakeError)
     }
     fn send(
@@ -594,6 +598,23 @@ fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
         assert!(took < 500 * grace, "{took:?}");
         drop(other);
     }
+}
+
+/// A rank may abort a call while the network takes no messages. Its notices to all other ranks then
+/// wait in small buffers.
+#[test]
+fn notices_take_no_frames() {
+    let network = FakeNetwork::shared(20, 0);
+    let mut comm = Communicator::new(endpoint(&network, 0, options(100_000))).unwrap();
+    network.borrow_mut().opens = Some(Instant::now() + Duration::from_millis(60));
+    let mut values = [1.0f32; 100];
+    let mut call = comm.start(Call::all_reduce(&mut values, Op::Sum), &Plan::raw()).unwrap();
+    assert!(call.poll().is_pending());
+    let before = network.borrow().ranks[0].n_frames;
+    call.cancel();
+    assert!(network.borrow().ranks[0].n_frames <= before + 1);
+    drop(comm);
+    assert_eq!(network.borrow().ranks[0].n_control_sent, 19);
 }
 
 const fn is_notice(event: &Event<HeapFrame>) -> bool {
