@@ -296,6 +296,10 @@ impl Net for Fabric {
         self.rdm.allocate(n_bytes).map_err(|errno| Error::NoMemory { need: n_bytes, errno })
     }
 
+    fn accepts(&self, buffer: &MessageBuffer) -> bool {
+        self.rdm.accepts(buffer)
+    }
+
     fn send(
         &mut self,
         to: Rank,

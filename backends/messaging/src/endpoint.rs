@@ -433,7 +433,10 @@ impl<N: Net> Transport for Endpoint<N> {
         frame: N::Buffer,
         n_bytes: usize,
     ) -> Result<(), Self::Error> {
-        if let Err(error) = self.try_send(to, tag, n_bytes) {
+        let checked = self.try_send(to, tag, n_bytes).and_then(|()| {
+            if self.net.accepts(&frame) { Ok(()) } else { Err(Error::ForeignFrame) }
+        });
+        if let Err(error) = checked {
             self.recycle(frame);
             return Err(error);
         }
@@ -505,8 +508,8 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn recycle(&mut self, frame: N::Buffer) {
-        // A frame from an endpoint with another frame size must not enter this pool.
-        if frame.as_ref().len() == self.options.frame_bytes {
+        // A frame of another endpoint must not enter this pool.
+        if frame.as_ref().len() == self.options.frame_bytes && self.net.accepts(&frame) {
             self.pool.push(frame);
         }
     }

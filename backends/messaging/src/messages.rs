@@ -226,6 +226,15 @@ impl<R: Requests> Net for Messages<R> {
         Ok(MessageFrame(FrameMemory::Heap(frame)))
     }
 
+    fn accepts(&self, buffer: &MessageFrame) -> bool {
+        match &buffer.0 {
+            FrameMemory::Heap(_) => true,
+            FrameMemory::Shared(frame) => {
+                self.shared_memory.as_ref().is_some_and(|shared| shared.owns(frame))
+            }
+        }
+    }
+
     fn send(
         &mut self,
         to: Rank,

@@ -35,6 +35,14 @@ pub trait Net {
     /// No memory, or no memory that can be registered.
     fn allocate(&mut self, n_bytes: usize) -> Result<Self::Buffer, Self::Error>;
 
+    /// Returns whether [`send`](Self::send) and [`recv`](Self::recv) may use `buffer`. A buffer of
+    /// another layer may lie in memory that this layer's peers do not share. The default accepts
+    /// all buffers, which suits layers whose buffers are plain memory.
+    fn accepts(&self, buffer: &Self::Buffer) -> bool {
+        let _ = buffer;
+        true
+    }
+
     /// Starts to send the first `n_bytes` of `buffer` to another rank. An accepted buffer comes
     /// back by [`Event::Released`]. If `matched` is set, that happens only after the receiver has
     /// posted its receive; or at once, without `matched`, and [`Event::Matched`] follows. The

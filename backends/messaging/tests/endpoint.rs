@@ -110,6 +110,9 @@ impl TransportError for FakeError {
     }
 }
 
+/// Last byte of a frame that a layer does not accept.
+const FOREIGN: u8 = 0xfe;
+
 struct FakeNet {
     network: Rc<RefCell<FakeNetwork>>,
     rank: Rank,
@@ -130,6 +133,9 @@ impl Net for FakeNet {
         let n_frames = &mut self.network.borrow_mut().ranks[self.rank.index()].n_frames;
         *n_frames += usize::from(n_bytes > MIN_FRAME_BYTES);
         HeapFrame::try_new(n_bytes).ok_or(FakeError)
+    }
+    fn accepts(&self, buffer: &HeapFrame) -> bool {
+        buffer.as_ref().last() != Some(&FOREIGN)
     }
     fn send(
         &mut self,
@@ -436,6 +442,25 @@ fn misuse_is_refused_and_gives_the_frame_back() {
     let net = FakeNet { network: Rc::clone(&network), rank: Rank(0), moves_by_itself: false };
     let small = Endpoint::new(net, options(1000));
     assert!(small.is_err());
+}
+
+#[test]
+fn frames_of_another_endpoint_are_refused_and_not_kept() {
+    let network = FakeNetwork::shared(2, 0);
+    let mut endpoint = endpoint(&network, 0, options(2048));
+    let foreign = || {
+        let mut frame = HeapFrame::new(2048);
+        frame.as_mut().fill(FOREIGN);
+        frame
+    };
+    endpoint.recycle(foreign());
+    let refused = endpoint.send(Rank(1), Tag(0), foreign(), 100);
+    assert!(matches!(refused, Err(foldwire_messaging::Error::ForeignFrame)), "{refused:?}");
+    for _ in 0..3 {
+        let Poll::Ready(Ok(frame)) = endpoint.poll_frame() else { panic!("no frame") };
+        assert_ne!(frame.as_ref()[2047], FOREIGN);
+    }
+    assert_eq!(endpoint.undelivered(), None);
 }
 
 #[test]

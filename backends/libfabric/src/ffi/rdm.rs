@@ -175,6 +175,11 @@ impl<R> RdmEndpoint<R> {
         slab.take(n_bytes).ok_or(Errno::NO_MEMORY)
     }
 
+    /// Returns whether a buffer was allocated for this endpoint's domain.
+    pub(crate) fn accepts(&self, buffer: &MessageBuffer) -> bool {
+        buffer.belongs_to(&self.domain)
+    }
+
     /// Returns a free context and its index.
     fn free_context(&mut self) -> (usize, *mut c_void) {
         let index = self.free.pop().unwrap_or_else(|| {

@@ -145,7 +145,7 @@ pub(crate) struct SharedFrame {
     n_bytes: usize,
     id: SlotId,
     /// Keeps the memory mapped.
-    _memory: Arc<FileMemory>,
+    memory: Arc<FileMemory>,
 }
 
 // SAFETY: the owner of the frame has exclusive access to its memory.
@@ -162,7 +162,7 @@ impl SharedFrame {
 impl AsRef<[u8]> for SharedFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the memory is mapped as long as `_memory` lives, initialised (with zeros), and
+        // SAFETY: the memory is mapped as long as `memory` lives, initialised (with zeros), and
         // ours alone.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.n_bytes) }
     }
@@ -266,8 +266,13 @@ impl Region {
         self.lock(slot);
         let at = layout.slots_at() + slot * layout.slot_bytes() + layout.frame_offset(slot);
         let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
-        let (start, _memory) = (memory.mapping.at(at, n_bytes)?, Arc::clone(memory));
-        Some(SharedFrame { start, n_bytes, id, _memory })
+        let (start, memory) = (memory.mapping.at(at, n_bytes)?, Arc::clone(memory));
+        Some(SharedFrame { start, n_bytes, id, memory })
+    }
+
+    /// Returns whether a frame lies in this file.
+    pub(crate) fn has(&self, frame: &SharedFrame) -> bool {
+        Arc::ptr_eq(&self.memory, &frame.memory)
     }
 
     /// Locks the pages of a slot that belongs to this process, the first time that it does.
