@@ -455,6 +455,7 @@ pub const FI_ECONNRESET: ::std::os::raw::c_int = 104;
 pub const FI_EHOSTDOWN: ::std::os::raw::c_int = 112;
 pub const FI_EHOSTUNREACH: ::std::os::raw::c_int = 113;
 pub const FI_EINVAL: ::std::os::raw::c_int = 22;
+pub const FI_EIO: ::std::os::raw::c_int = 5;
 pub const FI_ENETDOWN: ::std::os::raw::c_int = 100;
 pub const FI_ENETUNREACH: ::std::os::raw::c_int = 101;
 pub const FI_ENODATA: ::std::os::raw::c_int = 61;

@@ -144,6 +144,11 @@ impl Acks {
         buffers.collect()
     }
 
+    /// Returns whether acknowledgements with a rank have stopped for good.
+    pub(crate) fn is_forgotten(&self, peer: Rank) -> bool {
+        self.forgotten.contains(&peer)
+    }
+
     /// Queues an acknowledgement, unless the rank is forgotten.
     pub(crate) fn queue_ack(&mut self, to: Rank, tag: Tag) {
         if !self.forgotten.contains(&to) {
@@ -200,6 +205,7 @@ fn take_buffer(
     spare: &mut Vec<MessageBuffer>,
     rdm: &mut RdmEndpoint<FabricRequest>,
 ) -> Result<MessageBuffer, Errno> {
-    // An acknowledgement has no bytes besides its mark.
-    spare.pop().map_or_else(|| rdm.allocate(0), Ok)
+    // An acknowledgement has no bytes besides its mark. However memory is refused, no peer is at
+    // fault.
+    spare.pop().map_or_else(|| rdm.allocate(0).map_err(|_| Errno::NO_MEMORY), Ok)
 }

@@ -30,6 +30,15 @@ pub(crate) const SHARED_MEMORY: &str = "shm";
 /// are untested.
 const SHARED_MEMORY_SINCE: Version = Version { major: 1, minor: 17 };
 
+/// Most ranks between which libfabric's shared memory works (`SMR_MAX_PEERS`).
+const SHARED_MEMORY_RANKS: usize = 256;
+
+/// Posted receives for which every provider has space without a request. (`tcp;ofi_rxm` has space
+/// for 2048.)
+const DEFAULT_RECEIVES: usize = 1024;
+/// Receives of a rank besides those for notices, of which it posts one for each other rank.
+const DATA_RECEIVES: usize = 1024;
+
 /// Reason why a provider cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,6 +75,13 @@ pub enum Missing {
         need: u32,
         /// Bits that the provider matches by.
         have: u32,
+    },
+    /// The provider connects fewer ranks.
+    TooManyRanks {
+        /// Number of ranks in the group.
+        need: usize,
+        /// Most ranks that the provider connects.
+        have: usize,
     },
     /// The provider is known to lose messages that arrive before their receive is posted.
     LosesMessages,
@@ -114,6 +130,9 @@ impl fmt::Display for Missing {
             }
             Self::TagBits { need, have } => {
                 write!(f, "its tags have {have} bits, but this number of ranks needs {need}")
+            }
+            Self::TooManyRanks { need, have } => {
+                write!(f, "it connects at most {have} ranks, not {need}; use tcp instead")
             }
             Self::LosesMessages => {
                 f.write_str("it loses messages that come before their receive; use tcp instead")
@@ -207,7 +226,16 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if core_name(name) == SHARED_MEMORY && have < need {
         return Err(Missing::TooOld { have, need });
     }
-    let description = match query(name, settings, Requirements::All) {
+    if core_name(name) == SHARED_MEMORY && size > SHARED_MEMORY_RANKS {
+        return Err(Missing::TooManyRanks { need: size, have: SHARED_MEMORY_RANKS });
+    }
+    // A provider that cannot promise space for so many receives may still have it.
+    let n_receives = size + DATA_RECEIVES;
+    let sized = (size > DEFAULT_RECEIVES)
+        .then(|| query_with(name, settings, Requirements::All, n_receives).ok())
+        .flatten();
+    let found = sized.map_or_else(|| query(name, settings, Requirements::All), Ok);
+    let description = match found {
         Ok(description) => description,
         Err(Errno::NO_DATA) => return Err(explain(name, settings)),
         Err(errno) => return Err(Missing::Query { errno }),
@@ -222,6 +250,17 @@ fn query(
     settings: &Settings,
     requirements: Requirements,
 ) -> Result<Description, Errno> {
+    query_with(name, settings, requirements, 0)
+}
+
+/// As [`query`], for a provider with space for `n_receives` posted receives, or for its default if
+/// that is 0.
+fn query_with(
+    name: &str,
+    settings: &Settings,
+    requirements: Requirements,
+    n_receives: usize,
+) -> Result<Description, Errno> {
     let is_on_ip = is_on_ip(name);
     let settings = match core_name(name) {
         // Shared memory has no interfaces.
@@ -233,6 +272,7 @@ fn query(
         address: if is_on_ip { settings.ip_address() } else { settings.address },
         only_ipv4: is_on_ip,
         requirements,
+        n_receives,
     };
     let answers = Descriptions::query(&query)?.all()?;
     // Layers such as ofi_rxm ignore a domain in the query.
@@ -285,5 +325,32 @@ fn lacking(requirements: Requirements, last: &Description) -> Missing {
         Requirements::Modes => Missing::Modes { bits: last.foreign_modes() },
         Requirements::MemoryModes => Missing::MemoryModes { bits: last.foreign_memory_modes() },
         Requirements::All => Missing::NoManualProgress,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each rank posts a receive for the notices of each other rank, and those for data.
+    #[test]
+    fn many_ranks_have_space_for_their_receives() {
+        for size in [2, 2048, 5000] {
+            let Ok(found) = find("tcp", &Settings::default(), size) else { continue };
+            let have = found.n_receives();
+            assert!(have > size + 100, "{have} receives for {size} ranks");
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_for_few_ranks() {
+        let settings = Settings::default();
+        let refused = |size| match find(SHARED_MEMORY, &settings, size) {
+            Err(Missing::TooManyRanks { need, have }) => Some((need, have)),
+            _ => None,
+        };
+        let is_old = Version::of_library() < SHARED_MEMORY_SINCE;
+        assert_eq!(refused(256), None);
+        assert_eq!(refused(257), (!is_old).then_some((257, 256)));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! *Lost ranks.* Providers report little. With `tcp`, a send fails if it is made just when the
 //! connection breaks, and later sends are refused as busy for ever. With `sockets`, later sends
-//! fail too. `shm` reports nothing. With all of them, a receive from a lost rank stays pending for
+//! fail too. The providers of devices fail sends with errors of their own choice, so a send that
+//! fails counts as the loss of its receiver, unless this rank is at fault. `shm` reports nothing. With all of them, a receive from a lost rank stays pending for
 //! ever. So the layer relies on the exchange by which the ranks joined, and polls it every
 //! [`CHECK_INTERVAL`]. The provider keeps pending sends to a lost rank until the endpoint closes.
 
@@ -112,6 +113,11 @@ impl Fabric {
         self.lost.get(peer.index()) == Some(&true)
     }
 
+    /// Returns whether this rank exchanges no more messages with `peer`.
+    fn is_gone(&self, peer: Rank) -> bool {
+        self.is_lost(peer) || self.acks.is_forgotten(peer)
+    }
+
     fn lose(&mut self, peer: Rank) {
         if let Some(lost @ false) = self.lost.get_mut(peer.index()) {
             *lost = true;
@@ -135,9 +141,9 @@ impl Fabric {
     fn retry_pending(&mut self) -> Result<(), Error> {
         let acks_sent = self.acks.send_queued(&mut self.rdm, self.group.rank);
         let posted = self.any_source.post_missing(&mut self.rdm);
-        let outcomes =
-            [acks_sent, posted].map(|tried| tried.or_else(|(peer, errno)| self.fail(peer, errno)));
-        outcomes.into_iter().collect()
+        let acks_sent = acks_sent.or_else(|(peer, errno)| self.fail_send(peer, errno));
+        let posted = posted.or_else(|(peer, errno)| self.fail(peer, errno));
+        acks_sent.and(posted)
     }
 
     /// Queues the events of a completion.
@@ -150,7 +156,7 @@ impl Fabric {
                     if must_wait { self.acks.note_sent(to, tag, buffer) } else { Some(buffer) };
                 // `matched` is the argument of the send, even if the send has failed.
                 self.events.extend(done.map(|buffer| Event::Released { to, tag, buffer, matched }));
-                outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
+                outcome.map_or_else(|errno| self.fail_send(to, errno), |_| Ok(()))
             }
             (FabricRequest::Receive { from, tag }, Ok(n_arrived)) => {
                 self.handle_message(from, tag, buffer, n_arrived)
@@ -167,7 +173,7 @@ impl Fabric {
             }
             (FabricRequest::SendAck { to }, outcome) => {
                 self.acks.note_ack_sent(to, buffer);
-                outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
+                outcome.map_or_else(|errno| self.fail_send(to, errno), |_| Ok(()))
             }
             (FabricRequest::ReceiveAck { from, tag }, Ok(_)) => {
                 let done = self.acks.note_ack_received(from, tag, buffer);
@@ -215,12 +221,24 @@ impl Fabric {
         }
     }
 
-    /// Handles a failed request: the peer is lost, or the layer has failed.
+    /// Handles a failed send: the receiver is lost, or the layer has failed.
+    fn fail_send(&mut self, to: Rank, errno: Errno) -> Result<(), Error> {
+        if errno.is_of_sender() || self.is_gone(to) {
+            return self.fail(to, errno);
+        }
+        self.lose(to);
+        Ok(())
+    }
+
+    /// Handles a failed receive: the peer is lost, or the layer has failed. Requests with a rank
+    /// that is gone may fail in any way.
     fn fail(&mut self, peer: Rank, errno: Errno) -> Result<(), Error> {
-        if errno == Errno::TRUNCATED {
+        if self.is_gone(peer) {
+            Ok(())
+        } else if errno == Errno::TRUNCATED {
             Err(Error::Truncated { from: peer })
         } else if errno.is_of_connection() || errno == Errno::CANCELED {
-            // This layer cancels no sends. A provider cancels them when the connection breaks.
+            // A provider cancels requests when the connection breaks.
             self.lose(peer);
             Ok(())
         } else {
@@ -228,7 +246,21 @@ impl Fabric {
         }
     }
 
-    /// Classifies the provider's refusal of a new request.
+    /// Classifies the provider's refusal of a new send.
+    fn refused_send(
+        &mut self,
+        to: Rank,
+        buffer: MessageBuffer,
+        errno: Errno,
+    ) -> Refused<MessageBuffer, Error> {
+        if errno == Errno::AGAIN || errno.is_of_sender() {
+            return self.refusal(to, buffer, errno);
+        }
+        self.lose(to);
+        Refused::Failed(buffer, Error::PeerLost { peer: to })
+    }
+
+    /// Classifies the provider's refusal of a new receive.
     fn refusal(
         &mut self,
         peer: Rank,
@@ -264,6 +296,10 @@ impl Net for Fabric {
         self.rdm.allocate(n_bytes).map_err(|errno| Error::NoMemory { need: n_bytes, errno })
     }
 
+    fn accepts(&self, buffer: &MessageBuffer) -> bool {
+        self.rdm.accepts(buffer)
+    }
+
     fn send(
         &mut self,
         to: Rank,
@@ -290,7 +326,7 @@ impl Net for Fabric {
                 self.backoff.reset();
                 Ok(())
             }
-            Err((buffer, errno)) => Err(self.refusal(to, buffer, errno)),
+            Err((buffer, errno)) => Err(self.refused_send(to, buffer, errno)),
         }
     }
 
@@ -407,5 +443,74 @@ impl fmt::Debug for Fabric {
             .field("size", &self.group.size)
             .field("provider", &self.group.provider)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::task::Poll;
+
+    use foldwire::Transport;
+    use foldwire::transport::{TransportError, TransportErrorKind};
+    use foldwire_messaging::{Endpoint, Options};
+
+    use super::*;
+    use crate::check;
+    use crate::ffi::Domain;
+
+    /// Returns rank 0 of three, whose peers do not exist. `None` without the provider.
+    fn fabric() -> Option<Fabric> {
+        let description = check::find("tcp", &Settings::default(), 3).ok()?;
+        let rdm = RdmEndpoint::open(Domain::open(description).unwrap()).unwrap();
+        let group = GroupInfo {
+            rank: Rank(0),
+            size: 3,
+            provider: String::new(),
+            is_in_memory: false,
+            is_on_ip: true,
+            is_near: vec![true; 3],
+            poll_lost: Box::new(|| None),
+        };
+        Some(Fabric::new(rdm, group))
+    }
+
+    /// A send that a provider fails with an errno of its own choice ends the link to one rank, and
+    /// not the endpoint.
+    #[test]
+    fn a_send_that_fails_loses_its_receiver_only() {
+        for code in [5, 32, 19, 104, 253] {
+            let Some(mut fabric) = fabric() else {
+                let _ = writeln!(std::io::stdout(), "skipped: no provider tcp");
+                return;
+            };
+            // A later error of the same rank changes nothing. Nor does one of a forgotten rank.
+            for (peer, code) in [(1, code), (1, 22), (1, 265)] {
+                let buffer = fabric.allocate(0).unwrap();
+                let request = FabricRequest::SendAck { to: Rank(peer) };
+                let errno = Errno::of_code(code);
+                fabric.rdm.complete(CompletedRequest { request, buffer, outcome: Err(errno) });
+            }
+            let mut endpoint = Endpoint::new(fabric, Options::default()).unwrap();
+            for _ in 0..10 {
+                endpoint.progress().expect("the endpoint goes on");
+            }
+            let ready = endpoint.poll_ready(Rank(1), Tag(0));
+            let is_lost = |error: &foldwire_messaging::Error<Error>| {
+                error.kind() == TransportErrorKind::PeerLost
+            };
+            assert!(matches!(&ready, Poll::Ready(Err(error)) if is_lost(error)), "{ready:?}");
+            assert!(matches!(endpoint.poll_ready(Rank(2), Tag(0)), Poll::Ready(Ok(()))));
+        }
+    }
+
+    #[test]
+    fn a_send_that_fails_by_this_ranks_fault_fails_the_endpoint() {
+        let Some(mut fabric) = fabric() else { return };
+        for errno in [Errno::INVALID, Errno::NO_MEMORY] {
+            assert!(fabric.fail_send(Rank(1), errno).is_err());
+        }
+        fabric.forget(Rank(1));
+        assert_eq!(fabric.fail_send(Rank(1), Errno::INVALID), Ok(()));
     }
 }

@@ -52,6 +52,11 @@ impl Errno {
     pub(crate) const NO_MEMORY: Self = Self(sys::FI_ENOMEM);
     pub(crate) const TRUNCATED: Self = Self(sys::FI_ETRUNC);
 
+    #[cfg(test)]
+    pub(crate) const fn of_code(code: c_int) -> Self {
+        Self(code)
+    }
+
     /// Returns the positive number.
     #[must_use]
     pub const fn code(self) -> i32 {
@@ -59,7 +64,7 @@ impl Errno {
     }
 
     /// Returns whether the error means that the other end of a connection has gone, or never
-    /// existed. (`sockets` reports `FI_ENOENT`.)
+    /// existed. (`sockets` reports `FI_ENOENT`; providers of devices report `FI_EIO`.)
     pub(crate) const fn is_of_connection(self) -> bool {
         matches!(
             self.0,
@@ -68,6 +73,7 @@ impl Errno {
                 | sys::FI_ECONNRESET
                 | sys::FI_EHOSTDOWN
                 | sys::FI_EHOSTUNREACH
+                | sys::FI_EIO
                 | sys::FI_ENETDOWN
                 | sys::FI_ENETUNREACH
                 | sys::FI_ENOENT
@@ -76,6 +82,13 @@ impl Errno {
                 | sys::FI_ESHUTDOWN
                 | sys::FI_ETIMEDOUT
         )
+    }
+}
+
+impl Errno {
+    /// Returns whether a send fails with this error by this rank's fault, and not by its peer's.
+    pub(crate) fn is_of_sender(self) -> bool {
+        [Self::TRUNCATED, Self::INVALID, Self::NO_MEMORY].contains(&self)
     }
 }
 

@@ -10,6 +10,9 @@
 //! announced one by [`Transport::expect`], so that messages arrive directly in frames. The endpoint
 //! posts no other receives, so every posted receive has a message to come.
 //!
+//! *Control messages* are short, and all other ranks may get one at once. So they leave in small
+//! buffers of their own, and the caller's frame is free at once.
+//!
 //! *Abort notices* may come from any rank at any time. One wildcard receive with a small buffer
 //! waits for the notices of all channels. Their headers hold the channel.
 //!
@@ -46,6 +49,9 @@ const NOTICES_PER_RANK: usize = 4;
 const NOTICE_GRACES: u32 = 10;
 /// Polls before an endpoint ends, one millisecond apart.
 const N_FINAL_POLLS: usize = 5;
+/// Limit on further such polls while control messages have no receiver yet. The receivers may be
+/// about to end, too, and a layer whose messages are all received need not be abandoned.
+const N_CONTROL_POLLS: usize = 50;
 
 /// Settings of an endpoint. They must be the same on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +93,8 @@ pub struct Endpoint<N: Net> {
     peers: PeerStates<N::Buffer>,
     /// Free frames.
     pool: Vec<N::Buffer>,
+    /// Free buffers of control messages.
+    control_pool: Vec<N::Buffer>,
     /// Frames that wait for space in the network, in the order sent.
     outbox: VecDeque<QueuedSend<N::Buffer>>,
     /// Received notices that the engine has not read.
@@ -95,8 +103,6 @@ pub struct Endpoint<N: Net> {
     notice_buffer: Option<N::Buffer>,
     /// This rank has sent or received a control message that reports a failed call.
     has_aborted: bool,
-    /// This rank has sent a control message, which its receiver may never read.
-    has_sent_control: bool,
     failed: Option<Error<N::Error>>,
 }
 
@@ -133,11 +139,11 @@ impl<N: Net> Endpoint<N> {
             options: Options { link_depth: options.link_depth.max(1), ..options },
             start: Instant::now(),
             pool: Vec::new(),
+            control_pool: Vec::new(),
             outbox: VecDeque::new(),
             notices: VecDeque::new(),
             notice_buffer: Some(notice_buffer),
             has_aborted: false,
-            has_sent_control: false,
             failed: None,
         };
         endpoint.post_notice_receive();
@@ -220,7 +226,7 @@ impl<N: Net> Endpoint<N> {
         match event {
             Event::Released { to, tag, buffer, matched } => {
                 self.peers.released(to, tag, matched);
-                self.pool.push(buffer);
+                self.pool_of(tag).push(buffer);
             }
             Event::Matched { to, tag } => self.peers.matched(to, tag),
             Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
@@ -294,11 +300,26 @@ impl<N: Net> Endpoint<N> {
             Err(Refused::Busy(buffer)) => Some(QueuedSend { to, tag, buffer, n_bytes, matched }),
             Err(Refused::Failed(buffer, error)) => {
                 self.peers.released(to, tag, matched);
-                self.pool.push(buffer);
+                self.pool_of(tag).push(buffer);
                 self.record_failure(error);
                 None
             }
         }
+    }
+
+    /// Returns the pool of the buffers that messages with this tag leave in.
+    const fn pool_of(&mut self, tag: Tag) -> &mut Vec<N::Buffer> {
+        if tag.is_control() { &mut self.control_pool } else { &mut self.pool }
+    }
+
+    /// Copies a control message to a buffer of its own.
+    fn control_buffer(&mut self, message: &[u8]) -> Result<N::Buffer, Error<N::Error>> {
+        let mut buffer = match self.control_pool.pop() {
+            Some(buffer) => buffer,
+            None => self.net.allocate(MIN_FRAME_BYTES)?,
+        };
+        buffer.as_mut()[..message.len()].copy_from_slice(message);
+        Ok(buffer)
     }
 
     fn frame(&mut self) -> Result<N::Buffer, Error<N::Error>> {
@@ -412,11 +433,13 @@ impl<N: Net> Transport for Endpoint<N> {
         frame: N::Buffer,
         n_bytes: usize,
     ) -> Result<(), Self::Error> {
-        if let Err(error) = self.try_send(to, tag, n_bytes) {
+        let checked = self.try_send(to, tag, n_bytes).and_then(|()| {
+            if self.net.accepts(&frame) { Ok(()) } else { Err(Error::ForeignFrame) }
+        });
+        if let Err(error) = checked {
             self.recycle(frame);
             return Err(error);
         }
-        self.has_sent_control |= tag.is_control();
         self.has_aborted |= tag.is_control() && reports_failure(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         if is_own {
@@ -426,9 +449,16 @@ impl<N: Net> Transport for Endpoint<N> {
             link.arrived.push_back((frame, n_bytes));
             return Ok(());
         }
+        let buffer = if tag.is_control() {
+            let copied = self.control_buffer(&frame.as_ref()[..n_bytes]);
+            self.recycle(frame);
+            copied?
+        } else {
+            frame
+        };
         let matched = !tag.is_control() && self.peers.link(to, tag).is_match_due(depth);
         self.peers.sent(to, tag, matched);
-        let send = QueuedSend { to, tag, buffer: frame, n_bytes, matched };
+        let send = QueuedSend { to, tag, buffer, n_bytes, matched };
         if !self.outbox.is_empty() {
             self.outbox.push_back(send);
             self.flush_outbox();
@@ -478,8 +508,8 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn recycle(&mut self, frame: N::Buffer) {
-        // A frame from an endpoint with another frame size must not enter this pool.
-        if frame.as_ref().len() == self.options.frame_bytes {
+        // A frame of another endpoint must not enter this pool.
+        if frame.as_ref().len() == self.options.frame_bytes && self.net.accepts(&frame) {
             self.pool.push(frame);
         }
     }
@@ -570,16 +600,21 @@ impl<N: Net> Drop for Endpoint<N> {
         }
         // Some networks must confirm to a sender that its last frame was received, and do so only
         // while they are polled.
-        for _ in 0..N_FINAL_POLLS {
-            if self.net.size() > 1 && self.failed.is_none() && !self.take_events() {
+        for n_polled in 0..N_FINAL_POLLS + N_CONTROL_POLLS {
+            let is_enough = n_polled >= N_FINAL_POLLS && !self.net.has_unmatched_control();
+            if is_enough || self.net.size() == 1 || self.failed.is_some() {
+                break;
+            }
+            if !self.take_events() {
                 thread::sleep(Duration::from_millis(1));
             }
+            self.flush_outbox();
         }
         self.net.cancel_receives();
         self.take_events();
         if self.has_aborted
-            || self.has_sent_control
             || self.failed.is_some()
+            || self.net.has_unmatched_control()
             || self.peers.any_disorder()
         {
             self.net.abandon();

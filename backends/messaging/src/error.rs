@@ -47,6 +47,11 @@ pub enum Error<E> {
         /// Longest possible message in bytes.
         have: usize,
     },
+    /// The frame was allocated by another endpoint.
+    #[error(
+        "the frame belongs to another endpoint; send frames that this one's poll_frame returned"
+    )]
+    ForeignFrame,
     /// The configured frame size is too small.
     #[error("frames of {have} bytes are too small; use at least {MIN_FRAME_BYTES}")]
     FrameTooSmall {
@@ -74,6 +79,7 @@ impl<E: TransportError> TransportError for Error<E> {
             | Self::NoSuchRank { .. }
             | Self::NoSuchTag { .. }
             | Self::TooLong { .. }
+            | Self::ForeignFrame
             | Self::FrameTooSmall { .. } => Kind::Misuse,
         }
     }

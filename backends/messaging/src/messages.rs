@@ -7,7 +7,7 @@ use std::mem;
 use std::time::Duration;
 
 use foldwire::HeapFrame;
-use foldwire::transport::{Distance, Rank, Tag};
+use foldwire::transport::{Distance, MIN_FRAME_BYTES, Rank, Tag};
 
 use crate::ffi::n_cores;
 use crate::ffi::requests::{PendingRequests, Requests};
@@ -27,6 +27,8 @@ pub struct Messages<R: Requests> {
     library: R,
     pending: PendingRequests<R, RequestInfo>,
     events: VecDeque<Event<MessageFrame>>,
+    /// Errors of completed requests that no poll has returned yet.
+    failures: VecDeque<R::Error>,
     /// The queue's last event was returned. The next poll returns `None` without a test, so that a
     /// caller that polls until `None` tests the library only once.
     must_report_none: bool,
@@ -36,6 +38,11 @@ pub struct Messages<R: Requests> {
     backoff: Backoff,
     /// Memory shared with other ranks of the node.
     shared_memory: Option<SharedMemory>,
+    /// Number of copies of control messages that have not matched. No rank has to receive them, but
+    /// until then the library's identifiers must not be reused ([`Net::abandon`]).
+    n_unmatched: usize,
+    /// Free buffers for such copies.
+    control_pool: Vec<HeapFrame>,
     n_polls: u32,
     /// The endpoint is ending, so no test is skipped.
     is_ending: bool,
@@ -47,8 +54,19 @@ pub struct Messages<R: Requests> {
 /// posted ([`Net::send`]).
 #[derive(Clone, Copy)]
 enum RequestInfo {
-    Send { to: Rank, tag: Tag, matched: bool },
-    Receive { from: Option<Rank>, tag: Tag },
+    Send {
+        to: Rank,
+        tag: Tag,
+        matched: bool,
+    },
+    Receive {
+        from: Option<Rank>,
+        tag: Tag,
+    },
+    /// Sends a copy of a control message, which completes when it has matched.
+    Control {
+        to: Rank,
+    },
 }
 
 impl<R: Requests> Messages<R> {
@@ -58,10 +76,13 @@ impl<R: Requests> Messages<R> {
             library,
             pending: PendingRequests::new(),
             events: VecDeque::new(),
+            failures: VecDeque::new(),
             must_report_none: false,
             has_queued: false,
             backoff: Backoff::default(),
             shared_memory: None,
+            n_unmatched: 0,
+            control_pool: Vec::new(),
             n_polls: 0,
             is_ending: false,
             n_checks: 0,
@@ -104,11 +125,38 @@ impl<R: Requests> Messages<R> {
         }
     }
 
+    /// Sends a control message. Its buffer is free at once, as if the library had copied it.
+    fn send_control(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        buffer: MessageFrame,
+        n_bytes: usize,
+    ) -> Result<(), Refused<MessageFrame, R::Error>> {
+        let spare = self.control_pool.pop().filter(|spare| spare.as_ref().len() >= n_bytes);
+        let Some(mut copy) = spare.or_else(|| HeapFrame::try_new(n_bytes.max(MIN_FRAME_BYTES)))
+        else {
+            let error = self.library.error(self.library.no_memory(), None);
+            return Err(Refused::Failed(buffer, error));
+        };
+        copy.as_mut()[..n_bytes].copy_from_slice(&buffer.as_ref()[..n_bytes]);
+        let (info, how) = (RequestInfo::Control { to }, ((to, on_wire(tag)), true));
+        match self.pending.send(&mut self.library, info, how, copy.into(), n_bytes) {
+            Ok(()) => {
+                self.n_unmatched += 1;
+                self.queue(Some(Event::Released { to, tag, buffer, matched: false }));
+                Ok(())
+            }
+            Err((_, code)) => Err(Refused::Failed(buffer, self.library.error(code, Some(to)))),
+        }
+    }
+
     /// Returns whether this poll must test the library. Most polls skip the test while the only
     /// pending request is the receive for notices.
     fn is_test_due(&mut self) -> bool {
         self.n_polls = self.n_polls.wrapping_add(1);
-        let is_quiet = self.shared_memory.is_some() && self.pending.n() <= 1 && !self.is_ending;
+        let n_awaited = self.pending.n() - self.n_unmatched;
+        let is_quiet = self.shared_memory.is_some() && n_awaited <= 1 && !self.is_ending;
         !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
@@ -125,27 +173,34 @@ impl<R: Requests> Messages<R> {
         Ok(())
     }
 
-    /// Queues the events of all completed requests, and then returns the first error.
+    /// Queues the events and errors of all completed requests.
     fn test(&mut self) -> Result<(), R::Error> {
-        let Self { library, pending, events, .. } = self;
-        let mut failed = None;
+        let Self { library, pending, events, failures, n_unmatched, control_pool, .. } = self;
+        let mut codes = Vec::new();
         let tested = pending.test(library, |info, buffer, completion| {
             let (event, peer) = match info {
+                RequestInfo::Control { to } => {
+                    *n_unmatched -= 1;
+                    if let FrameMemory::Heap(frame) = buffer.0 {
+                        control_pool.push(frame);
+                    }
+                    (None, Some(to))
+                }
                 RequestInfo::Send { to, tag, matched } => {
-                    (Event::Released { to, tag, buffer, matched }, Some(to))
+                    (Some(Event::Released { to, tag, buffer, matched }), Some(to))
                 }
                 RequestInfo::Receive { from, tag } => match completion {
                     Ok(Some((from, n_bytes))) => {
-                        (Event::Received { from, tag, buffer, n_bytes }, Some(from))
+                        (Some(Event::Received { from, tag, buffer, n_bytes }), Some(from))
                     }
-                    _ => (Event::Returned { buffer }, from),
+                    _ => (Some(Event::Returned { buffer }), from),
                 },
             };
-            events.push_back(event);
-            failed = failed.or(completion.err().map(|code| (code, peer)));
+            events.extend(event);
+            codes.extend(completion.err().map(|code| (code, peer)));
         });
-        let failed = tested.err().map(|code| (code, None)).or(failed);
-        failed.map_or(Ok(()), |(code, peer)| Err(library.error(code, peer)))
+        failures.extend(codes.into_iter().map(|(code, peer)| library.error(code, peer)));
+        tested.map_err(|code| library.error(code, None))
     }
 }
 
@@ -171,6 +226,15 @@ impl<R: Requests> Net for Messages<R> {
         Ok(MessageFrame(FrameMemory::Heap(frame)))
     }
 
+    fn accepts(&self, buffer: &MessageFrame) -> bool {
+        match &buffer.0 {
+            FrameMemory::Heap(_) => true,
+            FrameMemory::Shared(frame) => {
+                self.shared_memory.as_ref().is_some_and(|shared| shared.owns(frame))
+            }
+        }
+    }
+
     fn send(
         &mut self,
         to: Rank,
@@ -188,6 +252,9 @@ impl<R: Requests> Net for Messages<R> {
                 }
                 AcceptedSend::Announced(frame) => buffer = frame,
             }
+        }
+        if tag.is_control() {
+            return self.send_control(to, tag, buffer, n_bytes);
         }
         let (info, how) = (RequestInfo::Send { to, tag, matched }, ((to, on_wire(tag)), matched));
         let sent = self.pending.send(&mut self.library, info, how, buffer, n_bytes);
@@ -217,6 +284,10 @@ impl<R: Requests> Net for Messages<R> {
     }
 
     fn poll(&mut self) -> Result<Option<Event<MessageFrame>>, R::Error> {
+        // Each failure may concern another rank.
+        if let Some(error) = self.failures.pop_front() {
+            return Err(error);
+        }
         if mem::take(&mut self.must_report_none) {
             return Ok(None);
         }
@@ -227,6 +298,9 @@ impl<R: Requests> Net for Messages<R> {
             self.post_announced()?;
             if self.is_test_due() {
                 self.test()?;
+                if let Some(error) = self.failures.pop_front() {
+                    return Err(error);
+                }
             }
         }
         let event = self.events.pop_front();
@@ -254,6 +328,10 @@ impl<R: Requests> Net for Messages<R> {
         if let Some(shared) = &mut self.shared_memory {
             shared.forget(peer);
         }
+    }
+
+    fn has_unmatched_control(&self) -> bool {
+        self.n_unmatched > 0
     }
 
     fn abandon(&mut self) {

@@ -35,6 +35,14 @@ pub trait Net {
     /// No memory, or no memory that can be registered.
     fn allocate(&mut self, n_bytes: usize) -> Result<Self::Buffer, Self::Error>;
 
+    /// Returns whether [`send`](Self::send) and [`recv`](Self::recv) may use `buffer`. A buffer of
+    /// another layer may lie in memory that this layer's peers do not share. The default accepts
+    /// all buffers, which suits layers whose buffers are plain memory.
+    fn accepts(&self, buffer: &Self::Buffer) -> bool {
+        let _ = buffer;
+        true
+    }
+
     /// Starts to send the first `n_bytes` of `buffer` to another rank. An accepted buffer comes
     /// back by [`Event::Released`]. If `matched` is set, that happens only after the receiver has
     /// posted its receive; or at once, without `matched`, and [`Event::Matched`] follows. The
@@ -96,8 +104,15 @@ pub trait Net {
         let _ = peer;
     }
 
-    /// Announces that the ranks end in disorder: a call was aborted, a rank is lost, or this rank
-    /// sent control messages. Messages without a receiver may still arrive, so the identifiers of
+    /// Returns whether a control message of this rank has no receive yet, so that it may arrive at
+    /// any time. (Their receivers may end without them.) A layer that has no use for
+    /// [`abandon`](Self::abandon) need not know. The default returns false.
+    fn has_unmatched_control(&self) -> bool {
+        false
+    }
+
+    /// Announces that the ranks end in disorder: a call was aborted, a rank is lost, or a control
+    /// message has no receiver. Messages without a receiver may still arrive, so the identifiers of
     /// this layer's messages, such as an MPI communicator, must not be reused. Called before the
     /// layer is dropped, but not after an orderly end.
     fn abandon(&mut self) {}

@@ -128,6 +128,19 @@ impl NodeMemory {
         self.region(Rank(slot.owner))?.frame(slot.index)
     }
 
+    /// Returns whether a frame is on the heap or in this memory, and not in that of another group.
+    #[must_use]
+    pub fn accepts(&self, frame: &MessageFrame) -> bool {
+        match &frame.0 {
+            FrameMemory::Heap(_) => true,
+            FrameMemory::Shared(frame) => self.owns(frame),
+        }
+    }
+
+    pub(crate) fn owns(&self, frame: &SharedFrame) -> bool {
+        self.region(Rank(frame.slot().owner)).is_some_and(|region| region.has(frame))
+    }
+
     /// Makes a frame free.
     pub fn release(&mut self, frame: MessageFrame) {
         if let MessageFrame(FrameMemory::Shared(frame)) = frame {

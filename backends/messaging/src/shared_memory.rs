@@ -192,6 +192,11 @@ impl SharedMemory {
         if n_bytes == self.frame_bytes { self.memory.take() } else { None }
     }
 
+    /// Returns whether a frame lies in this memory, and not in that of another group.
+    pub(crate) fn owns(&self, frame: &SharedFrame) -> bool {
+        self.memory.owns(frame)
+    }
+
     fn peer(&mut self, rank: Rank) -> Option<&mut NodePeer> {
         let index = *self.peer_indices.get(rank.index())?;
         self.peers.get_mut(index?)

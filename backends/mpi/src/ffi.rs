@@ -16,6 +16,8 @@ use crate::Error;
 /// MPI's code for "a count is out of range".
 pub(crate) const COUNT_ERROR: i32 = ffi::MPI_ERR_COUNT as i32;
 const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
+/// Code of calls after `MPI_Finalize`.
+const AFTER_THE_END: c_int = ffi::MPI_ERR_OTHER as c_int;
 
 /// Error classes that Foldwire distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +29,11 @@ pub(crate) enum ErrorClass {
 }
 
 pub(crate) fn error_class(code: i32) -> ErrorClass {
+    if mpi::is_finalized() {
+        return ErrorClass::Other;
+    }
     let mut class = 0;
-    // SAFETY: may be called at any time; MPI writes one integer.
+    // SAFETY: MPI is not finalised; it writes one integer.
     let known = unsafe { ffi::MPI_Error_class(code, &mut class) } == SUCCESS;
     match u32::try_from(class) {
         Ok(ffi::MPI_ERR_TRUNCATE) if known => ErrorClass::Truncated,
@@ -49,6 +54,9 @@ pub(crate) fn error_class(code: i32) -> ErrorClass {
 
 /// Returns MPI's text for an error.
 pub(crate) fn error_string(code: i32) -> String {
+    if mpi::is_finalized() {
+        return format!("error {code}; MPI_Finalize has run");
+    }
     let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut length = 0;
     // SAFETY: the array has space for the longest text and its terminator; MPI writes within it.
@@ -163,7 +171,7 @@ impl Drop for MpiRequests {
     }
 }
 
-// SAFETY: `test` reports only requests that MPI reports complete.
+// SAFETY: `test` reports only requests that MPI has completed.
 unsafe impl Requests for MpiRequests {
     type Request = ffi::MPI_Request;
     type Error = Error;
@@ -215,6 +223,10 @@ unsafe impl Requests for MpiRequests {
         requests: &mut [ffi::MPI_Request],
         done: &mut Vec<(usize, Completion)>,
     ) -> Result<(), c_int> {
+        // MPI ends the process that calls it after `MPI_Finalize`. An endpoint may outlive that.
+        if mpi::is_finalized() {
+            return Err(AFTER_THE_END);
+        }
         let n = requests.len();
         let mut n_done = 0;
         self.indices.resize(n, 0);
@@ -240,6 +252,13 @@ unsafe impl Requests for MpiRequests {
             // SAFETY: MPI has written the first `n_done` statuses.
             let status = unsafe { status.assume_init_ref() };
             let failed = in_status && status.MPI_ERROR != SUCCESS;
+            // MPI nulls each request that is complete. With fault tolerance (ULFM), it also lists a
+            // receive from any rank once some rank has failed (`PROC_FAILED_PENDING`). Such a
+            // receive stays active, and MPI still owns its memory.
+            // SAFETY: reads a constant of the library.
+            if failed && requests[*index as usize] != unsafe { ffi::RSMPI_REQUEST_NULL } {
+                continue;
+            }
             let completion = if failed { Err(status.MPI_ERROR) } else { Ok(received(status)) };
             done.push((*index as usize, completion));
         }
@@ -247,6 +266,9 @@ unsafe impl Requests for MpiRequests {
     }
 
     fn cancel(&mut self, request: &mut ffi::MPI_Request) {
+        if mpi::is_finalized() {
+            return;
+        }
         // SAFETY: the request is ours and pending. If it cannot be cancelled, it stays pending.
         let _ = unsafe { ffi::MPI_Cancel(request) };
     }
@@ -266,6 +288,9 @@ unsafe impl Requests for MpiRequests {
 
 /// Returns the request that `start` writes, or MPI's error code.
 fn started(start: impl FnOnce(*mut ffi::MPI_Request) -> c_int) -> Result<ffi::MPI_Request, c_int> {
+    if mpi::is_finalized() {
+        return Err(AFTER_THE_END);
+    }
     let mut request = MaybeUninit::uninit();
     match start(request.as_mut_ptr()) {
         // SAFETY: MPI accepted the call, and therefore wrote the request.

@@ -182,6 +182,14 @@ impl IncomingMessages {
         }
     }
 
+    /// Returns whether a frame is plain memory, or lies in the memory of this node's ranks.
+    pub(crate) fn accepts(&self, frame: &MessageFrame) -> bool {
+        match &self.memory {
+            Some(memory) => memory.accepts(frame),
+            None => frame.slot().is_none(),
+        }
+    }
+
     /// Lends the slot of a frame to a peer, if the peer shares memory with this rank. Returns the
     /// slot, and another frame in its place.
     pub(crate) fn lend(

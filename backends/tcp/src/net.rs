@@ -382,6 +382,10 @@ impl Net for Tcp {
         self.incoming.allocate(n_bytes).ok_or(Error::NoMemory { need: n_bytes })
     }
 
+    fn accepts(&self, buffer: &MessageFrame) -> bool {
+        self.incoming.accepts(buffer)
+    }
+
     fn send(
         &mut self,
         to: Rank,

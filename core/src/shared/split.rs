@@ -176,11 +176,16 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// [`Communicator::shrink`](crate::Communicator::shrink) does. It runs up to `n_calls` calls at
     /// once. This communicator may be usable or poisoned.
     ///
-    /// Calls in progress on this communicator are aborted, and its channels are not used again. The
-    /// transport counts a rank that is left out as lost, and so do other communicators over it.
+    /// Calls in progress on this communicator are aborted. The transport counts a rank that is left
+    /// out as lost, and so do other communicators over it.
+    ///
+    /// The survivors agree over one channel of this communicator. The new one may take its other
+    /// channels, after a flush.
     ///
     /// # Errors
-    /// As [`Communicator::shrink`](crate::Communicator::shrink), and [`split`](Self::split).
+    /// As [`Communicator::shrink`](crate::Communicator::shrink), and [`split`](Self::split). The
+    /// transport needs a channel more than the new communicator takes, or the split fails with
+    /// [`Error::TooFewChannels`]. An error consumes this communicator.
     pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
         self.call_slots.iter().for_each(|call_slot| self.shared.give_up(call_slot));
         // The survivors agree over the first channel.
@@ -210,6 +215,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             members: Some(outer),
             rank,
         };
+        // Frees the other channels, so that the survivors may take them.
+        drop(self);
         survivors.duplicate(n_calls)
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct ProviderQuery<'a> {
     /// Accepts only IPv4, if `address` does not determine the address format.
     pub(crate) only_ipv4: bool,
     pub(crate) requirements: Requirements,
+    /// Posted receives that the provider must have space for; 0 for its default.
+    pub(crate) n_receives: usize,
 }
 
 /// Owned list of `fi_info`.
@@ -156,6 +158,7 @@ unsafe fn fill(hints: *mut sys::fi_info, query: &ProviderQuery<'_>) {
         // SAFETY: `domain` is a valid structure without other references.
         unsafe { sys::set_progress(domain, sys::FI_PROGRESS_MANUAL) };
     }
+    rx.size = query.n_receives;
     domain.mr_mode =
         if requires(Requirements::MemoryModes) { MEMORY_MODES } else { ALL_MEMORY_MODES };
     // SAFETY: `hints` is valid by the caller's guarantee; none of the references made above is to
@@ -206,6 +209,13 @@ impl Description {
         // SAFETY: as above.
         let attr = unsafe { self.info().fabric_attr.as_ref() };
         Version::unpack(attr.map_or(0, |attr| attr.prov_version))
+    }
+
+    /// Returns the number of posted receives that the provider has space for.
+    #[cfg(test)]
+    pub(crate) fn n_receives(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { self.info().rx_attr.as_ref() }.map_or(0, |attr| attr.size)
     }
 
     /// Returns the number of tag bits that the provider matches by.

@@ -175,6 +175,11 @@ impl<R> RdmEndpoint<R> {
         slab.take(n_bytes).ok_or(Errno::NO_MEMORY)
     }
 
+    /// Returns whether a buffer was allocated for this endpoint's domain.
+    pub(crate) fn accepts(&self, buffer: &MessageBuffer) -> bool {
+        buffer.belongs_to(&self.domain)
+    }
+
     /// Returns a free context and its index.
     fn free_context(&mut self) -> (usize, *mut c_void) {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -240,7 +245,8 @@ impl<R> RdmEndpoint<R> {
         self.started(index, request, buffer, status)
     }
 
-    /// Posts a receive for a message with this tag.
+    /// Posts a receive for a message with this tag. [`Errno::AGAIN`] if the provider's queue of
+    /// receives is full.
     pub(crate) fn recv(
         &mut self,
         tag: u64,
@@ -267,7 +273,12 @@ impl<R> RdmEndpoint<R> {
                 context,
             )
         };
-        self.started(index, request, buffer, status)
+        let started = self.started(index, request, buffer, status);
+        // `shm` reports a full queue as a lack of memory.
+        started.map_err(|(buffer, errno)| match errno {
+            Errno::NO_MEMORY => (buffer, Errno::AGAIN),
+            _ => (buffer, errno),
+        })
     }
 
     /// Asks the provider to cancel the requests that `which` selects. Cancelled requests complete
@@ -289,6 +300,12 @@ impl<R> RdmEndpoint<R> {
             self.read()?;
         }
         Ok(self.completions.pop_front())
+    }
+
+    /// Makes the next poll return this.
+    #[cfg(test)]
+    pub(crate) fn complete(&mut self, completed: CompletedRequest<R>) {
+        self.completions.push_back(completed);
     }
 
     fn read(&mut self) -> Result<(), Errno> {
@@ -425,6 +442,24 @@ mod tests {
             drop((here, there));
             assert!(incoming.as_ref().iter().all(|&byte| byte == 7));
             drop((small, incoming));
+        }
+    }
+
+    /// A queue has space for some thousand receives. A further one is refused for now, which is no
+    /// error of the endpoint.
+    #[test]
+    fn a_full_queue_of_receives_is_busy() {
+        for provider in ["shm", "tcp"] {
+            let Ok(description) = check::find(provider, &Settings::default(), 2) else {
+                let _ = writeln!(std::io::stdout(), "skipped: no provider {provider}");
+                continue;
+            };
+            let mut rdm = RdmEndpoint::open(Domain::open(description).unwrap()).unwrap();
+            let refused = (0..10_000).find_map(|tag| {
+                let buffer = rdm.allocate(1).unwrap();
+                rdm.recv(tag, buffer, ()).err().map(|(_, errno)| errno)
+            });
+            assert!(refused.is_none_or(|errno| errno == Errno::AGAIN), "{provider}: {refused:?}");
         }
     }
 

@@ -66,7 +66,8 @@ pub unsafe trait Requests {
     ) -> Result<Self::Request, i32>;
 
     /// Advances the library, and adds the requests that have completed to `done`, each by its index
-    /// in `requests`. The caller then removes them from `requests`.
+    /// in `requests`. The caller then removes them from `requests`. A request that the library
+    /// reports with an error, but that stays active, has not completed.
     ///
     /// # Errors
     /// The library's error code. No request was reported.
@@ -188,5 +189,97 @@ impl<R: Requests, N> Drop for PendingRequests<R, N> {
     fn drop(&mut self) {
         // The library may still read or write this memory.
         self.infos.drain(..).for_each(|(_, memory)| mem::forget(memory));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use foldwire::HeapFrame;
+    use foldwire::transport::TransportErrorKind;
+
+    use super::*;
+    use crate::{Messages, Net, Source};
+
+    /// Every request fails at the first test, each with an error of its own.
+    struct Failing;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Failure(i32, Option<Rank>);
+
+    impl TransportError for Failure {
+        fn kind(&self) -> TransportErrorKind {
+            TransportErrorKind::PeerLost
+        }
+        fn peer(&self) -> Option<Rank> {
+            self.1
+        }
+    }
+
+    // SAFETY: the library never accesses memory.
+    unsafe impl Requests for Failing {
+        type Request = i32;
+        type Error = Failure;
+
+        fn rank(&self) -> Rank {
+            Rank(0)
+        }
+        fn size(&self) -> usize {
+            4
+        }
+        fn nodes(&self) -> &[i64] {
+            &[0, 1, 2, 3]
+        }
+        unsafe fn start_send(
+            &mut self,
+            _: *const u8,
+            _: usize,
+            (to, _): (Rank, Tag),
+            _: bool,
+        ) -> Result<i32, i32> {
+            Ok(to.0 as i32)
+        }
+        unsafe fn start_recv(
+            &mut self,
+            _: *mut u8,
+            _: usize,
+            (from, _): (Option<Rank>, Tag),
+        ) -> Result<i32, i32> {
+            Ok(from.map_or(0, |from| from.0 as i32))
+        }
+        fn test(
+            &mut self,
+            requests: &mut [i32],
+            done: &mut Vec<(usize, Completion)>,
+        ) -> Result<(), i32> {
+            done.extend(requests.iter().enumerate().map(|(at, &code)| (at, Err(code))));
+            Ok(())
+        }
+        fn cancel(&mut self, _: &mut i32) {}
+        fn abandon(&mut self) {}
+        fn no_memory(&self) -> i32 {
+            -1
+        }
+        fn error(&self, code: i32, peer: Option<Rank>) -> Failure {
+            Failure(code, peer)
+        }
+    }
+
+    #[test]
+    fn each_failed_request_is_reported() {
+        let mut messages = Messages::new(Failing);
+        let frame = || MessageFrame::from(HeapFrame::new(100));
+        messages.send(Rank(1), Tag(0), frame(), 10, false).unwrap();
+        messages.recv(Source::Rank(Rank(2)), Tag(0), frame()).unwrap();
+        messages.send(Rank(3), Tag(0), frame(), 10, true).unwrap();
+        let (mut failures, mut n_events) = (Vec::new(), 0);
+        for _ in 0..10 {
+            match messages.poll() {
+                Ok(event) => n_events += usize::from(event.is_some()),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        failures.sort_by_key(|failure| failure.0);
+        assert_eq!(failures, [1, 2, 3].map(|rank| Failure(rank, Some(Rank(rank as u32)))));
+        assert_eq!(n_events, 3, "each buffer comes back");
     }
 }

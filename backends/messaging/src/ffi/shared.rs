@@ -15,6 +15,11 @@
 //! asks for it. They stay locked until the process unmaps the file, so each process locks a slot
 //! once.
 //!
+//! *Commitment.* The system commits memory to a page at its first use, and ends a process by SIGBUS
+//! if there is none. With strict accounting (`vm.overcommit_memory` = 2) that may happen long before
+//! memory is full. So memory is committed there when a slot is allocated, and a slot that gets none
+//! is not used.
+//!
 //! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
 //! ends, in whatever way.
 #![allow(unsafe_code, reason = "maps memory that processes share")]
@@ -73,6 +78,17 @@ impl Mapping {
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, n_bytes })
+    }
+
+    /// Commits memory to `n_bytes` from offset `at`. Returns whether there was enough. Does nothing
+    /// before Linux 5.14.
+    fn commit(&self, at: usize, n_bytes: usize) -> bool {
+        let Some(pages) = self.at(at, n_bytes) else { return false };
+        // SAFETY: the range is mapped, and this changes no byte of it.
+        let done =
+            unsafe { libc::madvise(pages.as_ptr().cast(), n_bytes, libc::MADV_POPULATE_WRITE) };
+        let refused = [libc::EFAULT, libc::ENOMEM].map(Some);
+        done == 0 || !refused.contains(&io::Error::last_os_error().raw_os_error())
     }
 
     /// Returns the address of offset `at`, if `n_bytes` from there lie within the mapping.
@@ -145,7 +161,7 @@ pub(crate) struct SharedFrame {
     n_bytes: usize,
     id: SlotId,
     /// Keeps the memory mapped.
-    _memory: Arc<FileMemory>,
+    memory: Arc<FileMemory>,
 }
 
 // SAFETY: the owner of the frame has exclusive access to its memory.
@@ -162,7 +178,7 @@ impl SharedFrame {
 impl AsRef<[u8]> for SharedFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the memory is mapped as long as `_memory` lives, initialised (with zeros), and
+        // SAFETY: the memory is mapped as long as `memory` lives, initialised (with zeros), and
         // ours alone.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.n_bytes) }
     }
@@ -184,6 +200,8 @@ pub(crate) struct Region {
     memory: Arc<FileMemory>,
     /// Slots that the owner has allocated.
     n_allocated: u32,
+    /// The system promises no more memory than it has.
+    is_strict: bool,
 }
 
 impl Region {
@@ -212,7 +230,11 @@ impl Region {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let region = Self::of(&file, layout, owner)?;
+        let mut region = Self::of(&file, layout, owner)?;
+        region.is_strict = is_strict();
+        if region.is_strict && !region.memory.mapping.commit(0, layout.slots_at()) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let start = region.memory.mapping.start.as_ptr();
         // SAFETY: no other rank accesses the first page until it learns of the file.
         unsafe { start.copy_from_nonoverlapping(token.as_ptr(), token.len()) };
@@ -248,11 +270,17 @@ impl Region {
         let (mapping, n_slots) = (Mapping::new(file, layout.n_bytes())?, layout.n_slots());
         let locks = (0..n_slots).map(|_| OnceLock::new()).collect();
         let memory = Arc::new(FileMemory { locks, mapping });
-        Ok(Self { n_slots, layout, owner, memory, n_allocated: 0 })
+        Ok(Self { n_slots, layout, owner, memory, n_allocated: 0, is_strict: false })
     }
 
-    /// Allocates an unused slot of this rank's own file.
+    /// Allocates an unused slot of this rank's own file. Returns `None` if none is left, or if the
+    /// system has no memory for it.
     pub(crate) fn allocate(&mut self) -> Option<SharedFrame> {
+        let (slot, n_bytes) = (self.n_allocated as usize, self.layout.slot_bytes());
+        let at = self.layout.slots_at() + slot * n_bytes;
+        if self.is_strict && slot < self.n_slots && !self.memory.mapping.commit(at, n_bytes) {
+            return None;
+        }
         let frame = self.frame(self.n_allocated)?;
         self.n_allocated += 1;
         Some(frame)
@@ -266,8 +294,13 @@ impl Region {
         self.lock(slot);
         let at = layout.slots_at() + slot * layout.slot_bytes() + layout.frame_offset(slot);
         let (n_bytes, id) = (layout.frame_bytes, SlotId { owner: *owner, index });
-        let (start, _memory) = (memory.mapping.at(at, n_bytes)?, Arc::clone(memory));
-        Some(SharedFrame { start, n_bytes, id, _memory })
+        let (start, memory) = (memory.mapping.at(at, n_bytes)?, Arc::clone(memory));
+        Some(SharedFrame { start, n_bytes, id, memory })
+    }
+
+    /// Returns whether a frame lies in this file.
+    pub(crate) fn has(&self, frame: &SharedFrame) -> bool {
+        Arc::ptr_eq(&self.memory, &frame.memory)
     }
 
     /// Locks the pages of a slot that belongs to this process, the first time that it does.
@@ -301,6 +334,12 @@ impl Region {
     pub(crate) fn receiver(&self, from: usize) -> Option<RingReceiver<RingRef>> {
         Some(RingReceiver::new(self.ring(from)?))
     }
+}
+
+/// Returns whether the system promises no more memory than it has.
+fn is_strict() -> bool {
+    let mode = std::fs::read("/proc/sys/vm/overcommit_memory");
+    mode.is_ok_and(|mode| mode.first() == Some(&b'2'))
 }
 
 /// Returns the size limit of this process's files in bytes (`ulimit -f`).
@@ -342,6 +381,7 @@ mod tests {
     use std::ops::Range;
     use std::process;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
 
     const LAYOUT: RegionLayout = RegionLayout { n_rings: 2, frame_bytes: 20_000 };
@@ -461,8 +501,27 @@ mod tests {
         assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
     }
 
+    /// A system without memory answers as for pages that a file does not have.
+    #[test]
+    fn a_slot_without_memory_is_not_used() {
+        let layout = LAYOUT;
+        let (mut region, _file) = Region::create(layout, 0, TOKEN).unwrap();
+        region.is_strict = true;
+        let mut frame = region.allocate().expect("there is memory");
+        frame.as_mut().fill(1);
+
+        let file = tempfile();
+        file.set_len(layout.slots_at() as u64).unwrap();
+        let mut region = Region::of(&file, layout, 0).unwrap();
+        assert!(region.memory.mapping.commit(0, layout.slots_at()));
+        region.is_strict = true;
+        assert!(region.allocate().is_none());
+    }
+
     fn tempfile() -> File {
-        let path = std::env::temp_dir().join(format!("foldwire-shared-{}", process::id()));
+        static N_MADE: AtomicU32 = AtomicU32::new(0);
+        let name = [process::id(), N_MADE.fetch_add(1, Ordering::Relaxed)];
+        let path = std::env::temp_dir().join(format!("foldwire-shared-{}-{}", name[0], name[1]));
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         file.set_len(1 << 30).unwrap();
         std::fs::remove_file(path).unwrap();

@@ -54,6 +54,12 @@ impl NodeMemory {
         match *self {}
     }
 
+    /// Returns whether a frame is on the heap or in this memory.
+    #[must_use]
+    pub fn accepts(&self, _: &MessageFrame) -> bool {
+        match *self {}
+    }
+
     /// Makes a frame free.
     pub fn release(&mut self, _: MessageFrame) {
         match *self {}

@@ -429,3 +429,14 @@ fn cancelled_receives_come_back_and_a_forgotten_rank_is_not_heard() {
     one.forget(ZERO);
     assert!(!one.has_message() && polled(&mut one).is_empty());
 }
+
+/// A slot's number means something only in the memory of one group.
+#[test]
+fn a_frame_belongs_to_one_group() {
+    let ([mut zero, one], [other, _]) = (pair(), pair());
+    let frame = zero.allocate(FRAME_BYTES).unwrap();
+    assert!(zero.owns(&frame) && one.memory.shared_frame(frame.slot()).is_some());
+    assert!(!other.owns(&frame) && other.memory.shared_frame(frame.slot()).is_some());
+    let there = one.memory.shared_frame(frame.slot()).unwrap();
+    assert!(one.owns(&there));
+}

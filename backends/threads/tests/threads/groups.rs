@@ -1,7 +1,9 @@
 //! Calls that are made as a group begin together, or none of them begins.
 
 use std::thread;
+use std::time::Duration;
 
+use foldwire::transport::MAX_CHANNELS;
 use foldwire::{Bound, Call, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator};
 use foldwire_threads::{Endpoint, World};
 
@@ -108,5 +110,22 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
             )
             .unwrap();
         assert_eq!(from, [4.0; 3]);
+    });
+}
+
+/// The survivors of a communicator that takes more than half of the channels get as many calls as
+/// before: the old channels are free again.
+#[test]
+fn survivors_may_take_the_channels_of_their_communicator() {
+    const N_CALLS: usize = MAX_CHANNELS / 2 + 2;
+    World::new(2).run_endpoints(|endpoint| {
+        let config = foldwire::Config::default().with_lanes(1);
+        let mut comm = SharedCommunicator::with_config(endpoint, config, N_CALLS).unwrap();
+        for _ in 0..2 {
+            comm = comm.shrink(Duration::from_secs(20), N_CALLS).expect("both survive");
+            let mut data = [1.0f32; 100];
+            comm.all_reduce(&mut data, Op::Sum, &Plan::raw()).unwrap();
+            assert_eq!(data, [2.0; 100]);
+        }
     });
 }

@@ -195,7 +195,14 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
         let n_done = usize::try_from(n_done).unwrap_or(0);
         for (&index, status) in indices.iter().zip(statuses.chunks_exact(stride)).take(n_done) {
             let (mut cancelled, mut n_bytes) = (0, 0);
-            let outcome = if in_status && status[error] != SUCCESS {
+            let failed = in_status && status[error] != SUCCESS;
+            // MPI nulls each request that is complete. With fault tolerance (ULFM), it also lists a
+            // receive from any rank once some rank has failed (`PROC_FAILED_PENDING`). Such a
+            // receive stays active, and MPI still owns its memory.
+            if failed && A::erase(typed[index as usize]) != self.handles.request_null {
+                continue;
+            }
+            let outcome = if failed {
                 Err(status[error])
             } else {
                 // SAFETY: MPI has written this status.
