@@ -1,6 +1,6 @@
 //! Endpoints that end in good order free their MPI communicators, although their calls waited for
-//! long. A process can have only some thousand communicators at a time. An endpoint may also outlive
-//! MPI.
+//! long. A process can have only some thousand communicators at a time. An endpoint may also
+//! outlive MPI.
 #![cfg(unix)]
 
 mod ranks;

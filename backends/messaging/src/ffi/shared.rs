@@ -16,9 +16,9 @@
 //! once.
 //!
 //! *Commitment.* The system commits memory to a page at its first use, and ends a process by SIGBUS
-//! if there is none. With strict accounting (`vm.overcommit_memory` = 2) that may happen long before
-//! memory is full. So memory is committed there when a slot is allocated, and a slot that gets none
-//! is not used.
+//! if there is none. With strict accounting (`vm.overcommit_memory` = 2) that may happen long
+//! before memory is full. So memory is committed there when a slot is allocated, and a slot that
+//! gets none is not used.
 //!
 //! *Cleanup.* A file in memory has no name. The system frees it when the last process that maps it
 //! ends, in whatever way.
