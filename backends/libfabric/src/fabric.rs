@@ -3,9 +3,10 @@
 //! *Lost ranks.* Providers report little. With `tcp`, a send fails if it is made just when the
 //! connection breaks, and later sends are refused as busy for ever. With `sockets`, later sends
 //! fail too. The providers of devices fail sends with errors of their own choice, so a send that
-//! fails counts as the loss of its receiver, unless this rank is at fault. `shm` reports nothing. With all of them, a receive from a lost rank stays pending for
-//! ever. So the layer relies on the exchange by which the ranks joined, and polls it every
-//! [`CHECK_INTERVAL`]. The provider keeps pending sends to a lost rank until the endpoint closes.
+//! fails counts as the loss of its receiver, unless this rank is at fault. `shm` reports nothing.
+//! With all of them, a receive from a lost rank stays pending for ever. So the layer relies on the
+//! exchange by which the ranks joined, and polls it every [`CHECK_INTERVAL`]. The provider keeps
+//! pending sends to a lost rank until the endpoint closes.
 
 use std::collections::VecDeque;
 use std::fmt;

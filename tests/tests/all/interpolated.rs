@@ -137,7 +137,12 @@ fn smooth_fields_are_much_shorter_than_with_dense() {
 fn rows_are_found_in_flat_arrays() {
     // Longer than a segment, and shorter.
     for shape in [[1300, 1000], [200, 701]] {
-        let values = surface::<f32>(&shape);
+        let value = |y: usize, x: usize| {
+            let texture = (x.wrapping_mul(2_654_435_761) >> 7) % 1000;
+            (y as f32 * 0.05).sin() + texture as f32 * 1e-3
+        };
+        let values: Vec<f32> =
+            (0..shape[0] * shape[1]).map(|i| value(i / shape[1], i % shape[1])).collect();
         let [told, flat] = [Layout::new(&shape), Layout::line(values.len())].map(|layout| {
             let bytes = compress_with(&values, &layout, &plan(1e-3)).expect("a good plan");
             let restored: Vec<f32> = decompress(&bytes).expect("undamaged");
