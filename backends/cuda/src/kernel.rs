@@ -193,7 +193,7 @@ pub trait Launcher {
         1
     }
 
-    /// Enqueues launches of which none needs another one. All come after what is enqueued before,
+    /// Enqueues launches that do not depend on each other. All come after what is enqueued before,
     /// and before what is enqueued later.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ const SHARED_MEMORY_RANKS: usize = 256;
 /// Posted receives for which every provider has space without a request. (`tcp;ofi_rxm` has space
 /// for 2048.)
 const DEFAULT_RECEIVES: usize = 1024;
-/// Receives of a rank besides those for notices, of which it posts one for each other rank.
+/// Receives of a rank besides those for notices (one for each other rank).
 const DATA_RECEIVES: usize = 1024;
 
 /// Reason why a provider cannot be used.

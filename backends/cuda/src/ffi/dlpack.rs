@@ -155,11 +155,11 @@ impl<T: Element> DeviceBuffer<T> {
     /// Does the same as [`from_dlpack`](Self::from_dlpack) with an array of version 1.
     ///
     /// # Errors
-    /// Those of [`from_dlpack`](Self::from_dlpack), and [`DeviceError::Unsupported`] if the array
-    /// has another major version or must not be written.
+    /// As [`from_dlpack`](Self::from_dlpack); [`DeviceError::Unsupported`] also if the array has
+    /// another major version or must not be written.
     ///
     /// # Safety
-    /// Like [`from_dlpack`](Self::from_dlpack). Of another major version, only `version` is read.
+    /// Like [`from_dlpack`](Self::from_dlpack). If the major version differs, only `version` is read.
     pub unsafe fn from_dlpack_versioned(
         managed: NonNull<DlManagedTensorVersioned>,
         ordinal: usize,

@@ -48,7 +48,7 @@ struct Ahead {
     stream: usize,
     values: Region,
     codec: CodecId,
-    /// Where its payload will be.
+    /// Address of its future payload.
     from: DevicePtr,
 }
 
@@ -362,7 +362,7 @@ impl Lane {
             Output::Floats(n_bytes) => n_bytes,
             Output::Payload => {
                 let guess = (self.last + self.last / 8).max(MIN_GUESS);
-                // What follows may belong to an encode that is begun ahead.
+                // Bytes behind them may belong to an encode that was begun ahead.
                 guess.min(have).min(self.written.n_bytes).min(self.used.written)
             }
         };

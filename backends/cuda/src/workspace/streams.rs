@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) struct Streams {
     own: Stream,
     beside: Vec<Stream>,
-    /// Where partitions branch off. Only one operation at a time has partitions.
+    /// Event at which partitions branch off. Only one operation at a time has partitions.
     branch: EventId,
     /// Fewest values of a partition.
     partition_values: usize,

@@ -101,7 +101,7 @@ fn with_faults(case: &Case, faults: Faults) -> Vec<Result<(), Error>> {
         if comm.rank() != case.root() {
             let ended = case.on_host(&mut comm, &mut buffers).map(drop);
             if faults.hang.is_some() {
-                // What never ends ends after all.
+                // Let the endless kernel end.
                 simulated.plant(Faults::default());
             }
             return ended;

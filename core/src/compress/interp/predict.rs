@@ -119,7 +119,7 @@ enum Interpolation {
     Near,
     /// By a cubic through all four.
     Cubic,
-    /// Where neighbours are missing: the sum at these weights, which add up to 2ⁿ, divided by it.
+    /// The sum at these weights, divided by 2ⁿ, their sum. For places whose neighbours are missing.
     /// A parabola goes through three values.
     Weighted([i32; 4], u32),
 }

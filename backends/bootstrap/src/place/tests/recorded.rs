@@ -7,7 +7,7 @@ use super::*;
 const SRUN: &str = "SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=4 SLURM_STEP_NUM_NODES=2 \
     SLURM_NNODES=2 SLURM_JOB_ID=58 SLURM_STEP_ID=0 SLURM_STEP_NODELIST=node[1-2] \
     SLURM_JOB_NODELIST=node[1-2] SLURMD_NODENAME=node2 SLURM_NODEID=1 ";
-/// What `--mpi=pmi2` adds.
+/// Variables that `--mpi=pmi2` adds.
 const PMI2: &str = "PMI_FD=11 PMI_JOBID=58.0 PMI_RANK=3 PMI_SIZE=4 ";
 
 /// Launcher, rank, and host of rank 0, for an environment of one of four ranks.
