@@ -27,6 +27,9 @@ const SAMPLE: usize = 1 << 15;
 /// tried on the segment.
 const CLOSE: f64 = 1.25;
 
+/// Fewest rows of a plane that is found in a flat array.
+const MIN_ROWS: u32 = 4;
+
 /// Codec of [`Numbers`] in place of values.
 const OF_NUMBERS: CodecId = CodecId::Dense;
 
@@ -263,13 +266,21 @@ impl Encoder {
     /// the length of segments depends on them. Other codecs search in each segment.
     fn find_shape(&mut self, values: &[u8]) {
         let Settings { dtype, ref mut params, .. } = self.settings;
-        // Within a coarse bound, the values before predict a smooth field so well that rows save
-        // nothing, but for interp. Finer bounds show them.
-        let found = [1.0, 32.0, 1024.0].into_iter().find_map(|finer| {
+        // Within a coarse bound, the values before predict a smooth field so well that rows, or any
+        // number of them, save nothing, but for interp. Finer bounds show them, if noise does not
+        // hide them there.
+        let found = [1024.0, 32.0, 1.0].into_iter().find_map(|finer| {
             let bound = params.quantum.bound() / finer;
             let quantum = with_float!(dtype, T => Quantum::new::<T>(bound).ok()?, else return None);
-            let strides = CodecParams::new(quantum).with_shape_of_bytes(dtype, values).strides;
-            (strides != [0; 2]).then_some(strides)
+            let params = CodecParams::new(quantum).with_shape_of_bytes(dtype, values);
+            match params.strides {
+                [0, _] => None,
+                // The other one only helps to predict.
+                [row, plane] if !plane.is_multiple_of(row) => Some([plane, 0]),
+                // A second difference along the rows' dimension.
+                [row, plane] if plane < MIN_ROWS * row => Some([row, 0]),
+                found => Some(found),
+            }
         });
         *params = params.with_strides(found.unwrap_or_default());
         self.segment_bytes = segment_len(params.strides) * dtype.n_bytes();

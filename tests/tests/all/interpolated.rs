@@ -139,7 +139,7 @@ fn rows_are_found_in_flat_arrays() {
     for shape in [[1300, 1000], [200, 701]] {
         let value = |y: usize, x: usize| {
             let texture = (x.wrapping_mul(2_654_435_761) >> 7) % 1000;
-            (y as f32 * 0.05).sin() + texture as f32 * 1e-3
+            (1.5 + (y as f32 * 0.05).sin()) * texture as f32 * 1e-3
         };
         let values: Vec<f32> =
             (0..shape[0] * shape[1]).map(|i| value(i / shape[1], i % shape[1])).collect();
@@ -149,7 +149,7 @@ fn rows_are_found_in_flat_arrays() {
             assert!(values.iter().zip(&restored).all(|(x, y)| (x - y).abs() <= 1e-3));
             bytes.len() as f64
         });
-        assert!(flat < 1.05 * told, "{shape:?}: {flat} bytes, {told} if told");
+        assert!(flat < 1.1 * told, "{shape:?}: {flat} bytes, {told} if told");
     }
 }
 
