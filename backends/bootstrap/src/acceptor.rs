@@ -400,7 +400,7 @@ mod tests {
 
     /// Polls until `done`, for at most some seconds.
     fn poll_until(acceptor: &mut Acceptor<'_>, done: impl Fn(&Acceptor<'_>) -> bool) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(4);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !done(acceptor) && Instant::now() < deadline {
             acceptor.poll_once(Duration::from_millis(10)).unwrap();
         }
@@ -468,7 +468,7 @@ mod tests {
             })
             .collect();
         connection.send(&answer);
-        assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted == 1 + crowd.len()));
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted > crowd.len()));
         assert!(acceptor.ranks.is_admitted(Rank(1)));
     }
 
@@ -528,7 +528,7 @@ mod tests {
         let mut acceptor = Acceptor::with_listener(&own, listener).unwrap();
         let (mut connection, answer) = challenged(&mut acceptor, &one, address);
         let crowd: Vec<_> = (0..MAX_UNPROVEN + 10).map(|_| connect(address)).collect();
-        assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted == 1 + crowd.len()));
+        assert!(poll_until(&mut acceptor, |acceptor| acceptor.n_accepted > crowd.len()));
         assert!(acceptor.pending.len() <= MAX_UNPROVEN + 2);
         connection.send(&answer);
         assert!(poll_until(&mut acceptor, |acceptor| acceptor.ranks.is_admitted(Rank(1))));
