@@ -566,9 +566,7 @@ fwResult fwCommSplit(fwComm_t comm,
 // FW_INVALID_ARGUMENT, FW_INVALID_USAGE and FW_IN_USE leave comm and new_comm as they are.
 // Otherwise comm is destroyed, even if the function fails, and its requests return FW_POISONED. So
 // new_comm may point to the variable that holds comm.
-fwResult fwCommShrink(fwComm_t comm,
-                      double patience,
-                      fwComm_t *new_comm);
+fwResult fwCommShrink(fwComm_t comm, double patience, fwComm_t *new_comm);
 
 // Destroys this rank's handle of a communicator. Communicators that were split from it stay valid.
 // When the last of them is destroyed, the connections to other processes close: once all sent data
