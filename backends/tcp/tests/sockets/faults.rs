@@ -89,7 +89,10 @@ fn every_harm_to_a_connection_ends_in_a_typed_error() {
         let cases =
             ProxyFault::ALL.into_iter().flat_map(|fault| PLACES.map(|place| (fault, place)));
         for ((fault, n_bytes), settings) in cases.zip(variants.into_iter().cycle()) {
-            scope.spawn(move || check_fault(&settings, fault, n_bytes));
+            // Ranks that share memory have no checksums: their bytes do not leave the machine.
+            if fault != ProxyFault::Flip || !settings.share_memory {
+                scope.spawn(move || check_fault(&settings, fault, n_bytes));
+            }
         }
     });
 }
