@@ -159,7 +159,8 @@ impl<T: Element> DeviceBuffer<T> {
     /// another major version or must not be written.
     ///
     /// # Safety
-    /// Like [`from_dlpack`](Self::from_dlpack). If the major version differs, only `version` is read.
+    /// Like [`from_dlpack`](Self::from_dlpack). If the major version differs, only `version` is
+    /// read.
     pub unsafe fn from_dlpack_versioned(
         managed: NonNull<DlManagedTensorVersioned>,
         ordinal: usize,
