@@ -93,7 +93,7 @@ pub enum DeviceSource<'p> {
     Floats(&'p [u8]),
 }
 
-/// Where decoded values go.
+/// Destination of decoded values.
 #[derive(Debug)]
 pub enum DeviceTarget<'p> {
     /// Device memory.

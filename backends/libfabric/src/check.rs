@@ -229,12 +229,13 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if core_name(name) == SHARED_MEMORY && size > SHARED_MEMORY_RANKS {
         return Err(Missing::TooManyRanks { need: size, have: SHARED_MEMORY_RANKS });
     }
-    // A provider that cannot promise space for so many receives may still have it.
-    let n_receives = size + DATA_RECEIVES;
-    let sized = (size > DEFAULT_RECEIVES)
-        .then(|| query_with(name, settings, Requirements::All, n_receives).ok())
-        .flatten();
-    let found = sized.map_or_else(|| query(name, settings, Requirements::All), Ok);
+    let n_receives = if size > DEFAULT_RECEIVES { size + DATA_RECEIVES } else { 0 };
+    let sized = query(name, settings, Requirements::All, n_receives);
+    let found = match sized {
+        // A provider that cannot promise space for so many receives may still have it.
+        Err(_) if n_receives > 0 => query(name, settings, Requirements::All, 0),
+        sized => sized,
+    };
     let description = match found {
         Ok(description) => description,
         Err(Errno::NO_DATA) => return Err(explain(name, settings)),
@@ -244,18 +245,9 @@ pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Descr
     if need > have { Err(Missing::TagBits { need, have }) } else { Ok(description) }
 }
 
-/// Queries one provider, and returns its best description.
+/// Queries one provider, and returns its best description. It has space for `n_receives` posted
+/// receives, or for its default number if that is 0.
 fn query(
-    name: &str,
-    settings: &Settings,
-    requirements: Requirements,
-) -> Result<Description, Errno> {
-    query_with(name, settings, requirements, 0)
-}
-
-/// As [`query`], for a provider with space for `n_receives` posted receives, or for its default if
-/// that is 0.
-fn query_with(
     name: &str,
     settings: &Settings,
     requirements: Requirements,
@@ -292,10 +284,10 @@ fn explain(name: &str, settings: &Settings) -> Missing {
         Err(errno) => return Missing::Query { errno },
     }
     let anywhere = Settings { interface: None, address: None, ..settings.clone() };
-    if query(name, &anywhere, Requirements::Nothing).is_err() {
+    if query(name, &anywhere, Requirements::Nothing, 0).is_err() {
         return Missing::NoDevice;
     }
-    let mut last = match query(name, settings, Requirements::Nothing) {
+    let mut last = match query(name, settings, Requirements::Nothing, 0) {
         Ok(description) => description,
         Err(_) => return Missing::NoInterface,
     };
@@ -306,7 +298,7 @@ fn explain(name: &str, settings: &Settings) -> Missing {
         Requirements::Modes,
         Requirements::MemoryModes,
     ] {
-        match query(name, settings, requirements) {
+        match query(name, settings, requirements, 0) {
             Ok(description) => last = description,
             Err(Errno::NO_DATA) => return lacking(requirements, &last),
             Err(errno) => return Missing::Query { errno },

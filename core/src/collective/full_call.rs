@@ -211,8 +211,7 @@ impl<'s> FullCall<'s> {
             value_range = value_range::read_extremes(seen, false).flatten();
         }
         if let Some(undecided) = &mut scan.undecided {
-            let search_level = comm.may_search_strides(own.len(), spec.dtype);
-            let search_level = search_level.then_some(comm.config.level);
+            let search_level = self.scan_searches(comm).then_some(comm.config.level);
             let (estimates, strides) = work.estimate_bits(own, &spec, value_range, search_level)?;
             bits.copy_from_slice(&estimates);
             undecided.strides = strides;
@@ -225,6 +224,18 @@ impl<'s> FullCall<'s> {
         Ok(())
     }
 
+    /// Returns whether the caller's shape stays whatever the data are: the data of a preparation
+    /// say nothing about the shape of later data.
+    fn keeps_shape(&self) -> bool {
+        self.is_preparation && self.spec.plan.strides != [0; 2]
+    }
+
+    /// Returns whether the data scan of an automatic plan searches this rank's input for strides.
+    fn scan_searches<X: Transport>(&self, comm: &Communicator<X>) -> bool {
+        let n_own = self.request.own(comm.size(), comm.rank()).len();
+        !self.keeps_shape() && comm.may_search_strides(n_own, self.spec.dtype)
+    }
+
     /// Resolves the call itself within this error budget.
     fn resolve_call<X: Transport>(
         &self,
@@ -234,9 +245,7 @@ impl<'s> FullCall<'s> {
     ) -> Result<(Resolved<'s>, CallPhase), Error> {
         let (resolved, mut params) = comm.resolve(&self.spec, budget)?;
         let own = self.request.own(comm.size(), comm.rank());
-        // The data of a preparation say nothing about the shape of later data.
-        let keeps_shape = self.is_preparation && self.spec.plan.strides != [0; 2];
-        if self.spec.finds_shape_in(own.len()) && !keeps_shape {
+        if self.spec.finds_shape_in(own.len()) && !self.keeps_shape() {
             params = work.find_shape(own, params);
         }
         work.learn(&CodecParams { codec: self.spec.plan.codec, ..params });
@@ -353,10 +362,10 @@ impl<'s> FullCall<'s> {
             // Ranks may have found different strides, so the choice must not depend on them.
             let agreed = Plan { strides: self.spec.plan.strides, ..plan };
             let bits = value_range::agreed_bits(&spec, value_range, bits);
+            let is_searched = self.scan_searches(comm);
             self.spec = comm.spec_with(&self.request, &agreed, bits, comm.trial_mode())?;
             self.spec.plan.strides = plan.strides;
-            let n_own = self.request.own(comm.size(), comm.rank()).len();
-            self.spec.is_searched = comm.may_search_strides(n_own, spec.dtype);
+            self.spec.is_searched = is_searched;
         }
         let resolve = if self.is_preparation { resolve_for_later_data } else { resolve };
         let budget = resolve(&self.spec, value_range)?;

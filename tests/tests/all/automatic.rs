@@ -107,23 +107,27 @@ fn all_kinds_of_calls_can_be_automatic() {
     });
 }
 
-#[test]
-fn shapes_are_found_whether_nobody_tells_them_or_tells_wrong_ones() {
-    const SHAPE: [usize; 3] = [24, 110, 131];
-    let value = |i: usize, rank: usize| {
+const SHAPE: [usize; 3] = [24, 110, 131];
+
+/// A field of this shape, whose rows resemble each other.
+fn textured(rank: usize) -> Vec<f32> {
+    let value = |i: usize| {
         let (z, y, x) = (i / 131 / 110, i / 131 % 110, i % 131);
         let texture = (x.wrapping_mul(2_654_435_761) >> 7) % 1000;
         ((z + y + rank) as f64 * 0.05).sin() as f32 + texture as f32 / 1e3
     };
-    let n = SHAPE.iter().product();
+    (0..SHAPE.iter().product()).map(value).collect()
+}
+
+#[test]
+fn shapes_are_found_whether_nobody_tells_them_or_tells_wrong_ones() {
     for codec in [CodecId::FzNd, CodecId::Dense] {
         let plan = Plan::foldwire(Bound::Absolute(BOUND)).with_codec(codec);
         // The wrong one has as many values, in rows of another length.
         let shapes = [plan, plan.with_shape(&[110, 131, 24]), plan.with_shape(&SHAPE)];
         let [untold, wrong, told] = shapes.map(|plan| {
             let results = World::new(2).run(|mut comm| {
-                let rank = comm.rank().index();
-                let mut x: Vec<f32> = (0..n).map(|i| value(i, rank)).collect();
+                let mut x = textured(comm.rank().index());
                 let report = comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce");
                 (report.ratio(), data::bytes(&x))
             });
@@ -136,6 +140,46 @@ fn shapes_are_found_whether_nobody_tells_them_or_tells_wrong_ones() {
         // A prediction along `x` alone would leave ten bits of noise in each value.
         assert!(told.0 > 6.0, "ratio {}", told.0);
     }
+}
+
+/// The data of a preparation say nothing about the shape of later data.
+#[test]
+fn a_prepared_call_keeps_its_shape() {
+    let bound = Bound::Absolute(BOUND);
+    for plan in [Plan::foldwire(bound).with_codec(CodecId::Dense), Plan::auto(bound)] {
+        let plan = plan.with_shape(&SHAPE);
+        World::new(2).link_rate(12.5e6).run(|mut comm| {
+            let rank = comm.rank().index();
+            let mut x: Vec<f32> = data::smooth(rank, SHAPE.iter().product());
+            let call = Call::all_reduce(&mut x, Op::Sum);
+            let prepared = comm.prepare(call, &plan).expect("prepared");
+            let mut x = textured(rank);
+            let report = prepared.run(&mut comm, &mut x[..]).expect("a run");
+            assert!(report.codec.takes_shape(), "{report}");
+            // A prediction along `x` alone would leave ten bits of noise in each value.
+            assert!(report.ratio() > 5.0, "{report}");
+        });
+    }
+}
+
+/// Rare large values determine the range. A sample misses them.
+#[test]
+fn long_arrays_are_scanned_whole_over_slow_links() {
+    let count = 1 << 20;
+    let plan = Plan::foldwire(Bound::Relative(1e-2));
+    let bounds = [Some(150e6), Some(1e9), None].map(|rate| {
+        let world = World::new(2);
+        let world = rate.map_or(world.clone(), |rate| world.link_rate(rate));
+        let bounds = world.run(|mut comm| {
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), count);
+            x[count / 3] = 1000.0;
+            comm.broadcast(&mut x, Rank(0), &plan).expect("a broadcast").bound
+        });
+        assert_eq!(bounds[0], bounds[1]);
+        bounds[0]
+    });
+    assert!((9.5..=10.1).contains(&bounds[0]), "{bounds:?}");
+    assert!(bounds[1] < 1.0 && bounds[1] == bounds[2], "{bounds:?}");
 }
 
 /// A bound for which `noise` has more than 2^21 lattice points, so that most values have no code.

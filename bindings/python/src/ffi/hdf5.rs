@@ -1,10 +1,10 @@
 //! A filter of HDF5: compresses and decompresses chunks of a data set. h5py registers it by the
 //! address of [`FILTER`].
 //!
-//! The parameters of a data set (`cd_values`, numbers of 32 bits) are written by the Python
-//! package: version 1, code of the type, 1 if there is a fill value, its bits (low, high), number
-//! of dimensions of a chunk, the dimensions, number of bytes of the plan's text, its bytes, four in
-//! a number. A compressed chunk describes itself. A reader compares its type and length with the
+//! The Python package writes the parameters of a data set (`cd_values`, numbers of 32 bits). They
+//! are version 1, the code of the type, 1 if there is a fill value, and its bits (low, high). The
+//! number of dimensions of a chunk follows, and the dimensions. At the end is the plan's text: its
+//! number of bytes, and the bytes, four in a number. A compressed chunk describes itself. A reader compares its type and length with the
 //! parameters, because HDF5 trusts the length that a filter returns.
 //!
 //! Floats lose bits, so a data set of floats must have the type that the parameters name, in native

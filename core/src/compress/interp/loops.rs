@@ -1,4 +1,4 @@
-//! What the loops of a writer and a reader over the lines of an array have in common.
+//! Parts that the loops of a writer and of a reader over the lines of an array share.
 
 use super::grid::{LINE, LONG_LINE, Layer, ROW};
 use super::memory::Slab;
@@ -103,7 +103,7 @@ pub(super) fn put_strided<V: Copy>(values: &[V], array: &mut [V], start: usize, 
         2 => {
             let pairs = array.as_chunks_mut::<2>().0;
             let n_pairs = pairs.len().min(values.len());
-            // What is between is stored again, so that whole vectors are.
+            // Store the values between again, so that whole vectors are stored.
             for (pair, value) in pairs.iter_mut().zip(values) {
                 *pair = [*value, pair[1]];
             }

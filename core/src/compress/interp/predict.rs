@@ -235,7 +235,7 @@ impl<C: Integer> Predictor<C> {
         let has_far_left = matches!(around, Around::All | Around::NoFarRight | Around::LeftTwo);
         let has_far_right = matches!(around, Around::All | Around::NoFarLeft);
         let left = line.start - distance;
-        // Where there is no neighbour, another one takes its place, and does not count.
+        // Another neighbour takes the place of a missing one, and does not count.
         let starts = [
             if has_far_left { left - 2 * distance } else { left },
             left,
@@ -268,7 +268,7 @@ impl<C: Integer> Predictor<C> {
         let (n_values, first) = (line.n_values, line.n_before);
         let known = &codes[line.row..line.row + layer.n_even];
         let sum = &mut self.sum[..n_values];
-        // Those with four neighbours.
+        // From `begin` to `end`, values have four neighbours.
         let begin = usize::from(first == 0).min(n_values);
         let end = (layer.n_even - first).saturating_sub(2).clamp(begin, n_values);
         let one = |i: usize, before: C| {

@@ -318,7 +318,7 @@ fn solve(sums: &mut [Row; WEIGHTS]) -> Row {
 /// Weights of all codes add up to [`UNIT`] less that of the constant. So the constant is added at
 /// its weight, instead of being subtracted from each code.
 pub(super) struct RowPredictor {
-    /// What the constant and other rows contribute, in units.
+    /// Contribution of the constant and of other rows, in units.
     others: [i64; LONG_LINE],
     /// Weights of codes before in the row.
     before: [i32; 1 + BEFORE],

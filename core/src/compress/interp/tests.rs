@@ -178,7 +178,7 @@ mod long {
                     let code = prediction.wrapping_add(residuals[i].wrapping_mul(width.into()));
                     let error = (f64::from(values[i]) - lattice.value::<f32>(code).wide()).abs();
                     is_right &= is_off[i] || code == codes[i] && error <= bound;
-                    // What is off does have a reason: no point within reach is near.
+                    // A value is off for a reason: no point within reach is near.
                     let is_small = values[i].abs() < 1e3 * bound as f32;
                     is_right &= !is_off[i] || !is_small;
                 }
