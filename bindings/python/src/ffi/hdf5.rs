@@ -4,8 +4,9 @@
 //! The Python package writes the parameters of a data set (`cd_values`, numbers of 32 bits). They
 //! are version 1, the code of the type, 1 if there is a fill value, and its bits (low, high). The
 //! number of dimensions of a chunk follows, and the dimensions. At the end is the plan's text: its
-//! number of bytes, and the bytes, four in a number. A compressed chunk describes itself. A reader compares its type and length with the
-//! parameters, because HDF5 trusts the length that a filter returns.
+//! number of bytes, and the bytes, four in a number. A compressed chunk describes itself. A reader
+//! compares its type and length with the parameters, because HDF5 trusts the length that a filter
+//! returns.
 //!
 //! Floats lose bits, so a data set of floats must have the type that the parameters name, in native
 //! byte order, and no filter may change its bytes before. HDF5 asks [`set_local`] when it creates a
