@@ -34,15 +34,15 @@ class LineTest(unittest.TestCase):
     def test_a_caller_that_waits_makes_the_next_call_before_the_thread_begins_it(self):
         self.start("first").wait()
         queued, jobs = [], self.line._jobs
-        waiting, jobs.waiting = jobs.waiting, unittest.mock.Mock(put=queued.append)
+        wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock(put=queued.append)
         work = self.start("second")
         self.assertFalse(work.is_completed())
         self.assertTrue(work.wait())
         self.assertEqual(self.made[-1], ("second", threading.current_thread()))
         self.assertTrue(work.is_completed() and self.line.is_idle)
         # The thread gets the work later, and leaves it.
-        jobs.waiting = waiting
-        jobs.waiting.put(queued[0])
+        jobs.wakes = wakes
+        jobs.wakes.put(queued[0])
         self.assertEqual(self.start("third").get_future().wait(), "third")
         self.assertEqual(self.names(), ["first", "second", "third"])
 
@@ -90,6 +90,36 @@ class LineTest(unittest.TestCase):
         self.assertTrue(work.wait(timedelta(seconds=60)))
         self.assertIsNot(self.made[0][1], threading.current_thread())
 
+    def test_a_caller_that_makes_the_next_call_keeps_the_order(self):
+        test = self
+
+        class SlowTurn:
+            """Before the caller has the turn, another thread makes a call."""
+
+            def __init__(self, turn):
+                self.turn, self.is_first = turn, True
+
+            def __enter__(self):
+                if self.is_first and threading.current_thread() is caller:
+                    self.is_first = False
+                    jobs.wakes = wakes
+                    other = threading.Thread(target=lambda: test.start("second").wait())
+                    other.start()
+                    other.join(60)
+                self.turn.acquire()
+
+            def __exit__(self, *_):
+                self.turn.release()
+
+        self.start("first").wait()
+        caller, jobs = threading.current_thread(), self.line._jobs
+        jobs.turn = SlowTurn(jobs.turn)
+        wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock()
+        self.assertTrue(self.start("next").wait())
+        self.assertFalse(jobs.turn.is_first)
+        self.assertEqual(self.names(), ["first", "next", "second"])
+        self.assertTrue(self.line.is_idle)
+
     def in_time(self, program):
         """Runs a program that may wait for ever, and returns its result."""
         came = []
@@ -130,6 +160,85 @@ class LineTest(unittest.TestCase):
             self.assertEqual(self.names()[:2], ["a", "b"])
             self.assertTrue(self.line.is_idle)
 
+    def test_a_callback_waits_for_calls_while_the_line_ends(self):
+        gate, came = threading.Event(), []
+
+        def then(_):
+            first, second = self.start("a"), self.start("b")
+            came.append((first.wait(), second.wait()))
+
+        def ended():
+            future = self.start("first", before=gate).get_future().then(then)
+            ending = threading.Thread(target=self.line.end)
+            ending.start()
+            gate.set()
+            future.wait()
+            ending.join()
+            return came
+
+        self.assertEqual(self.in_time(ended), [(True, True)])
+        self.assertEqual(self.names(), ["first", "a", "b"])
+
+    def test_a_long_chain_of_callbacks_makes_all_calls(self):
+        n_links, end = 2000, threading.Event()
+
+        def then(_):
+            if len(self.made) == n_links:
+                end.set()
+            else:
+                self.start(len(self.made)).get_future().then(then)
+
+        self.start(0).get_future().then(then)
+        self.assertTrue(end.wait(60), f"{len(self.made)} calls were made")
+        self.assertEqual(self.names(), list(range(n_links)))
+
+    def test_a_signal_handler_never_waits_for_its_own_thread(self):
+        from foldwire._torch_line import BackendError
+
+        class Interrupted:
+            """A lock whose holder is interrupted by a handler that makes a call."""
+
+            def __init__(self, lock, start):
+                self.lock, self.start, self.failures = lock, start, []
+
+            def acquire(self):
+                with self.lock:
+                    self.handle()
+                return self.lock.acquire()
+
+            def release(self):
+                self.lock.release()
+                self.handle()
+
+            def handle(self):
+                if threading.current_thread() is caller:
+                    for is_async in (False, True):
+                        try:
+                            self.start("handler", is_async)
+                        except BackendError as failure:
+                            self.failures.append(failure.kind)
+
+            def __enter__(self):
+                self.acquire()
+
+            def __exit__(self, *_):
+                self.release()
+
+        self.start("first").wait()
+        caller, jobs = threading.current_thread(), self.line._jobs
+        for name in ("lock", "turn"):
+            whole = getattr(jobs, name)
+            lock = Interrupted(whole, self.start)
+            setattr(jobs, name, lock)
+            wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock()
+            self.start("made by who waits").wait()
+            jobs.wakes = wakes
+            self.start("at once", is_async=False)
+            setattr(jobs, name, whole)
+            self.assertGreaterEqual(len(lock.failures), 8)
+            self.assertEqual(set(lock.failures), {"usage"})
+        self.assertNotIn("handler", self.names())
+
     def test_a_call_within_a_call_is_refused(self):
         from foldwire._torch_line import BackendError
 
@@ -166,7 +275,7 @@ class LineTest(unittest.TestCase):
     def test_the_error_of_a_call_reaches_the_caller_that_made_it(self):
         self.start("first").wait()
         jobs = self.line._jobs
-        waiting, jobs.waiting = jobs.waiting, unittest.mock.Mock()
+        wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock()
 
         def fails():
             raise ValueError("no such rank")
@@ -175,7 +284,7 @@ class LineTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no such rank"):
             work.wait()
         self.assertIsInstance(work.exception(), ValueError)
-        jobs.waiting = waiting
+        jobs.wakes = wakes
         self.assertTrue(self.start("later").wait())
 
 

@@ -2,7 +2,9 @@
 After a failed call, all later calls fail."""
 
 import atexit
+import collections
 import queue
+import sys
 import threading
 import weakref
 from datetime import timedelta
@@ -46,6 +48,14 @@ def _of_backend(failure: BaseException) -> BaseException:
     return _like(failure, f"{failure}{more}", failure.kind).with_traceback(failure.__traceback__)
 
 
+def _is_shallow() -> bool:
+    """Returns whether at most half of the calls within calls that Python allows are in progress."""
+    frame, n_frames = sys._getframe(), 0
+    while frame is not None:
+        frame, n_frames = frame.f_back, n_frames + 1
+    return 2 * n_frames <= sys.getrecursionlimit()
+
+
 def again(failure: Error) -> BackendError:
     """Returns the error of calls after a failed one."""
     message = f"an earlier call failed, so no more calls are possible: {failure}"
@@ -63,9 +73,7 @@ class Work(dist._Work):
         self._failure = self._begun = self._future = None
         # The future that is to be completed.
         self._due = None
-        self._is_over = False
-        # The line that is to make the call, as long as nobody makes it.
-        self._line = None
+        self._has_begun = self._is_over = False
         # The jobs of the line. None if the caller makes the call itself.
         self._jobs = None
         # Locked until the call has finished. None if the caller makes the call itself.
@@ -110,13 +118,14 @@ class Work(dist._Work):
         return self._result
 
     def wait(self, timeout=_NO_LIMIT):
+        jobs, limit = self._jobs, seconds(timeout)
         if not self._is_over:
-            self._help()
+            jobs.entered.refuse()
+            jobs.make_until(self)
+        # No other thread needs to be woken if this one has nothing else to do.
+        if not self._is_over and limit is None and jobs.n_unfinished == 1 and not self._has_begun:
+            jobs.make_next(self)
         if not self._is_over:
-            limit, line = seconds(timeout), self._line
-            # No other thread needs to be woken if this one has nothing else to do.
-            if limit is None and line is not None and line.make_next(self):
-                return self.wait()
             if not self._gate.acquire(timeout=-1 if limit is None else limit):
                 message = f"the call did not finish within {limit} s; it continues"
                 raise BackendError(message, kind="timeout", field="timeout")
@@ -124,17 +133,13 @@ class Work(dist._Work):
         self._outcome()
         return True
 
-    def _help(self):
-        """In a callback of a future, which the line's thread runs, makes the calls up to this one:
-        nobody else does. Refuses to wait within a call."""
-        if self._jobs is not None:
-            self._jobs.refuse_within_a_call()
-            self._jobs.make_until(self)
-
     def get_future(self):
         if not self._is_over:
-            # Callbacks wait for the futures of their calls, too.
-            self._help()
+            self._jobs.entered.refuse()
+            # Callbacks wait for futures, too. But a long chain of them, each of which starts the
+            # next call, must not run within the first one.
+            if _is_shallow():
+                self._jobs.make_until(self)
         # If Python sets an exception on a future, C++ sees it as a value, and the future as
         # successful. Only an exception that a callback raises is an error for both.
         with _FUTURES:
@@ -164,81 +169,86 @@ class Work(dist._Work):
         self.wait()
 
 
-class _Jobs:
-    """State that a line shares with its thread, so that the thread does not keep the line alive."""
+class _Entered:
+    """The threads that make a call, or are about to. A signal handler that interrupts such a thread
+    cannot make one: it would wait for its own thread."""
 
     def __init__(self):
-        self.waiting = queue.SimpleQueue()
-        self.lock = threading.Lock()
-        # Held during a call.
-        self.turn = threading.Lock()
-        # Number of the thread that makes a call.
-        self.maker = None
-        self.n_unfinished = 0
-        self.thread = None
+        self.threads = set()
 
-    def work(self):
-        for work, line in iter(self.waiting.get, None):
-            # Claim it before the turn: ``start`` waits for the turn while it holds the lock.
-            if self.claims(work):
-                self.make(work, line)
-            # Release the references while waiting for the next call.
-            del work, line
+    def __contains__(self, thread):
+        return thread in self.threads
 
-    def make(self, work, line):
-        """Makes a call that was claimed, and then completes its future: callbacks make calls."""
-        try:
-            with self.turn:
-                self.run(work, line)
-        finally:
-            work._tell()
-
-    def make_until(self, work):
-        """Makes all queued calls up to one, if the current thread is the one that makes them."""
-        if threading.current_thread() is not self.thread:
-            return
-        while not work._is_over:
-            try:
-                queued = self.waiting.get_nowait()
-            except queue.Empty:
-                return
-            if queued is None:
-                # The thread ends after this callback.
-                self.waiting.put(None)
-                return
-            if self.claims(queued[0]):
-                self.make(*queued)
-
-    def refuse_within_a_call(self):
-        """Raises if the current thread makes a call: it would wait for itself."""
-        if self.maker == threading.get_ident():
+    def refuse(self):
+        """Raises if the current thread is one of them."""
+        if threading.get_ident() in self.threads:
             message = ("this thread is in a call of the group: a signal handler can only shut the "
                        "group down, or abort it")
             raise BackendError(message, kind="usage", field="group")
 
-    def claims(self, work, is_only=False):
-        """Returns whether the current thread is to make this call: nobody has begun it, nor, if
-        ``is_only``, is another call unfinished."""
-        with self.lock:
-            is_free = work._line is not None and (not is_only or self.n_unfinished == 1)
-            if is_free:
-                work._line = None
-            return is_free
+    def __enter__(self):
+        self.refuse()
+        self.threads.add(threading.get_ident())
+
+    def __exit__(self, *_):
+        self.threads.discard(threading.get_ident())
+
+
+class _Jobs:
+    """State that a line shares with its thread, so that the thread does not keep the line alive."""
+
+    def __init__(self):
+        self.entered = _Entered()
+        # Works that nobody has begun, and their lines, in order. Only who has the turn takes one.
+        self.queued = collections.deque()
+        # Held during a call.
+        self.turn = threading.Lock()
+        # Guards the number of unfinished works, and their order.
+        self.lock = threading.Lock()
+        self.n_unfinished = 0
+        self.thread = None
+        # Wakes the thread for each queued work. None ends it.
+        self.wakes = queue.SimpleQueue()
+
+    def work(self):
+        for _ in iter(self.wakes.get, None):
+            self.make_next()
+
+    def make_next(self, only=None) -> bool:
+        """Makes the next queued call, if there is one and it is ``only``, if given. Then completes
+        its future: callbacks make calls. Returns whether it made one."""
+        work = None
+        try:
+            with self.entered, self.turn:
+                if self.queued and only in (None, self.queued[0][0]):
+                    work, line = self.queued.popleft()
+                    work._has_begun = True
+                    self.run(work, line)
+        finally:
+            if work is not None:
+                work._tell()
+        return work is not None
+
+    def make_until(self, work):
+        """Makes all queued calls up to one, if the current thread is the one that makes them: a
+        callback waits, and nobody else does."""
+        if threading.current_thread() is not self.thread:
+            return
+        while not work._is_over and self.make_next():
+            pass
 
     def run(self, work, line):
-        self.maker = threading.get_ident()
         try:
             work._run(line)
         finally:
-            self.maker = None
             with self.lock:
                 self.n_unfinished -= 1
 
     def end(self, interrupt):
         """Waits up to ``_PATIENCE`` for calls in progress, and then interrupts them. In a signal
         handler during a call of this thread, interrupts it at once."""
-        self.waiting.put(None)
-        if self.maker == threading.get_ident():
+        self.wakes.put(None)
+        if threading.get_ident() in self.entered:
             interrupt()
             return
         if self.thread in (None, threading.current_thread()):
@@ -285,36 +295,29 @@ class Line:
         """Makes or queues a call. ``result`` becomes the value of its future."""
         self.check()
         work, jobs = Work(call, result), self._jobs
-        jobs.refuse_within_a_call()
-        with jobs.lock:
-            is_now = not is_async and jobs.n_unfinished == 0
-            jobs.n_unfinished += 1
+        with jobs.entered:
+            with jobs.lock:
+                is_now = not is_async and jobs.n_unfinished == 0
+                jobs.n_unfinished += 1
+                if is_now:
+                    # Whoever still has the turn has finished.
+                    jobs.turn.acquire()
+                else:
+                    if jobs.thread is None:
+                        name = "foldwire"
+                        jobs.thread = threading.Thread(target=jobs.work, name=name, daemon=True)
+                        jobs.thread.start()
+                    work._gate = threading.Lock()
+                    work._gate.acquire()
+                    work._jobs = jobs
+                    jobs.queued.append((work, self))
+                    jobs.wakes.put(True)
             if is_now:
-                # Whoever still has the turn has finished, and a later call is queued.
-                jobs.turn.acquire()
-            else:
-                if jobs.thread is None:
-                    jobs.thread = threading.Thread(target=jobs.work, name="foldwire", daemon=True)
-                    jobs.thread.start()
-                work._gate = threading.Lock()
-                work._gate.acquire()
-                work._line, work._jobs = self, jobs
-                jobs.waiting.put((work, self))
-        if is_now:
-            try:
-                jobs.run(work, self)
-            finally:
-                jobs.turn.release()
+                try:
+                    jobs.run(work, self)
+                finally:
+                    jobs.turn.release()
         return work
-
-    def make_next(self, work) -> bool:
-        """Makes a queued call on the current thread, if it is the next and nobody has begun it.
-        Returns whether it did."""
-        jobs = self._jobs
-        if not jobs.claims(work, is_only=True):
-            return False
-        jobs.make(work, self)
-        return True
 
 
 _LINES = weakref.WeakSet()
