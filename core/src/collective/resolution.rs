@@ -234,9 +234,12 @@ impl<X: Transport> Communicator<X> {
         threads.at_most(threads::n_cores() / n_near)
     }
 
-    /// Returns the plan with a scan of all data in place of a sample if links are slow.
+    /// Returns the plan with a scan of all data in place of a sample if links are slow. A measured
+    /// rate counts for automatic plans only: the results of other plans do not depend on timing.
     pub(super) fn with_scan(&self, plan: Plan) -> Plan {
-        let is_slow = self.network().link_rate.is_some_and(|rate| rate <= MAX_RATE_FOR_SCAN);
+        let declared = self.declared_link_rate();
+        let rate = if plan.is_auto { self.network().link_rate } else { declared };
+        let is_slow = rate.is_some_and(|rate| rate <= MAX_RATE_FOR_SCAN);
         match plan.sampling {
             Sampling::Auto if is_slow => plan.with_sampling(Sampling::Never),
             _ => plan,

@@ -18,7 +18,8 @@ const LONG: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sampling {
     /// Sample arrays of 2²⁰ values or more, where a scan of all data would take noticeable time.
-    /// Over links of at most 150 MB/s it does not, and all data are scanned.
+    /// Over links of at most 150 MB/s it does not, and all data are scanned. The rate is the
+    /// configured or the transport's; for automatic plans also the measured one.
     #[default]
     Auto,
     /// Sample arrays of any length.

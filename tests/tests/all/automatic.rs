@@ -431,6 +431,37 @@ fn calls_that_are_timed_both_ways_keep_to_what_is_sooner() {
     }
 }
 
+/// Automatic calls measure links. The bounds of other calls do not depend on what they found.
+#[test]
+fn a_measured_rate_changes_no_bound_of_another_plan() {
+    let count = 1 << 20;
+    let net = NetSettings { bandwidth: 12.5e6, ..NetSettings::default() };
+    let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
+        let hidden = LateFrames { is_exact: true, by: Cell::default() };
+        let mut comm = Communicator::new(Wrapped::new(endpoint, hidden))?;
+        let plan = Plan::foldwire(Bound::Relative(1e-2));
+        let (mut bounds, mut measured) = (Vec::new(), None);
+        for measures in [false, true] {
+            for _ in 0..if measures { 4 } else { 0 } {
+                let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 18);
+                let plan = Plan::auto(Bound::Relative(BOUND));
+                let report = comm.start(Call::all_reduce(&mut x, Op::Sum), &plan)?.await?;
+                measured = report.plan.map(|choice| choice.link_rate);
+            }
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), count);
+            x[count / 3] = 1000.0;
+            let call = Call::broadcast(&mut x, Rank(0));
+            bounds.push(comm.start(call, &plan)?.await?.bound);
+        }
+        assert!(measured.is_some_and(|rate| rate < 20e6), "{measured:?}");
+        Ok::<_, Error>(bounds)
+    });
+    for end in &run.ends {
+        let End::Returned(Ok(bounds)) = end else { panic!("{end:?}") };
+        assert!(bounds[0] == bounds[1] && bounds[0] < 1.0, "{bounds:?}");
+    }
+}
+
 /// Between ranks of one process, calls try compression only for long arrays that are not reduced.
 /// All ranks make the same choice.
 #[test]
