@@ -51,8 +51,12 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
             }
         }
         // A message to this rank itself that has a request may match one of those in `together`.
-        // Then these cannot be checked alone.
-        if !sends_itself {
+        // Then these cannot be checked as an exchange, only each by itself.
+        if sends_itself {
+            for message in &together {
+                check(comm, |comm| messages::start(comm, message))?;
+            }
+        } else {
             check(comm, |comm| messages::exchange(comm, &together))?;
         }
         if n_with_request != [0, 0] {

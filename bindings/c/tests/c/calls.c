@@ -330,6 +330,16 @@ static void *messages(void *argument) {
     OK(fwBarrier(own->comm, NULL));
     FAILS(FW_INVALID_USAGE, fwGroupEnd());
     OK(fwBarrier(own->comm, NULL));
+    /* One invalid message, and no call of a group starts, also beside requests to this rank. */
+    fwRequest_t own_request = NULL;
+    OK(fwGroupStart());
+    OK(fwSend(send, 3, FW_FLOAT64, own->rank, 9, NULL, own->comm, &own_request));
+    OK(fwRecv(before, 3, FW_FLOAT64, own->rank, 9, own->comm, NULL));
+    fwResult result = fwRecv(after, 3, FW_FLOAT64, RANKS, 9, own->comm, NULL);
+    CHECK(result == FW_SUCCESS || result == FW_INVALID_ARGUMENT);
+    result = fwGroupEnd();
+    CHECK(result == FW_INVALID_ARGUMENT && own_request == NULL);
+    OK(fwBarrier(own->comm, NULL));
     OK(fwCommDestroy(own->comm));
     return NULL;
 }
