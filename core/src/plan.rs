@@ -304,9 +304,10 @@ impl Plan {
     /// the last three dimensions of the shape. The shape changes no value. It is a hint: a rank
     /// that has 2¹⁸ values or more searches its data for rows and planes, which takes 0.1 or 0.2
     /// ms. It takes the shape, what it finds, or neither, as is shortest for a sample. A prepared
-    /// call keeps its shape. Ranks may pass different shapes. With an automatic plan
-    /// ([`auto`](Plan::auto)), however, either all ranks must pass a shape or none may, because the
-    /// choice of the codec may depend on that.
+    /// call keeps its shape, and later calls of the same kind may keep what the first one took.
+    /// Ranks may pass different shapes. With an automatic plan ([`auto`](Plan::auto)), however,
+    /// either all ranks must pass a shape or none may, because the choice of the codec may depend
+    /// on that.
     ///
     /// # Examples
     /// ```

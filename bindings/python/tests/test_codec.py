@@ -153,6 +153,21 @@ class Codec(unittest.TestCase):
             self.assertIsNone(foldwire.info(data).fill_value, attributes)
         data = foldwire.compress(marked({"_FillValue": 7}, "i4"), "abs:0.1")
         self.assertIsNone(foldwire.info(data).fill_value)
+
+        class Table:
+            """Has attributes and no type of its own, as pandas' tables do."""
+
+            def __init__(self, array, attributes):
+                self.array, self.attrs = array, attributes
+
+            def __array__(self, dtype=None, copy=None):
+                return np.asarray(self.array, dtype)
+
+        fill = -9999.0
+        table = np.asarray(marked({}, "f8"))
+        for attributes, kept in (({}, None), ({"_FillValue": fill}, fill)):
+            data = foldwire.compress(Table(table, attributes), "rel:1e-3")
+            self.assertEqual(foldwire.info(data).fill_value, kept)
         try:
             import xarray
         except ImportError:

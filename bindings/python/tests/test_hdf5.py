@@ -114,7 +114,7 @@ class Filter(unittest.TestCase):
             back, _ = self.written_with(field, (32,), **wanted)
             self.assertLessEqual(np.abs(back - field).max(), 0.0101)
         self.assertIn("'float32', (32,), 'abs:0.01'", repr(wanted))
-        for chunks in (-1, (-1, 2), (2**32,), ("x",), (1.5,), None):
+        for chunks in (-1, (-1, 2), (2**32,), ("x",), (1.5,), None, True):
             with self.assertRaises(foldwire.Error) as caught:
                 foldwire.hdf5.Foldwire("f4", chunks, "abs:0.01")
             self.assertEqual(caught.exception.field, "chunks")

@@ -19,6 +19,9 @@ FOREVER = 1e9
 def whole(value, what: str, least: int = 0, most: int = I64) -> int:
     """Converts to a whole number from ``least`` to ``most``."""
     try:
+        if isinstance(value, bool):
+            # To Python it is 0 or 1; to the caller it is an option of another kind.
+            raise TypeError
         made = operator.index(value)
     except TypeError:
         kind = type(value).__name__

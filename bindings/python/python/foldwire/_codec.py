@@ -59,9 +59,9 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     or shape, and a bound that the codec does not keep.
     """
     plan = codec_text(codec, bound)
+    given, array = array, as_ndarray(array)
     if fill_value is None and has_bound(plan):
-        fill_value = marked_fill(array)
-    array = as_ndarray(array)
+        fill_value = marked_fill(given, array.dtype)
     code = code_of(array.dtype)
     hint = _hint(array, shape)
     is_fortran = not array.flags.c_contiguous and array.flags.f_contiguous

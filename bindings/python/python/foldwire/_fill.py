@@ -42,14 +42,15 @@ def fill_number(fill_value, of, dtype=None) -> Optional[float]:
     return value
 
 
-def marked_fill(array) -> Optional[float]:
-    """Returns the fill value that an array of floats carries among its attributes, or None.
+def marked_fill(of, dtype) -> Optional[float]:
+    """Returns the fill value that an array carries among its attributes, or None. ``dtype`` is the
+    type of its values; only floats have fill values.
 
     xarray's arrays and h5py's data sets have attributes. ``_FillValue`` (NetCDF) comes before
     ``missing_value`` (NetCDF, GRIB). xarray removes them where it has replaced the value by NaN.
     """
-    attributes = getattr(array, "attrs", None)
-    if not isinstance(attributes, Mapping) or np.dtype(array.dtype).kind != "f":
+    attributes = getattr(of, "attrs", None)
+    if not isinstance(attributes, Mapping) or dtype.kind != "f":
         return None
     marks = (attributes[name] for name in ("_FillValue", "missing_value") if name in attributes)
     return next(filter(None, map(usable_fill, marks)), None)
