@@ -619,7 +619,6 @@ class Network(unittest.TestCase):
     def chosen(self, hosts, variables=None, address="10.0.0.1"):
         """Returns the address that rank 0 of ranks on these hosts chooses, and the master."""
         import os
-        import socket
 
         import torch.distributed as dist
 
@@ -640,19 +639,19 @@ class Network(unittest.TestCase):
         with mock.patch.dict(os.environ, {**plain, **(variables or {})}, clear=True), \
                 mock.patch.object(meeting, "_own_address", own_address), \
                 mock.patch.object(meeting, "_host_of", lambda _: "master.of.store"), \
-                mock.patch.object(socket, "gethostname", lambda: hosts[0]):
+                mock.patch.object(meeting, "_own_host", lambda: hosts[0]):
             meeting.choose_network(store, names)
             return os.environ.get("FOLDWIRE_ADDRESS"), asked
 
     def test_ranks_on_several_hosts_listen_on_the_way_to_their_master(self):
-        # Without a launcher, as with init_method="tcp://host:port".
         self.assertEqual(self.chosen(["a", "b"]), ("10.0.0.1", ["master.of.store"]))
         self.assertEqual(self.chosen(["a", "a"]), (None, []))
         self.assertEqual(self.chosen(["a", "b"], address="127.0.0.1")[0], None)
-        one = {"LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
-        self.assertEqual(self.chosen(["a", "b"], one), (None, []))
+        # A launcher's job may be a part of the group, and only some ranks may have a launcher.
+        one = {"LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "m"}
+        self.assertEqual(self.chosen(["a", "b"], one), ("10.0.0.1", ["m"]))
         two = {"LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m"}
-        self.assertEqual(self.chosen(["a", "a"], two), ("10.0.0.1", ["m"]))
+        self.assertEqual(self.chosen(["a", "a"], two), (None, []))
         given = {"FOLDWIRE_ADDRESS": "10.9.9.9"}
         self.assertEqual(self.chosen(["a", "b"], given), ("10.9.9.9", []))
 

@@ -49,14 +49,10 @@ def choose_network(store, names_of_hosts) -> None:
     """Lets ranks on several hosts listen on the way to torch's `MASTER_ADDR`, or else to the host
     of the store, unless the environment names an address or an interface.
 
-    Without a launcher, which says how many ranks are on this host, ``names_of_hosts`` exchanges the
-    hosts' names: all ranks take part. It takes this host's name and returns those of all ranks.
+    ``names_of_hosts`` exchanges the hosts' names: all ranks take part, whatever launched them. It
+    takes this host's name and returns those of all ranks, at least each once.
     """
-    here, all_ = (os.environ.get(name) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
-    if here and all_:
-        is_one_host = here == all_
-    else:
-        is_one_host = len(set(names_of_hosts(socket.gethostname()))) == 1
+    is_one_host = len(set(names_of_hosts(_own_host()))) == 1
     given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
     if given or is_one_host:
         return
@@ -66,12 +62,25 @@ def choose_network(store, names_of_hosts) -> None:
 
 
 def names_by_store(store, rank: int, size: int):
-    """Returns a function that exchanges the names of hosts in a store."""
+    """Returns a function that exchanges the names of hosts in a store. Rank 0 reads all of them,
+    and the others read what it has found."""
     def exchanged(name):
         store.set(f"foldwire/host/{rank}", name)
-        return [bytes(store.get(f"foldwire/host/{each}")) for each in range(size)]
+        if rank == 0:
+            names = {bytes(store.get(f"foldwire/host/{each}")) for each in range(size)}
+            store.set("foldwire/hosts", b"\n".join(sorted(names)))
+        return bytes(store.get("foldwire/hosts")).split(b"\n")
 
     return exchanged
+
+
+def _own_host() -> str:
+    """Returns a name that is the same for ranks that reach each other over loopback."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return socket.gethostname()
 
 
 def _host_of(store) -> Optional[str]:
