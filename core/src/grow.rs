@@ -50,6 +50,9 @@ use waiting::{Registration, Watch};
 
 /// Interval at which newcomers show that they live, and survivors that nobody is lost.
 pub const BEAT: Duration = Duration::from_millis(50);
+/// Shortest time limit of the survivors' calls. The leader pauses for a beat between two of them,
+/// and looks into the store.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most bytes of an offer.
 pub const MAX_OFFER_BYTES: usize = 448;
 /// Most bytes of the facts that survivors give to newcomers.
@@ -219,7 +222,7 @@ pub async fn admit<P: Transport, C: Connector>(
     let mut comm = comm;
     // A leader that stops ends the survivors' calls, whatever limits the caller's calls have.
     let config = comm.config_mut();
-    config.timeout = wanted.patience.saturating_mul(2);
+    config.timeout = wanted.patience.saturating_mul(2).max(LEAST_TIMEOUT);
     config.deadline = None;
     let mut comm = shrink(comm, wanted.patience).await?;
     // Attempts whose plan may be in the store although this rank has not got it.

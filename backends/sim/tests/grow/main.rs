@@ -11,10 +11,12 @@ mod judge;
 mod network;
 mod scenario;
 
+use foldwire_sim::NetSettings;
 use judge::judge;
 use scenario::{Scenario, run};
 use std::collections::BTreeMap;
 use std::env;
+use std::time::Duration;
 
 /// Seeds of the short test.
 const N_SEEDS: u64 = 400;
@@ -78,6 +80,30 @@ fn a_death_while_the_attempt_is_handed_on_does_not_split_the_survivors() {
 #[test]
 fn who_waits_for_credit_for_a_fence_follows_to_the_next_epoch() {
     check(278_100..278_101);
+}
+
+/// Survivors wait for a newcomer many times as long as they wait for each other.
+#[test]
+fn a_short_patience_does_not_end_the_wait_for_a_newcomer() {
+    let drawn = Scenario::draw(0);
+    let scenario = Scenario {
+        size: 3,
+        n_newcomers: 1,
+        arrivals: vec![Duration::from_secs(2)],
+        grows_at: vec![3],
+        wanted: 4,
+        limit: Duration::from_secs(4),
+        patience: Duration::from_millis(20),
+        leavers: Vec::new(),
+        faults: Vec::new(),
+        stranger: None,
+        junk: Vec::new(),
+        net: NetSettings { jump: Duration::from_millis(1), frames_per_rank: 28, ..drawn.net },
+        ..drawn
+    };
+    let record = run(&scenario);
+    let seen = judge(&scenario, &record).expect("a right run");
+    assert!(seen.contains(&"grew") && seen.contains(&"work done"), "{seen:?}\n{record:#?}");
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub struct Scenario {
     /// Size that it then asks for; 0: those that wait.
     pub wanted: usize,
     pub limit: Duration,
+    pub patience: Duration,
     /// Processes that end after this many of their polls.
     pub leavers: Vec<(usize, usize)>,
     pub faults: Vec<Fault>,
@@ -113,6 +114,7 @@ impl Scenario {
             grows_at,
             wanted,
             limit,
+            patience: PATIENCE,
             leavers,
             faults,
             stranger,
@@ -308,7 +310,7 @@ impl Process<'_> {
             let wanted = Admission {
                 size: self.scenario.wanted,
                 limit: self.scenario.limit,
-                patience: PATIENCE,
+                patience: self.scenario.patience,
                 generation,
                 facts: &facts,
             };
