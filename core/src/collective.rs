@@ -259,6 +259,12 @@ impl<X: Transport> Communicator<X> {
         RunningCall::start(self, request, work, plan)?.wait()
     }
 
+    /// Runs calls one after the other: what
+    /// [`SharedCommunicator::in_turn`](crate::SharedCommunicator) does on one of its slots.
+    pub(crate) fn in_turn<R>(&mut self, calls: impl FnOnce(&mut Self) -> R) -> R {
+        calls(self)
+    }
+
     /// Runs a call on a device's memory and returns when the device has finished all of it
     /// ([`Device::poll_end`]).
     ///

@@ -5,7 +5,7 @@
 //! loops are vectorized. A pair of a value and an index would need one all-reduce, but an element
 //! of 16 bytes, too.
 
-use crate::collective::Communicator;
+use crate::collective::{Call, Communicator};
 use crate::element::Element;
 use crate::error::Error;
 use crate::op::Op;
@@ -63,10 +63,12 @@ macro_rules! methods {
         ) -> Result<Report, Error> {
             check_indices(values, indices)?;
             let own: Vec<T> = values.to_vec();
-            let mut report = self.all_reduce(values, op, &Plan::raw())?;
-            discard(&own, values, indices);
-            report += self.all_reduce(indices, Op::Min, &Plan::raw())?;
-            Ok(report)
+            self.in_turn(|calls| {
+                let mut report = calls.run(Call::all_reduce(&mut *values, op), &Plan::raw())?;
+                discard(&own, values, indices);
+                report += calls.run(Call::all_reduce(&mut *indices, Op::Min), &Plan::raw())?;
+                Ok(report)
+            })
         }
     };
 }

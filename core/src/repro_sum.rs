@@ -33,6 +33,8 @@ mod short;
 mod tests;
 mod words;
 
+#[cfg(feature = "alloc")]
+use crate::collective::Call;
 use crate::collective::Communicator;
 use crate::element::Float;
 #[cfg(feature = "alloc")]
@@ -320,8 +322,10 @@ macro_rules! methods {
             plan: &Plan,
         ) -> Result<Report, Error> {
             let size = self.size();
-            all_sums(summands, sums, size, &mut |words| {
-                self.all_reduce(words, Op::UserSlices(&combine_all), plan)
+            self.in_turn(|calls| {
+                all_sums(summands, sums, size, &mut |words| {
+                    calls.run(Call::all_reduce(words, Op::UserSlices(&combine_all)), plan)
+                })
             })
         }
     };

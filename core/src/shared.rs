@@ -36,8 +36,8 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use check::CheckState;
 use core::cell::Cell;
-use core::fmt;
 use core::time::Duration;
+use core::{fmt, mem};
 use mailbox::Mailbox;
 
 /// A communicator that runs several calls at once and can be split.
@@ -238,9 +238,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Returns the slot for the next call, if a call is allowed now.
     fn call_slot(&self) -> Result<&Rc<CallSlot<'a, X>>, Error> {
-        if self.is_checking() && !self.is_in_group.get() {
-            return self.call_slots.first().ok_or(Error::Internal);
-        }
         if self.is_in_group.get() && !self.is_poisoned() {
             return Err(Error::TooManyCalls { max: self.n_calls });
         }
@@ -262,39 +259,45 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.next.set((self.next.get() + 1) % self.n_calls);
     }
 
-    /// Runs a call on the next slot. The closure `call` invokes its second argument once the call
-    /// has begun, which advances to the following slot. If the arguments are rejected, the next
-    /// call gets the same slot.
-    fn call(
+    /// Computes on the next slot, and leaves it.
+    fn on_slot<R>(
         &self,
-        call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,
-    ) -> Result<Report, Error> {
+        compute: impl FnOnce(&mut Communicator<Port<'a, X>>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let call_slot = self.call_slot()?;
         call_slot.with(|comm| {
             call_slot.is_taken.set(true);
             let mut leaving = Leaving { call_slot, comm, error: None };
-            let result = call(leaving.comm, &|| self.advance());
+            let result = compute(leaving.comm);
             leaving.error = result.as_ref().err().copied();
             result
         })
+    }
+
+    /// Runs calls one after the other, all on the next slot: all ranks run them in this order,
+    /// whatever else is in progress. The following call gets the slot after it, or the same slot if
+    /// the first of these calls is refused.
+    pub(crate) fn in_turn<R>(
+        &self,
+        calls: impl FnOnce(&mut SlotCalls<'_, 'a, X>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if self.is_checking() {
+            return calls(&mut SlotCalls { of: self, comm: None, has_begun: false });
+        }
+        self.on_slot(|comm| calls(&mut SlotCalls { of: self, comm: Some(comm), has_begun: false }))
     }
 
     /// Runs a call and returns when it has finished. Meanwhile drives the other calls.
     ///
     /// # Errors
     /// Any [`Error`]. The communicator stays usable after a [usage error](Error::is_usage).
-    pub fn run<T, S, R>(&self, mut call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
+    pub fn run<T, S, R>(&self, call: Call<'_, T, S, R>, plan: &Plan) -> Result<Report, Error>
     where
         T: Element,
         S: AsRef<[T]>,
         R: AsMut<[T]>,
     {
-        self.call(|comm, has_begun| {
-            let (request, work) = call.parts(comm.rank());
-            let operation = RunningCall::start(comm, request, work, plan)?;
-            has_begun();
-            operation.wait()
-        })
+        self.in_turn(|calls| calls.run(call, plan))
     }
 
     /// Starts a call, which keeps its buffers until it has finished.
@@ -358,6 +361,38 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// [Usage errors](Error::is_usage), and [`Error::Poisoned`].
     pub fn start_barrier(&self) -> Result<Pending<'a, X, [f32; 0]>, Error> {
         self.start(Call::all_reduce([], Op::Max), &Plan::raw())
+    }
+}
+
+/// Calls that run one after the other on a slot, or are checked.
+pub(crate) struct SlotCalls<'c, 'a, X: Transport> {
+    of: &'c SharedCommunicator<'a, X>,
+    /// `None` during a check.
+    comm: Option<&'c mut Communicator<Port<'a, X>>>,
+    has_begun: bool,
+}
+
+impl<'a, X: Transport + 'a> SlotCalls<'_, 'a, X> {
+    /// Runs a call and returns when it has finished.
+    pub(crate) fn run<T, S, R>(
+        &mut self,
+        mut call: Call<'_, T, S, R>,
+        plan: &Plan,
+    ) -> Result<Report, Error>
+    where
+        T: Element,
+        S: AsRef<[T]>,
+        R: AsMut<[T]>,
+    {
+        let (request, work) = call.parts(self.of.rank());
+        let Some(comm) = &mut self.comm else {
+            return Err(self.of.checked(|comm| comm.check(&request, plan)));
+        };
+        let running = RunningCall::start(comm, request, work, plan)?;
+        if !mem::replace(&mut self.has_begun, true) {
+            self.of.advance();
+        }
+        running.wait()
     }
 }
 

@@ -65,7 +65,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 Err(self.checked(|comm| comm.check_exchange(sends, recvs, plan)))
             }
             // Do not advance to the next slot: the other ranks do not know of the message.
-            None => self.call(|comm, _| comm.exchange(sends, recvs, plan)),
+            None => self.on_slot(|comm| comm.exchange(sends, recvs, plan)),
             Some(mailbox) => self.exchange_by_mailbox(mailbox, sends, recvs, plan),
         }
     }

@@ -4,7 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use foldwire::transport::MAX_CHANNELS;
-use foldwire::{Bound, Call, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator};
+use foldwire::{
+    Bound, Call, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Summands,
+};
 use foldwire_threads::{Endpoint, World};
 
 fn on_two_ranks(rank_main: impl Fn(SharedCommunicator<'_, Endpoint>) + Sync) {
@@ -78,6 +80,18 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
                 .map(drop)
             });
             assert!(matches!(group, Err(Error::Bound(_))), "{group:?}");
+            // Calls that would wait are checked as well, and run nothing.
+            world.check(|comm| comm.all_reduce(&mut data, Op::Sum, &raw)).unwrap();
+            world.check(SharedCommunicator::barrier).unwrap();
+            world.check(|comm| comm.all_reduce_scalar(1i64, Op::Sum)).unwrap();
+            world.check(|comm| comm.max_loc(&mut data, &mut [0; 8])).unwrap();
+            let mut sums = [0.0; 9];
+            world
+                .check(|comm| comm.repro_sums(Summands::Rows(&[1.0f64; 9]), &mut sums, &raw))
+                .unwrap();
+            let average = world.check(|comm| comm.all_reduce(&mut [1i64], Op::Avg, &raw));
+            assert!(matches!(average, Err(Error::NoIntegerAverage { .. })), "{average:?}");
+            assert_eq!((data, sums), ([1.0; 8], [0.0; 9]));
             // A call that passes does not hide one that fails.
             let both = world.check(|comm| {
                 let _ = comm.start(Call::all_reduce([1.0f32], Op::Sum), &raw);
@@ -110,6 +124,52 @@ fn a_check_makes_no_call_and_says_what_would_be_refused() {
             )
             .unwrap();
         assert_eq!(from, [4.0; 3]);
+    });
+}
+
+/// A long call holds the first slot. A check does not use it.
+#[test]
+fn a_check_leaves_calls_in_progress_alone() {
+    on_two_ranks(|world| {
+        let long =
+            world.start(Call::all_reduce(vec![1.0f32; 1 << 20], Op::Sum), &Plan::raw()).unwrap();
+        world.check(|comm| comm.all_reduce(&mut [1.0f32; 8], Op::Sum, &Plan::raw())).unwrap();
+        let (long, _) = long.wait().into_result().unwrap();
+        assert!(long.iter().all(|&value| value == 2.0));
+    });
+}
+
+/// Methods that make two calls make both on one slot: while another call holds the other slot, and
+/// beside a rank that starts the same search.
+#[test]
+fn calls_in_turn_take_one_slot() {
+    on_two_ranks(|world| {
+        let rank = world.rank().index();
+        let other = 1 - rank;
+        for is_started in [false, true] {
+            let long = Call::all_reduce(vec![1.0f32; 1 << 20], Op::Sum);
+            let long = world.start(long, &Plan::raw()).unwrap();
+            let (mut value, mut index) = ([rank as f64], [rank as i64]);
+            if is_started && rank == 1 {
+                let search = world.start_max_loc(value, index).unwrap();
+                ((value, index), _) = search.wait().into_result().unwrap();
+            } else {
+                world.max_loc(&mut value, &mut index).unwrap();
+            }
+            assert_eq!((value, index), ([1.0], [1]));
+            long.wait().into_result().unwrap();
+            assert_eq!(world.all_reduce_scalar(1i32, Op::Sum).unwrap(), 2);
+        }
+        // The bits of one sum lie too far apart for one all-reduce.
+        let long =
+            world.start(Call::all_reduce(vec![1.0f32; 1 << 20], Op::Sum), &Plan::raw()).unwrap();
+        let mut summands = [1.0f64; 9];
+        summands[8] = [1e300, 1e-300][rank];
+        let mut sums = [0.0; 9];
+        world.repro_sums(Summands::Rows(&summands), &mut sums, &Plan::raw()).unwrap();
+        assert_eq!((sums[0], sums[8]), (2.0, 1e300));
+        long.wait().into_result().unwrap();
+        assert_eq!(world.all_reduce_scalar(other as i32, Op::Sum).unwrap(), 1);
     });
 }
 
