@@ -15,10 +15,11 @@ use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
+/// Error of a transport that was stopped.
 #[derive(Debug)]
-pub(crate) struct Never;
+pub(crate) struct Stopped;
 
-impl TransportError for Never {
+impl TransportError for Stopped {
     fn kind(&self) -> TransportErrorKind {
         TransportErrorKind::Other
     }
@@ -55,6 +56,8 @@ pub(crate) struct MemoryTransport {
     n_free: usize,
     /// Frames that are free again after the next progress.
     n_under_way: usize,
+    /// Whether progress fails, as it does for a communicator that was stopped.
+    is_stopped: bool,
     /// Number of nudges during computations.
     pub(crate) n_nudges: usize,
     /// Time that its clock shows.
@@ -65,7 +68,7 @@ impl MemoryTransport {
     pub(crate) fn new(size: usize, n_free: usize) -> Self {
         let came = vec![VecDeque::new(); size];
         let (sent_to, now) = (vec![], Duration::ZERO);
-        Self { came, sent_to, n_free, n_under_way: 0, n_nudges: 0, now }
+        Self { came, sent_to, n_free, n_under_way: 0, is_stopped: false, n_nudges: 0, now }
     }
 
     /// Delivers these bytes from a rank.
@@ -106,7 +109,7 @@ impl MemoryTransport {
 
 impl Transport for MemoryTransport {
     type Frame = Page;
-    type Error = Never;
+    type Error = Stopped;
 
     fn rank(&self) -> Rank {
         Rank(0)
@@ -120,7 +123,7 @@ impl Transport for MemoryTransport {
         MIN_FRAME_BYTES
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<Page, Never>> {
+    fn poll_frame(&mut self) -> Poll<Result<Page, Stopped>> {
         if self.n_free == 0 {
             return Poll::Pending;
         }
@@ -128,17 +131,17 @@ impl Transport for MemoryTransport {
         Poll::Ready(Ok(Page([0; MIN_FRAME_BYTES])))
     }
 
-    fn poll_ready(&mut self, _: Rank, _: Tag) -> Poll<Result<(), Never>> {
+    fn poll_ready(&mut self, _: Rank, _: Tag) -> Poll<Result<(), Stopped>> {
         Poll::Ready(Ok(()))
     }
 
-    fn send(&mut self, to: Rank, _: Tag, _: Page, _: usize) -> Result<(), Never> {
+    fn send(&mut self, to: Rank, _: Tag, _: Page, _: usize) -> Result<(), Stopped> {
         self.sent_to.push(to);
         self.n_under_way += 1;
         Ok(())
     }
 
-    fn poll_recv(&mut self, from: Rank, _: Tag) -> Poll<Result<(Page, usize), Never>> {
+    fn poll_recv(&mut self, from: Rank, _: Tag) -> Poll<Result<(Page, usize), Stopped>> {
         assert_ne!(from, self.rank(), "no rank has a link to itself");
         match self.came[from.index()].pop_front() {
             Some(message) => {
@@ -154,9 +157,9 @@ impl Transport for MemoryTransport {
         self.n_free += 1;
     }
 
-    fn progress(&mut self) -> Result<(), Never> {
+    fn progress(&mut self) -> Result<(), Stopped> {
         self.n_free += core::mem::take(&mut self.n_under_way);
-        Ok(())
+        if self.is_stopped { Err(Stopped) } else { Ok(()) }
     }
 
     fn nudge(&mut self) {
@@ -211,8 +214,8 @@ fn later_calls_are_later_also_where_numbers_wrap() {
 
 #[test]
 fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
-    for n_free in 1..8 {
-        let mut transport = MemoryTransport::new(7, n_free);
+    for (n_free, is_stopped) in (1..8).flat_map(|n| [(n, false), (n, true)]) {
+        let mut transport = MemoryTransport { is_stopped, ..MemoryTransport::new(7, n_free) };
         let notice = NoticeMessage::gives_up(header(MessageKind::Abort, 0, 1).call, None, Rank(0));
         tell(&mut transport, &notice, Rank(0), false);
         assert_eq!(transport.sent_to, (1..7).map(Rank::new).collect::<Vec<_>>(), "{n_free} frames");
