@@ -406,7 +406,8 @@ impl Plan {
     /// in its low bits. If data has that NaN, it arrives as the canonical one.
     ///
     /// All ranks pass a fill value. Each may have its own. Where a rank has none, missing values
-    /// come out as NaN.
+    /// come out as NaN. Choose one that is farther from all valid values and results than their
+    /// errors: one beside it may get its bits.
     ///
     /// Calls that cannot have one fail with [`Error::Fill`](crate::Error::Fill): with integers,
     /// user operations, codecs [by a setting](Loss::Setting), rounding without bias, error

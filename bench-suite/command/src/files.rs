@@ -104,9 +104,9 @@ impl ArrayFile {
             }
         };
         let n_bytes = layout.n_values().map(|n| n.saturating_mul(dtype.n_bytes() as u64));
-        match (length, n_bytes) {
-            (Some(length), Some(n_bytes)) if length - n_head != n_bytes => {
-                let have = length - n_head;
+        // Some files, as those in /proc, are longer than their length says.
+        match (length.map(|length| length.saturating_sub(n_head)), n_bytes) {
+            (Some(have), Some(n_bytes)) if have != n_bytes => {
                 let message =
                     format!("holds {have} bytes of values, but its shape needs {n_bytes}");
                 return Err(fault(format!("{message}; copy or save it again")).into());

@@ -211,7 +211,7 @@ impl Payload<'_> {
         self.n_values
     }
 
-    /// Decodes the values and appends them.
+    /// Decodes the values and appends them, all or none.
     ///
     /// # Errors
     /// [`DecompressError`] if the payload is damaged, has another type, or memory runs out.
@@ -226,7 +226,11 @@ impl Payload<'_> {
             DecompressError::Memory { n_values }
         })?;
         values.resize(start + self.n_values, T::ZERO);
-        Ok(self.decode_bytes(bytemuck::cast_slice_mut(&mut values[start..]))?)
+        let decoded = self.decode_bytes(bytemuck::cast_slice_mut(&mut values[start..]));
+        if decoded.is_err() {
+            values.truncate(start);
+        }
+        Ok(decoded?)
     }
 
     /// Decodes into the memory of [`n_values`](Self::n_values) values of the array's type.

@@ -118,8 +118,8 @@ struct Settings {
 /// Payloads by different codecs.
 #[derive(Debug, Default)]
 struct Trials {
-    /// True once codecs have tried a segment.
-    has_begun: bool,
+    /// True once interp has tried a segment.
+    has_tried_interp: bool,
     /// How interp predicts this array.
     scheme: Option<Choice>,
     best: Vec<u8>,
@@ -364,7 +364,9 @@ impl Encoder {
         let mut segments = values.chunks_exact(self.segment_bytes);
         // How interp predicts depends on the first segment that it can take, not on which thread is
         // the first.
-        while !self.trials.has_begun
+        let has_interp = self.settings.codecs.as_slice().contains(&CodecId::Interp);
+        while has_interp
+            && !self.trials.has_tried_interp
             && let Some(segment) = segments.next()
         {
             self.segment(segment, out);
@@ -418,13 +420,27 @@ impl Settings {
         Self { params: self.params.on(threads), ..self }
     }
 
-    /// Encodes a segment of these values. The function is compiled once, in this crate.
+    /// Encodes a segment of these values; exactly, if one of them might be decoded as a fill value
+    /// otherwise.
     fn encode(&self, values: &[u8], trials: &mut Trials) -> Coded {
+        let Self { dtype, params, fill, .. } = *self;
+        let bound = params.quantum.bound();
+        if bound > 0.0 && fill.is_some_and(|fill| fill::may_arise(dtype, fill, bound, values)) {
+            let params = CodecParams { quantum: Quantum::LOSSLESS, ..params };
+            return Self { codecs: Codecs::Exact, params, ..*self }
+                .encode_by_shortest(values, trials);
+        }
+        self.encode_by_shortest(values, trials)
+    }
+
+    /// Encodes a segment by the codec that makes it shortest. The function is compiled once, in this
+    /// crate.
+    fn encode_by_shortest(&self, values: &[u8], trials: &mut Trials) -> Coded {
         let (mut codec, mut shortest) = (CodecId::Raw, values.len());
         let extended = extended(self.dtype, values);
         let prepared = self.fill.map(|fill| fill::prepare(self.dtype, fill, values));
         let input = match (&prepared, &extended) {
-            (Some(Prepared::Marked(marked)), _) => marked,
+            (Some(Prepared::Marked(marked)), _) => marked.bytes(),
             (_, Some(extended)) => bytemuck::cast_slice(extended),
             _ => values,
         };
@@ -432,7 +448,6 @@ impl Settings {
             Some(Prepared::Ambiguous) => Codecs::Only(CodecId::Raw),
             _ => self.codecs,
         };
-        trials.has_begun |= !matches!(prepared, Some(Prepared::Ambiguous));
         for &candidate in codecs.as_slice() {
             let is_last_resort = candidate.is_exact() && !self.params.quantum.is_lossless();
             if is_last_resort && 2 * shortest < values.len() {
@@ -490,6 +505,7 @@ impl Settings {
     fn encode_trial(&self, codec: CodecId, values: &[u8], trials: &mut Trials) -> Option<usize> {
         if codec == CodecId::Interp {
             let CodecParams { strides, quantum, .. } = self.params;
+            trials.has_tried_interp = true;
             trials.trial =
                 interp::encode(self.dtype, values, strides, quantum, &mut trials.scheme)?;
             return Some(trials.trial.len());

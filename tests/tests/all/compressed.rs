@@ -399,6 +399,51 @@ fn fill_values_keep_their_bits_and_leave_the_range_to_the_others() {
     fills::<bf16>();
 }
 
+/// Values beside the fill value must not become missing, whether their segment has fill values or
+/// not.
+fn values_beside_a_fill<T: Float>() {
+    let bits = |x: &T| data::bytes(&[*x]);
+    let fills = [(0.0, 1.0), (-9999.0, 4e-8), (0.25, 1e-4)];
+    for (fill, distance) in fills {
+        let beside = [0.0, -distance, 0.4 * distance, distance].map(|by| T::from_f64(fill + by));
+        let own = T::from_f64(fill);
+        let far = (0..3000).map(|i| T::from_f64(fill + 10.0 + f64::from(i % 700) * 0.01));
+        let mut values: Vec<T> = far.collect();
+        values.splice(100..100, beside.iter().flat_map(|&x| [x; 40]));
+        values.splice(900..900, [T::from_f64(-0.0); 5]);
+        for has_fills in [true, false] {
+            if !has_fills {
+                values.retain(|x| bits(x) != bits(&own));
+            }
+            let layout = Layout::line(values.len()).with_fill(fill);
+            for &codec in CodecId::OF_ARRAYS.iter().filter(|codec| codec.loss() == Loss::Bound) {
+                for relative in [1.0, 3.0] {
+                    let bound = Bound::Absolute(relative * distance.max(1e-3));
+                    let plans = [Plan::auto(bound), Plan::foldwire(bound).with_codec(codec)];
+                    for plan in plans.into_iter().filter(|_| codec.is_for(T::DTYPE)) {
+                        let bytes = compress_with(&values, &layout, &plan).expect("a good plan");
+                        let restored: Vec<T> = decompress(&bytes).expect("undamaged");
+                        for (x, y) in values.iter().zip(&restored) {
+                            let (is_fill, was_fill) =
+                                (bits(y) == bits(&own), bits(x) == bits(&own));
+                            assert!(is_fill == was_fill, "{fill}, {plan:?}: {x:?}, {y:?}");
+                        }
+                        assert!(is_within(relative * distance.max(1e-3), &values, &restored));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_beside_the_fill_value_do_not_become_missing() {
+    values_beside_a_fill::<f32>();
+    values_beside_a_fill::<f64>();
+    values_beside_a_fill::<f16>();
+    values_beside_a_fill::<bf16>();
+}
+
 /// Among the values is the NaN by which the encoder marks a fill value.
 #[test]
 fn values_that_look_like_marks_are_kept() {
