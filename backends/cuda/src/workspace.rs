@@ -118,7 +118,8 @@ impl Workspace {
     /// Sets the stream on which the caller uses the buffers of calls, such as torch's current
     /// stream. A call then waits on the device for what this stream has to do when the call begins.
     /// Without it, buffers must be ready when a call begins. Nothing is enqueued on the stream
-    /// after a call: when the call returns, the host has waited for all its results.
+    /// after a call: when the call returns, the host has waited for all its results. A call ends with
+    /// [`Error::Device`] if the stream is being captured into a graph.
     pub fn set_stream(&mut self, stream: Option<StreamId>) {
         self.caller = stream;
     }
@@ -129,14 +130,30 @@ impl Workspace {
     /// # Errors
     /// [`DeviceError`] if the device fails.
     pub fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        if n_bytes == 0 {
+            // An empty array may be anywhere.
+            return Ok(());
+        }
         match (self.caller, self.lanes.first()) {
-            (Some(caller), _) => self.driver.copy_within(caller, from, to, n_bytes),
+            (Some(caller), _) => {
+                self.check_stream(caller)?;
+                self.driver.copy_within(caller, from, to, n_bytes)
+            }
             (None, Some(lane)) => {
                 lane.copy(from, to, n_bytes)?;
                 lane.stream().finish()
             }
             (None, None) => Err(DeviceError::Capacity { need: 1, have: 0 }),
         }
+    }
+
+    /// Refuses a stream of which a graph is being made: the call would wait for ever.
+    fn check_stream(&self, caller: StreamId) -> Result<(), DeviceError> {
+        if self.driver.is_captured(caller)? {
+            let what = "a call in the order of a stream that is being captured into a graph";
+            return Err(DeviceError::Unsupported { what });
+        }
+        Ok(())
     }
 
     /// Returns the error behind the latest [`Error::Device`], with the driver's words.
@@ -202,7 +219,9 @@ impl Device for Workspace {
 
     fn begin(&mut self) -> Result<(), Error> {
         let Some(caller) = self.caller else { return Ok(()) };
-        let begun = self.driver.record(caller, self.event).and_then(|()| {
+        let recorded =
+            self.check_stream(caller).and_then(|()| self.driver.record(caller, self.event));
+        let begun = recorded.and_then(|()| {
             let mut streams = self.lanes.iter().flat_map(|lane| lane.streams.all());
             streams.try_for_each(|stream| stream.wait_for(self.event))
         });
