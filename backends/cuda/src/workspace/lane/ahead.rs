@@ -1,45 +1,77 @@
 //! Encodes that a lane begins ahead, each on a stream beside the lane's own.
 //!
-//! They share the lane's memory with the operation under way: a message holds the payloads of all
-//! its parts, so the memory for one message does, too.
+//! They are those of the message's other parts, and of the lane's next messages. Each has a piece
+//! of the memory that the lanes share for this purpose. The lane asks for them in order, but other
+//! operations may come between, and encodes that nobody named. An encode that the lane has passed
+//! over keeps its memory until the device has done it.
 
 use super::{Codecs, Lane, LaneState, Output, Running, at};
-use crate::driver::OwnedMemory;
-use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Outcome, Task};
+use crate::driver::{Driver, OwnedMemory};
+use crate::{DeviceBytes, DeviceCodec, DeviceError, Outcome, Task};
 use foldwire::codec::CodecId;
 use foldwire::device::{DeviceCall, DeviceOp, DeviceSource, Region};
 use foldwire::transport::FRAME_ALIGN;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Memory for encodes that lanes begin ahead, divided among those under way.
+#[derive(Debug)]
+pub(in crate::workspace) struct AheadMemory {
+    memory: OwnedMemory,
+    /// Pieces in use, in order.
+    pieces: Vec<Range<usize>>,
+}
+
+impl AheadMemory {
+    pub(in crate::workspace) fn new(
+        driver: &Arc<dyn Driver>,
+        n_bytes: usize,
+    ) -> Result<Self, DeviceError> {
+        Ok(Self { memory: OwnedMemory::new(driver, n_bytes)?, pieces: Vec::new() })
+    }
+
+    /// Takes the first free piece of this length; `None` if there is none.
+    fn take(&mut self, n_bytes: usize) -> Option<Range<usize>> {
+        // An empty piece would have the place of another.
+        let n_bytes = n_bytes.max(1).checked_next_multiple_of(FRAME_ALIGN)?;
+        let (mut start, mut at) = (0, 0);
+        while let Some(piece) = self.pieces.get(at)
+            && piece.start - start < n_bytes
+        {
+            (start, at) = (piece.end, at + 1);
+        }
+        let end = start.checked_add(n_bytes).filter(|end| *end <= self.memory.n_bytes)?;
+        self.pieces.insert(at, start..end);
+        Some(start..end)
+    }
+
+    fn give_back(&mut self, piece: &Range<usize>) {
+        self.pieces.retain(|other| other != piece);
+    }
+
+    /// Gives all pieces back: nothing is under way.
+    pub(in crate::workspace) fn clear(&mut self) {
+        self.pieces.clear();
+    }
+}
 
 /// An encode that was begun ahead, on a stream beside the lane's own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ahead {
     stream: usize,
     values: Region,
     codec: CodecId,
-    /// Address of its future payload.
-    from: DevicePtr,
+    /// Memory of its future payload, and of what the kernels need.
+    piece: Range<usize>,
+    /// True if the lane will not ask for it any more.
+    is_passed: bool,
 }
 
-/// Bytes at the front of a lane's memory that encodes under way use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
-    pub(super) written: usize,
-    pub(super) scratch: usize,
-}
-
-impl Used {
-    /// All of it.
-    pub(super) const ALL: Self = Self { written: usize::MAX, scratch: usize::MAX };
-
-    /// The same, and what an encode of `n_values` needs; `None` if a frame cannot hold its payload.
-    pub(super) fn and(self, codec: &DeviceCodec, n_values: usize) -> Option<Self> {
-        let after = |used: usize, n_bytes: usize| {
-            used.checked_add(n_bytes)?.checked_next_multiple_of(FRAME_ALIGN)
-        };
-        let written = after(self.written, codec.max_encoded_len(n_values)?)?;
-        let scratch = after(self.scratch, codec.encode_scratch_bytes(n_values))?;
-        Some(Self { written, scratch })
-    }
+/// Bytes of the payload and of scratch memory that an encode needs; `None` if a frame cannot hold
+/// the payload.
+fn needed(codec: &DeviceCodec, n_values: usize) -> Option<[usize; 2]> {
+    let n_payload = codec.max_encoded_len(n_values)?.checked_next_multiple_of(FRAME_ALIGN)?;
+    Some([n_payload, codec.encode_scratch_bytes(n_values)])
 }
 
 impl Lane {
@@ -47,58 +79,82 @@ impl Lane {
     /// says.
     pub(in crate::workspace) fn encode_ahead(
         &mut self,
-        nth: usize,
         values: Region,
         codec: CodecId,
         call: &DeviceCall,
+        memory: &mut AheadMemory,
     ) -> Result<bool, DeviceError> {
-        if nth < self.ahead.len() {
+        let is_this = |begun: &Ahead| (begun.values, begun.codec) == (values, codec);
+        if self.ahead.iter().any(|begun| !begun.is_passed && is_this(begun)) {
             return Ok(true);
         }
-        let runs_on = if let LaneState::Running(_, stream) = self.state { stream } else { 0 };
+        self.drop_passed(memory)?;
+        let runs_on =
+            if let LaneState::Running(running) = &self.state { running.stream } else { 0 };
         let is_free = |stream: &usize| {
             *stream != runs_on && self.ahead.iter().all(|begun| begun.stream != *stream)
         };
         let Some(stream) = (1..self.streams.len()).find(is_free) else { return Ok(false) };
-        let codecs = Codecs::new(call)?;
-        let (on_device, n, before) = (codecs.of(codec), values.n_values, self.used);
-        let Some(used) = before.and(on_device, n) else { return Ok(false) };
-        if used.written > self.written.n_bytes || used.scratch > self.scratch.n_bytes {
+        let (codecs, n_values) = (Codecs::new(call)?, values.n_values);
+        let on_device = codecs.of(codec);
+        let Some([n_payload, n_scratch]) = needed(on_device, n_values) else { return Ok(false) };
+        let own = at(values, call.dtype)?;
+        let Some(piece) = memory.take(n_payload.saturating_add(n_scratch)) else {
             return Ok(false);
-        }
-        let rest = |memory: &OwnedMemory, start: usize, end: usize| {
-            let ptr = memory.ptr.offset(start);
-            DeviceBytes { ptr, n_bytes: end - start }
         };
-        let dst = rest(&self.written, before.written, used.written);
-        let scratch = rest(&self.scratch, before.scratch, used.scratch);
-        let task = Task::Encode { own: at(values, call.dtype)?, weighted: false, dst };
+        let dst = DeviceBytes { ptr: memory.memory.ptr.offset(piece.start), n_bytes: n_payload };
+        let scratch = DeviceBytes { ptr: dst.ptr.offset(n_payload), n_bytes: n_scratch };
+        let task = Task::Encode { own, weighted: false, dst };
         let (outcome, on) = (self.outcome(stream), self.streams.at(stream));
         on.clear(outcome, size_of::<Outcome>())?;
-        on_device.enqueue(on, call.op, &task, n, scratch, outcome)?;
+        on_device.enqueue(on, call.op, &task, n_values, scratch, outcome)?;
         self.report(stream)?;
-        self.used = used;
-        self.ahead.push_back(Ahead { stream, values, codec, from: dst.ptr });
+        self.ahead.push_back(Ahead { stream, values, codec, piece, is_passed: false });
         Ok(true)
     }
 
-    /// Makes the next encode that was begun ahead the operation under way. Returns false if this is
-    /// another operation, which comes after all that were begun ahead, and they count no more.
-    pub(super) fn claim(&mut self, op: &mut DeviceOp<'_>) -> Result<bool, DeviceError> {
-        let Some(&next) = self.ahead.front() else { return Ok(false) };
-        if let DeviceOp::Encode { values: DeviceSource::Own(values), codec, to } = op
-            && (*values, *codec) == (next.values, next.codec)
-        {
-            let (to, _) = self.landing(to);
-            let running = Running { from: next.from, n_received: 0, output: Output::Payload, to };
-            self.state = LaneState::Running(running, next.stream);
-            self.ahead.pop_front();
-            return Ok(true);
+    /// Forgets encodes that the lane has passed over, and that the device has done.
+    fn drop_passed(&mut self, memory: &mut AheadMemory) -> Result<(), DeviceError> {
+        let mut nth = 0;
+        while let Some(begun) = self.ahead.get(nth) {
+            if begun.is_passed && self.streams.at(begun.stream).is_done()? {
+                memory.give_back(&begun.piece);
+                self.ahead.remove(nth);
+            } else {
+                nth += 1;
+            }
         }
-        for begun in &self.ahead {
-            let event = self.streams.at(begun.stream).event();
-            self.stream().wait_for(event)?;
+        Ok(())
+    }
+
+    /// Makes an encode that was begun ahead the operation under way, if this is one, and returns
+    /// true. The lane will not ask for those that were named before it.
+    pub(super) fn claim(&mut self, op: &mut DeviceOp<'_>, memory: &AheadMemory) -> bool {
+        let DeviceOp::Encode { values: DeviceSource::Own(values), codec, to } = op else {
+            return false;
+        };
+        let is_this =
+            |begun: &Ahead| !begun.is_passed && (begun.values, begun.codec) == (*values, *codec);
+        let Some(nth) = self.ahead.iter().position(is_this) else { return false };
+        self.ahead.range_mut(..nth).for_each(|begun| begun.is_passed = true);
+        let Some(Ahead { stream, piece, .. }) = self.ahead.remove(nth) else { return false };
+        let (from, (to, _)) = (memory.memory.ptr.offset(piece.start), self.landing(to));
+        let (n_received, output) = (0, Output::Payload);
+        self.state = LaneState::Running(Running {
+            stream,
+            from,
+            n_received,
+            output,
+            to,
+            piece: Some(piece),
+        });
+        true
+    }
+
+    /// Gives back the memory of an encode that was begun ahead and has ended.
+    pub(super) fn end_ahead(piece: Option<Range<usize>>, memory: &mut AheadMemory) {
+        if let Some(piece) = piece {
+            memory.give_back(&piece);
         }
-        Ok(false)
     }
 }
