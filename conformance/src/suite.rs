@@ -41,7 +41,7 @@ pub const N_CHECKS: usize = 15;
 
 /// Number of checks that also make their calls in the memory of [devices](crate::OnDevices). They
 /// are the first. A device takes part in no message between two ranks and in no prepared call.
-pub const N_ON_DEVICES: usize = 11;
+pub const N_ON_DEVICES: usize = 12;
 
 /// All checks. The cases of the first check are divided among the [`SIZES`]. The others run with
 /// any size.
@@ -59,10 +59,10 @@ pub fn checks() -> [Check; N_CHECKS] {
         ("a silent rank stalls the others no longer than the time limit", silence),
         ("after a cancelled call all ranks go on", go_on_after_cancel),
         ("survivors of a rank that leaves go on", go_on_without_a_rank),
+        ("what a rank sent in a call arrives while it does other work", inattention),
         ("messages between two ranks, several at once", messages),
         ("messages under way come to the receives they are for", concurrent_messages),
         ("prepared calls give the bits of calls made in full", prepared),
-        ("what a rank sent in a call arrives while it does other work", inattention),
     ]
 }
 
@@ -545,7 +545,9 @@ fn inattention(make: &Make<'_>, size: usize) {
     // 100 values fit one frame, and 12,000 take a few frames on each lane. A link may hold them
     // all.
     for count in [100, 12_000] {
-        let outcomes = make(Some(5_000)).run(size, |mut comm| -> Result<f64, Error> {
+        let backend = make(Some(5_000));
+        let places = Places::of(&backend, size);
+        let outcomes = backend.run(size, |mut comm| -> Result<f64, Error> {
             comm.config_mut().timeout = PATIENT;
             let is_root = comm.rank() == Rank(0);
             let mut values = vec![1.0f32; count];
@@ -556,7 +558,7 @@ fn inattention(make: &Make<'_>, size: usize) {
                 if !is_root {
                     thread::sleep(RECEIVER_DELAY);
                 }
-                comm.broadcast(&mut values, Rank(0), &plan)?;
+                places.run(&mut comm, Call::broadcast(&mut values[..], Rank(0)), &plan)?;
                 let mut slowest = [if is_root { 0.0 } else { start.elapsed().as_secs_f64() }];
                 if is_root {
                     thread::sleep(ROOT_DELAY);

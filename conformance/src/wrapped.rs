@@ -15,6 +15,11 @@ pub trait Hooks {
         n_bytes
     }
 
+    /// Sees a frame that the transport gets, to send it or to use it again.
+    fn gets(&mut self, frame: &[u8]) {
+        let _ = frame;
+    }
+
     /// Called when a receive from `from` with `tag` found no message.
     fn found_nothing(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
@@ -121,6 +126,7 @@ impl<X: Transport> Transport for Wrapped<X> {
         frame: Self::Frame,
         n_bytes: usize,
     ) -> Result<(), Self::Error> {
+        self.hooks.gets(frame.as_ref());
         self.inner.send(to, tag, frame, n_bytes)
     }
 
@@ -151,6 +157,7 @@ impl<X: Transport> Transport for Wrapped<X> {
     }
 
     fn recycle(&mut self, frame: Self::Frame) {
+        self.hooks.gets(frame.as_ref());
         self.inner.recycle(frame);
     }
 

@@ -237,24 +237,25 @@ pub trait Device {
         call: &DeviceCall,
     ) -> Poll<Result<Written, Error>>;
 
-    /// Begins an encode of local values ahead: the lane's `nth` operation after the one that is
-    /// pending, counted from 0. The lane has begun those before it, and repeats itself while an
-    /// operation is pending. It then asks [`compute`](Self::compute) for each in order, with the
-    /// same values and codec. The result is the same as without this call.
+    /// Begins an encode of local values ahead, for which the lane will ask
+    /// [`compute`](Self::compute) after the operation that is pending, with the same values and
+    /// codec. While an encode is pending, the lane names the next ones, in order, and names them
+    /// again, also those that have begun. It may ask for other operations between them, and need
+    /// not ask for all. Nothing writes the values before the lane has asked, or the call has ended.
+    /// The result is the same as without this call.
     ///
-    /// Returns whether the encode has begun. If not, the device begins no more for now.
+    /// Returns whether the encode has begun. If not, the lane names no more for now.
     ///
     /// # Errors
     /// [`Error::Device`].
     fn encode_ahead(
         &mut self,
         lane: usize,
-        nth: usize,
         values: Region,
         codec: CodecId,
         call: &DeviceCall,
     ) -> Result<bool, Error> {
-        let _ = (lane, nth, values, codec, call);
+        let _ = (lane, values, codec, call);
         Ok(false)
     }
 
@@ -301,12 +302,11 @@ impl<D: Device + ?Sized> Device for &mut D {
     fn encode_ahead(
         &mut self,
         lane: usize,
-        nth: usize,
         values: Region,
         codec: CodecId,
         call: &DeviceCall,
     ) -> Result<bool, Error> {
-        (**self).encode_ahead(lane, nth, values, codec, call)
+        (**self).encode_ahead(lane, values, codec, call)
     }
 
     fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {

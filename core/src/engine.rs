@@ -11,6 +11,7 @@
 //! time limit covers a peer that is alive but silent. On any error the engine notifies every other
 //! rank, so every waiting rank ends as well.
 
+mod ahead;
 #[cfg(feature = "alloc")]
 mod compiled;
 mod compute;

@@ -84,6 +84,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Ends a stream from [`new_stream`](Self::new_stream).
     fn end_stream(&self, stream: StreamId);
 
+    /// Returns whether a graph is being made of what is enqueued on the stream. The device then
+    /// does nothing of it, and no event there happens.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails, or a graph is being made of what other streams do, for
+    /// which this one waits.
+    fn is_captured(&self, stream: StreamId) -> Result<bool, DeviceError>;
+
     /// Makes an event.
     ///
     /// # Errors

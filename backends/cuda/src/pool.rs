@@ -210,12 +210,11 @@ impl Device for LentWorkspace {
     fn encode_ahead(
         &mut self,
         lane: usize,
-        nth: usize,
         values: Region,
         codec: CodecId,
         call: &DeviceCall,
     ) -> Result<bool, Error> {
-        self.get()?.encode_ahead(lane, nth, values, codec, call)
+        self.get()?.encode_ahead(lane, values, codec, call)
     }
 
     fn read(&mut self, values: Region, dtype: DType, to: &mut [u8]) -> Result<(), Error> {

@@ -2,10 +2,10 @@
 //!
 //! For each operation a lane copies the payloads it needs to the device, enqueues kernels, and
 //! copies what they wrote back: everything in order on the lane's own stream, so lanes overlap
-//! copies with kernels. A lane has more streams for encodes: those of a message's parts run at the
-//! same time ([`Device::encode_ahead`], gZCCL's scatter), and so do the partitions of a long one
-//! (MPC-OPT, ZFP-OPT). The engine asks again until the last copy is done. The device itself copies
-//! from frames and to frames whose pages are locked
+//! copies with kernels. A lane has more streams for encodes: those of a message's parts and of the
+//! next messages run at the same time ([`Device::encode_ahead`], gZCCL's scatter), and so do the
+//! partitions of a long one (MPC-OPT, ZFP-OPT). The engine asks again until the last copy is done.
+//! The device itself copies from frames and to frames whose pages are locked
 //! ([`lock_frames_for`](crate::driver::lock_frames_for)). Bytes of other frames pass through pinned
 //! memory of the workspace: one more copy of *compressed* bytes each way.
 //!
@@ -22,7 +22,7 @@ use foldwire::device::{Device, DeviceCall, DeviceOp, Region};
 use foldwire::op::OpCode;
 use foldwire::transport::Transport;
 use foldwire::{Communicator, DType, Error, Quantum, codec::CodecParams};
-use lane::{ComputeError, Lane, at};
+use lane::{AheadMemory, ComputeError, Lane, ahead_bytes, at};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -33,9 +33,12 @@ pub struct WorkspaceConfig {
     pub n_lanes: usize,
     /// Bytes of a frame of the transport.
     pub frame_bytes: usize,
-    /// Streams of each lane, at least 1: the most encodes of one message, or partitions of one
-    /// encode, at the same time.
+    /// Streams of each lane, at least 1: the most encodes, or partitions of one encode, at the same
+    /// time.
     pub n_streams: usize,
+    /// Memory for encodes that are begun ahead, in frames. All lanes share it. With 0, a lane has
+    /// one encode under way at a time.
+    pub ahead_frames: usize,
     /// Fewest values of a partition. Codecs `mpc` and `zfp-rate` encode a message that has two or
     /// more times this many values in partitions.
     pub partition_values: usize,
@@ -47,23 +50,34 @@ impl WorkspaceConfig {
     pub const N_STREAMS: usize = 8;
     /// Values of a partition, unless set: 4 MiB of `f32`.
     pub const PARTITION_VALUES: usize = 1 << 20;
+    /// Bytes of the frames that are encoded ahead, unless set. Longer frames fill a device with
+    /// fewer of them.
+    const AHEAD_BYTES: usize = 32 << 20;
 
-    /// Sizes of a workspace with this many lanes, for frames of this many bytes.
+    /// Sizes of a workspace with this many lanes, for frames of this many bytes. The lanes have
+    /// memory to encode a frame ahead on each stream but one, or fewer frames if they are longer
+    /// than 4.5 MiB; one at least, which holds all parts of a message.
     #[must_use]
     pub const fn new(n_lanes: usize, frame_bytes: usize) -> Self {
         let (n_streams, partition_values) = (Self::N_STREAMS, Self::PARTITION_VALUES);
-        Self { n_lanes, frame_bytes, n_streams, partition_values }
+        let ahead_frames = match Self::AHEAD_BYTES.checked_div(frame_bytes) {
+            Some(0) => 1,
+            Some(n) if n < n_streams => n,
+            _ => n_streams - 1,
+        };
+        Self { n_lanes, frame_bytes, n_streams, ahead_frames, partition_values }
     }
 }
 
 /// Streams and memory on a device for the calls of one communicator. Implements [`Device`].
 ///
-/// A lane takes about 12 times `frame_bytes` of device memory and 3 times of pinned memory. All of
-/// it is allocated when the workspace is made.
+/// A lane takes about 12 times `frame_bytes` of device memory and 3 times of pinned memory. Each
+/// frame to encode ahead takes about 3 times. All of it is allocated when the workspace is made.
 #[derive(Debug)]
 pub struct Workspace {
     driver: Arc<dyn Driver>,
     lanes: Vec<Lane>,
+    ahead: AheadMemory,
     /// The stream on which the caller uses the buffers, if it told one.
     caller: Option<StreamId>,
     /// For waits between the caller's stream and those of lanes.
@@ -103,10 +117,12 @@ impl Workspace {
             lane.stream().finish().map(|()| lane)
         };
         let lanes = (0..config.n_lanes).map(lane).collect::<Result<_, _>>()?;
+        let ahead = AheadMemory::new(driver, ahead_bytes(config))?;
         let event = driver.new_event()?;
         Ok(Self {
             driver: Arc::clone(driver),
             lanes,
+            ahead,
             caller: None,
             event,
             last_error: None,
@@ -118,7 +134,8 @@ impl Workspace {
     /// Sets the stream on which the caller uses the buffers of calls, such as torch's current
     /// stream. A call then waits on the device for what this stream has to do when the call begins.
     /// Without it, buffers must be ready when a call begins. Nothing is enqueued on the stream
-    /// after a call: when the call returns, the host has waited for all its results.
+    /// after a call: when the call returns, the host has waited for all its results. A call ends
+    /// with [`Error::Device`] if the stream is being captured into a graph.
     pub fn set_stream(&mut self, stream: Option<StreamId>) {
         self.caller = stream;
     }
@@ -129,8 +146,15 @@ impl Workspace {
     /// # Errors
     /// [`DeviceError`] if the device fails.
     pub fn copy(&self, from: DevicePtr, to: DevicePtr, n_bytes: usize) -> Result<(), DeviceError> {
+        if n_bytes == 0 {
+            // An empty array may be anywhere.
+            return Ok(());
+        }
         match (self.caller, self.lanes.first()) {
-            (Some(caller), _) => self.driver.copy_within(caller, from, to, n_bytes),
+            (Some(caller), _) => {
+                self.check_stream(caller)?;
+                self.driver.copy_within(caller, from, to, n_bytes)
+            }
             (None, Some(lane)) => {
                 lane.copy(from, to, n_bytes)?;
                 lane.stream().finish()
@@ -139,15 +163,26 @@ impl Workspace {
         }
     }
 
+    /// Refuses a stream of which a graph is being made: the call would wait for ever.
+    fn check_stream(&self, caller: StreamId) -> Result<(), DeviceError> {
+        if self.driver.is_captured(caller)? {
+            let what = "a call in the order of a stream that is being captured into a graph";
+            return Err(DeviceError::Unsupported { what });
+        }
+        Ok(())
+    }
+
     /// Returns the error behind the latest [`Error::Device`], with the driver's words.
     #[must_use]
     pub fn last_error(&self) -> Option<&DeviceError> {
         self.last_error.as_ref()
     }
 
-    fn lane(&mut self, lane: usize) -> Result<&mut Lane, DeviceError> {
-        let have = self.lanes.len();
-        self.lanes.get_mut(lane).ok_or(DeviceError::Capacity { need: lane + 1, have })
+    fn lane(&mut self, lane: usize) -> Result<(&mut Lane, &mut AheadMemory), DeviceError> {
+        let (have, ahead) = (self.lanes.len(), &mut self.ahead);
+        let lane =
+            self.lanes.get_mut(lane).ok_or(DeviceError::Capacity { need: lane + 1, have })?;
+        Ok((lane, ahead))
     }
 
     /// Keeps an error's details, and returns it as a call reports it.
@@ -202,7 +237,9 @@ impl Device for Workspace {
 
     fn begin(&mut self) -> Result<(), Error> {
         let Some(caller) = self.caller else { return Ok(()) };
-        let begun = self.driver.record(caller, self.event).and_then(|()| {
+        let recorded =
+            self.check_stream(caller).and_then(|()| self.driver.record(caller, self.event));
+        let begun = recorded.and_then(|()| {
             let mut streams = self.lanes.iter().flat_map(|lane| lane.streams.all());
             streams.try_for_each(|stream| stream.wait_for(self.event))
         });
@@ -217,7 +254,7 @@ impl Device for Workspace {
         call: &DeviceCall,
     ) -> Poll<Result<Written, Error>> {
         let polled = match self.lane(lane) {
-            Ok(lane) => lane.poll(op, n_values, call),
+            Ok((lane, ahead)) => lane.poll(op, n_values, call, ahead),
             Err(error) => Err(error.into()),
         };
         match polled {
@@ -231,12 +268,12 @@ impl Device for Workspace {
     fn encode_ahead(
         &mut self,
         lane: usize,
-        nth: usize,
         values: Region,
         codec: CodecId,
         call: &DeviceCall,
     ) -> Result<bool, Error> {
-        let begun = self.lane(lane).and_then(|lane| lane.encode_ahead(nth, values, codec, call));
+        let begun =
+            self.lane(lane).and_then(|(lane, ahead)| lane.encode_ahead(values, codec, call, ahead));
         begun.map_err(|error| self.report(error))
     }
 
@@ -278,12 +315,14 @@ impl Device for Workspace {
     fn poll_end(&mut self) -> Poll<Result<(), Error>> {
         // Only a call that failed leaves operations under way.
         if !self.has_failed && !self.lanes.iter().any(Lane::is_busy) {
+            self.ahead.clear();
             return Poll::Ready(Ok(()));
         }
         if !self.poll_streams() {
             return Poll::Pending;
         }
         self.lanes.iter_mut().for_each(Lane::forget);
+        self.ahead.clear();
         let had_failed = self.has_failed;
         let ended = match self.end_error.take() {
             None => Ok(()),

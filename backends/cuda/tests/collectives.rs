@@ -2,9 +2,11 @@
 //! (`conformance.rs`).
 
 use foldwire::codec::CodecId;
+use foldwire::error::{AbortReason, DeviceErrorKind};
 use foldwire::layout::{Shares, Window};
 use foldwire::op::OpCode;
-use foldwire::{Bound, Call, Collective, Element, Error, Float, Op, Plan, Rank};
+use foldwire::{Bound, Call, Collective, Element, Error, Float, Op, Plan, Rank, bf16, f16};
+use foldwire_cuda::driver::StreamId;
 use foldwire_cuda::{DeviceBuffer, DeviceError, DevicePtr, Driver, Workspace};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
 use foldwire_threads::World;
@@ -243,4 +245,93 @@ fn a_call_waits_for_the_callers_stream() {
     };
     assert_eq!(sum(true), [[2.0; 1000]]);
     assert_ne!(sum(false), [[2.0; 1000]], "without a stream, nobody waits");
+}
+
+/// A graph is being made of what is enqueued on the caller's stream, so the device does nothing of
+/// it. The call must not wait for that.
+#[test]
+fn a_call_on_a_captured_stream_is_a_typed_error_on_every_rank() {
+    let simulated = SimulatedDevice::new();
+    let device: Arc<dyn Driver> = simulated.clone();
+    let stream = device.new_stream().expect("a stream");
+    let plan = Plan::foldwire(Bound::Relative(1e-3));
+    let results = World::new(3).run(|mut comm| {
+        let mut own = values::<f32>(comm.rank().index(), 5000);
+        if comm.rank() != Rank(1) {
+            return comm.all_reduce(&mut own, Op::Sum, &plan).map(drop);
+        }
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        workspace.set_stream(Some(stream));
+        let mut x = DeviceBuffer::from_values(&device, &own).expect("there is memory");
+        let y = DeviceBuffer::<f32>::new(&device, own.len()).expect("there is memory");
+        simulated.begin_capture(stream);
+        let copied = workspace.copy(x.ptr(), y.ptr(), 4 * own.len());
+        assert!(matches!(copied, Err(DeviceError::Unsupported { .. })), "{copied:?}");
+        let call = Call::all_reduce(x.output(), Op::Sum);
+        let ended = comm.run_on(&mut workspace, call, &plan).map(drop);
+        assert_eq!(simulated.end_capture(stream), 0, "nothing is enqueued there");
+        let words = workspace.last_error().expect("a reason").to_string();
+        assert!(words.contains("captured"), "{words}");
+        let found = x.to_vec(&device).expect("the device works");
+        assert!(bits(&found) == bits(&own), "the values are as they were");
+        ended
+    });
+    let kind = DeviceErrorKind::Launch;
+    assert_eq!(results[1], Err(Error::Device { kind }));
+    for result in [results[0], results[2]] {
+        let reason = AbortReason::Device;
+        let is_told =
+            matches!(result, Err(Error::Aborted { reason: found, .. }) if found == reason);
+        assert!(is_told, "{result:?}");
+    }
+    device.end_stream(stream);
+    assert_eq!(simulated.n_live(), 0, "nothing leaks");
+}
+
+/// Values of other libraries begin at a multiple of their size, and of nothing else. Empty arrays
+/// may be anywhere.
+#[test]
+fn values_at_any_multiple_of_their_size_give_the_bits_of_the_host() {
+    fn check<T: Float>(plan: &Plan, n: usize) {
+        let device: Arc<dyn Driver> = SimulatedDevice::new();
+        for codec in [plan.codec, CodecId::Raw] {
+            device.checked().insert(codec, T::DTYPE);
+        }
+        World::new(2).frame_bytes(8 << 10).run(|mut comm| {
+            let all = values::<T>(comm.rank().index(), n + 8);
+            let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+            let from = DeviceBuffer::from_values(&device, &all).expect("there is memory");
+            let to = DeviceBuffer::from_values(&device, &all).expect("there is memory");
+            for [skipped, skipped_of_sums] in [[1, 0], [0, 1], [3, 5], [7, 7]] {
+                let own = &all[skipped..][..n];
+                let mut expected = own.to_vec();
+                comm.all_reduce(&mut expected, Op::Sum, plan).expect("the call works");
+                let part = |of: &DeviceBuffer<T>, skipped: usize| {
+                    let ptr = DevicePtr(of.ptr().0 + (skipped * size_of::<T>()) as u64);
+                    DeviceBuffer::<T>::adopt(ptr, n).expect("aligned")
+                };
+                let (x, mut sums) = (part(&from, skipped), part(&to, skipped_of_sums));
+                let call = Call::all_reduce_into(x.input(), sums.output(), Op::Sum);
+                comm.run_on(&mut workspace, call, plan).expect("the call works");
+                let found = to.to_vec(&device).expect("the device works");
+                let found = &found[skipped_of_sums..][..n];
+                assert!(bits(found) == bits(&expected), "{plan:?}, {}, {skipped}", T::DTYPE);
+            }
+            let nowhere = DevicePtr(3);
+            workspace.copy(nowhere, DevicePtr(0), 0).expect("nothing to copy");
+            workspace.set_stream(Some(StreamId(0)));
+            workspace.copy(nowhere, DevicePtr(0), 0).expect("nothing to copy");
+        });
+    }
+    let lossy = Plan::foldwire(Bound::Absolute(1e-3));
+    for plan in [lossy, Plan::raw()] {
+        check::<bf16>(&plan, 4501);
+        check::<f16>(&plan, 4501);
+        check::<f32>(&plan, 4501);
+        check::<f64>(&plan, 3001);
+    }
+    for codec in [CodecId::CuSzp, CodecId::Mpc, CodecId::ZfpRate] {
+        check::<f32>(&lossy.with_codec(codec), 4501);
+        check::<f64>(&lossy.with_codec(codec), 3001);
+    }
 }

@@ -145,6 +145,11 @@ class Devices(unittest.TestCase):
         # Nobody knows how to make another such array.
         self.refused(lambda: comm.all_reduce(Fake()), says="pass an array")
 
+    def test_an_empty_array_overlaps_nothing(self):
+        array, whole = device_array(Fake(shape=(0,), address=264)), device_array(Fake())
+        for send, out in ((array, whole), (whole, array)):
+            self.assertIs(_device_arrays.apart_on_device(send, out, 0), send)
+
     def test_strange_arrays_are_refused(self):
         for strange, kind in (
             (Fake(strides=(8,)), "unsupported"),
@@ -327,6 +332,30 @@ class SimulatedDevices(unittest.TestCase):
                         np.testing.assert_array_equal(found, expected)
                         self.assertEqual(each.n_back, len(each.streams))
                         self.assertEqual(set(each.streams), {self.streams[0]})
+
+        # The simulated device has no stream 1.
+        with mock.patch.object(_device_arrays, "_DEFAULT_STREAM", self.streams[0]):
+            foldwire.run(self.SIZE, program)
+
+    def test_slices_with_dlpack_begin_at_any_value(self):
+        def program(comm):
+            for dtype in (np.float16, np.float32, np.float64):
+                own = np.sin(np.arange(600) + comm.rank).astype(dtype)
+
+                def put(n_skipped, n):
+                    address = self.device.put(own.tobytes())
+                    return Exporter((n,), n_bits=8 * own.itemsize, address=address,
+                                    device=(2, MISSING + 1), offset=n_skipped * own.itemsize)
+
+                for n_skipped in (1, 3):
+                    n = 600 - n_skipped - 2
+                    array, out = put(n_skipped, n), put(1, n)
+                    expected = comm.all_reduce(own[n_skipped:][:n], bound="abs:1e-3")
+                    comm.all_reduce(array, out=out, bound="abs:1e-3")
+                    found = np.frombuffer(self.device.get(out.tensor.data), dtype)
+                    np.testing.assert_array_equal(found[1:][:n], expected)
+                    np.testing.assert_array_equal(found[:1], own[:1])
+                    np.testing.assert_array_equal(found[1 + n:], own[1 + n:])
 
         # The simulated device has no stream 1.
         with mock.patch.object(_device_arrays, "_DEFAULT_STREAM", self.streams[0]):

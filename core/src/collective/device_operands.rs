@@ -309,14 +309,12 @@ impl Compute for DeviceOperands<'_> {
     fn begin_ahead(
         &mut self,
         lane: usize,
-        nth: usize,
-        primitive: Primitive,
+        encode: Primitive,
         segment: &Segment,
     ) -> Result<bool, Error> {
-        // Only local values are there before an earlier segment is done.
-        let Primitive::EncodeOwn { codec, .. } = primitive else { return Ok(false) };
+        let Primitive::EncodeOwn { codec, .. } = encode else { return Ok(false) };
         let own = self.own(segment)?;
-        self.device.encode_ahead(lane, nth, own, codec, &self.call)
+        self.device.encode_ahead(lane, own, codec, &self.call)
     }
 }
 

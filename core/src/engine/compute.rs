@@ -35,17 +35,16 @@ pub(crate) trait Compute {
         report: &mut Report,
     ) -> Poll<Result<(), Error>>;
 
-    /// Begins a primitive on a segment ahead, while it is pending on an earlier segment of its run:
-    /// the `nth` segment after that one, counted from 0. Returns false if it cannot begin now; then
-    /// no later segment can.
+    /// Begins an encode of a segment's local input ahead, for which the lane will ask later. The
+    /// lane names such encodes in order, while an encode is pending, and names them again whenever
+    /// it is asked. Returns false if this one cannot begin now; the lane then names no more.
     fn begin_ahead(
         &mut self,
         lane: usize,
-        nth: usize,
-        primitive: Primitive,
+        encode: Primitive,
         segment: &Segment,
     ) -> Result<bool, Error> {
-        let _ = (lane, nth, primitive, segment);
+        let _ = (lane, encode, segment);
         Ok(false)
     }
 

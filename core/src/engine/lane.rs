@@ -39,7 +39,7 @@ pub(super) enum LaneTurn {
 
 pub(crate) struct Lane<F> {
     pub(super) tag: Tag,
-    round: usize,
+    pub(super) round: usize,
     pub(super) step: usize,
     pub(super) progress: StepProgress,
     /// True if the last turn found no free frame.
@@ -199,6 +199,7 @@ impl<F: FrameBuffer> Lane<F> {
                 slots.carry_out(primitive, compute, (&run, &step), n_done, report, &progress_hook)
             });
             if done?.is_pending() {
+                self.begin_ahead(program, compute, (&step, &run))?;
                 return Ok(LaneTurn::Waiting);
             }
             to_do.pop();

@@ -49,7 +49,6 @@ impl<F: FrameBuffer> Slots<F> {
         self.contents[slot.index()]
     }
 
-    #[cfg(feature = "alloc")]
     pub(super) const fn contents(&self) -> SlotContents {
         self.contents
     }
@@ -199,12 +198,8 @@ impl<F: FrameBuffer> Slots<F> {
             }
             _ => {
                 while *n_done < run.n_parts() {
-                    let done =
-                        self.compute_part(primitive, compute, (run, step), *n_done, report, pace)?;
-                    if done.is_pending() {
-                        begin_ahead(primitive, compute, run, *n_done)?;
-                        return Poll::Pending;
-                    }
+                    let place = (run, step);
+                    ready!(self.compute_part(primitive, compute, place, *n_done, report, pace))?;
                     *n_done += 1;
                 }
                 *n_done = 0;
@@ -433,22 +428,6 @@ impl<F: FrameBuffer> Slots<F> {
         self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
         Ok(())
     }
-}
-
-/// Begins a primitive on the segments of a run after the pending one, as many as can begin.
-fn begin_ahead(
-    primitive: Primitive,
-    compute: &mut Computing<'_>,
-    run: &Run<'_>,
-    pending: u16,
-) -> Result<(), Error> {
-    for (nth, place) in (pending + 1..run.n_parts()).enumerate() {
-        let segment = run.segment(place.into());
-        if !compute.work.begin_ahead(compute.lane, nth, primitive, &segment)? {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// Payloads of a lane's frames, and the buffers that hold them, without the space for headers.

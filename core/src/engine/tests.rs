@@ -29,6 +29,10 @@ struct SlowCompute {
     is_quick: bool,
     /// This many primitives, from the first one on, are done at once.
     n_quick: usize,
+    /// Most encodes that begin ahead.
+    n_ahead: usize,
+    /// Offset in the input of each encode that was to begin ahead, in the last poll.
+    named: Vec<usize>,
 }
 
 impl Compute for SlowCompute {
@@ -53,6 +57,14 @@ impl Compute for SlowCompute {
         payloads.note(primitive, written, report);
         Poll::Ready(Ok(()))
     }
+
+    fn begin_ahead(&mut self, _: usize, _: Primitive, segment: &Segment) -> Result<bool, Error> {
+        let begins = self.named.len() < self.n_ahead;
+        if begins {
+            self.named.push(segment.input);
+        }
+        Ok(begins)
+    }
 }
 
 impl SlowCompute {
@@ -62,10 +74,20 @@ impl SlowCompute {
     }
 }
 
-/// Returns rank 0's engine for a call on this many values.
+/// Returns rank 0's engine for a call on this many values, each part in one segment.
 fn engine<F: FrameBuffer>(
     call: ProgramSpec,
     count: usize,
+    schedule: &'static dyn Schedule,
+    lanes: &mut Lanes<F>,
+) -> Engine<'static> {
+    engine_in_segments(call, (count, count), schedule, lanes)
+}
+
+/// Same for segments of at most so many values.
+fn engine_in_segments<F: FrameBuffer>(
+    call: ProgramSpec,
+    (count, max_segment): (usize, usize),
     schedule: &'static dyn Schedule,
     lanes: &mut Lanes<F>,
 ) -> Engine<'static> {
@@ -89,7 +111,7 @@ fn engine<F: FrameBuffer>(
     };
     let (shares, window) = (Shares::Even(count), Window::Own);
     let n_parts = schedule.n_parts(call);
-    let (division, max_segment) = (Division::Blocks, count);
+    let division = Division::Blocks;
     let cut = Cut { n_parts, division, max_segment, lanes: 1, shortest: 2 };
     let layout = Layout::new(call, Rank(0), shares, window, cut);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, op);
@@ -172,4 +194,44 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     assert_eq!((slow.n_asked, n_polls), (12, 12), "each part takes three attempts");
     assert_eq!(slow.places, [4000, 6000, 2000, 0]);
     assert_eq!((transport.sent_to, engine.report.n_messages), (vec![Rank(2), Rank(1)], 2));
+}
+
+/// Parts of a run, parts that other messages carry, and the parts' segments of later rounds.
+#[test]
+fn encodes_are_named_in_the_order_in_which_a_lane_asks_for_them() {
+    let scatter = ProgramSpec::new(Collective::Scatter, 4, Rank(0)).with_runs(2);
+    let encoding_first = scatter.with_runs(3).encoding_first();
+    let broadcast = ProgramSpec::new(Collective::Broadcast, 4, Rank(0));
+    for (call, n_encodes) in [(scatter, 12), (encoding_first, 12), (broadcast, 16)] {
+        for n_ahead in [0, 1, 4, 100] {
+            let mut transport = MemoryTransport::new(4, 8);
+            let mut lanes = Lanes::default();
+            let mut engine = engine_in_segments(call, (8000, 500), &Binomial, &mut lanes);
+            let mut slow = SlowCompute { n_ahead, ..SlowCompute::default() };
+            let mut notices = Notices::default();
+            let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+            let mut lists = vec![];
+            loop {
+                slow.named.clear();
+                let found =
+                    engine.poll(&mut transport, &mut lanes, &mut slow.raw(), limits, &mut notices);
+                if found.expect("nothing fails") == Progress::Finished {
+                    break;
+                }
+                lists.push((slow.done.len(), slow.named.clone()));
+            }
+            let asked = slow.done.iter().zip(&slow.places);
+            let is_encode =
+                |asked: &(&Primitive, &usize)| matches!(asked.0, Primitive::EncodeOwn { .. });
+            assert_eq!(asked.clone().filter(is_encode).count(), n_encodes, "{call:?}");
+            let mut n_named = 0;
+            for (n_done, named) in lists.iter().filter(|(_, named)| !named.is_empty()) {
+                let later = asked.clone().skip(n_done + 1).filter(is_encode);
+                let later: Vec<usize> = later.map(|(_, place)| *place).take(n_ahead).collect();
+                assert_eq!(*named, later, "{call:?}, {n_done} done");
+                n_named = n_named.max(named.len());
+            }
+            assert_eq!(n_named, n_ahead.min(n_encodes - 1), "{call:?}");
+        }
+    }
 }

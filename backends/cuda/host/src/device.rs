@@ -56,6 +56,8 @@ struct State {
     locked: Arc<LockedPages>,
     copies: HostCopies,
     streams: HashMap<StreamId, VecDeque<Operation>>,
+    /// Streams that are captured, and how many operations would be in the graph of each.
+    captured: HashMap<StreamId, usize>,
     /// True for each event that has happened.
     events: HashMap<EventId, bool>,
     next_id: u64,
@@ -124,6 +126,16 @@ impl SimulatedDevice {
         std::mem::take(&mut self.lock().most_at_once)
     }
 
+    /// Begins to make a graph of what is enqueued on a stream, of which the device does nothing.
+    pub fn begin_capture(&self, stream: StreamId) {
+        self.lock().captured.insert(stream, 0);
+    }
+
+    /// Ends it. Returns the number of operations in the graph.
+    pub fn end_capture(&self, stream: StreamId) -> usize {
+        self.lock().captured.remove(&stream).unwrap_or(0)
+    }
+
     /// Plants faults in a device that is in use.
     pub fn plant(&self, faults: Faults) {
         self.lock().faults = faults;
@@ -144,6 +156,10 @@ impl SimulatedDevice {
     fn enqueue(&self, stream: StreamId, operation: Operation) -> Result<(), DeviceError> {
         let mut state = self.lock();
         state.check()?;
+        if let Some(n_operations) = state.captured.get_mut(&stream) {
+            *n_operations += 1;
+            return Ok(());
+        }
         let queue = state.streams.get_mut(&stream).ok_or_else(|| failed("no such stream"))?;
         queue.push_back(operation);
         Ok(())
@@ -354,6 +370,10 @@ impl Driver for SimulatedDevice {
         let mut state = self.lock();
         while state.failure.is_none() && state.step(stream) == Ok(true) {}
         state.streams.remove(&stream);
+    }
+
+    fn is_captured(&self, stream: StreamId) -> Result<bool, DeviceError> {
+        Ok(self.lock().captured.contains_key(&stream))
     }
 
     fn new_event(&self) -> Result<EventId, DeviceError> {

@@ -361,6 +361,15 @@ impl Driver for Cuda {
         self.free_with(|| unsafe { result::stream::destroy(stream_of(stream)) });
     }
 
+    fn is_captured(&self, stream: StreamId) -> Result<bool, DeviceError> {
+        let none = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
+        let mut status = none;
+        // SAFETY: The stream exists, by the trait's contract, and the pointer is that of a status.
+        let mut ask = || unsafe { sys::cuStreamIsCapturing(stream_of(stream), &raw mut status) };
+        self.with("asking for a capture", || ask().result())?;
+        Ok(status != none)
+    }
+
     fn new_event(&self) -> Result<EventId, DeviceError> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
         let event = self.with("making an event", || result::event::create(flags))?;

@@ -1,18 +1,20 @@
 //! One lane of a workspace: its streams and memory, and the operation under way.
-//!
-//! Encodes that were begun ahead share the lane's memory with the operation under way: a message
-//! holds the payloads of all its parts, so the memory for one message does, too.
+
+mod ahead;
 
 use super::WorkspaceConfig;
 use super::streams::Streams;
 use crate::driver::{Driver, OwnedMemory, PinnedPtr, Staging, Stream};
 use crate::{DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Outcome, Task};
+use ahead::Ahead;
+pub(super) use ahead::AheadMemory;
 use foldwire::codec::{CodecId, CodecParams, Written};
 use foldwire::device::{DeviceCall, DeviceOp, DeviceSource, DeviceTarget, Region};
 use foldwire::op::OpCode;
 use foldwire::transport::FRAME_ALIGN;
 use foldwire::{DType, Error, Quantum};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes that are copied back with the outcome at least, because more copies cost more.
@@ -37,61 +39,31 @@ pub(super) struct Lane {
     state: LaneState,
     /// Encodes that were begun ahead, in the order in which the lane will ask for them.
     ahead: VecDeque<Ahead>,
-    used: Used,
     /// Bytes of the last payload.
     last: usize,
 }
 
-/// An encode that was begun ahead, on a stream beside the lane's own.
-#[derive(Clone, Copy, Debug)]
-struct Ahead {
-    stream: usize,
-    values: Region,
-    codec: CodecId,
-    /// Address of its future payload.
-    from: DevicePtr,
-}
-
-/// Bytes at the front of a lane's memory that encodes under way use.
-#[derive(Clone, Copy, Debug)]
-struct Used {
-    written: usize,
-    scratch: usize,
-}
-
-impl Used {
-    /// All of it.
-    const ALL: Self = Self { written: usize::MAX, scratch: usize::MAX };
-
-    /// The same, and what an encode of `n_values` needs; `None` if a frame cannot hold its payload.
-    fn and(self, codec: &DeviceCodec, n_values: usize) -> Option<Self> {
-        let after = |used: usize, n_bytes: usize| {
-            used.checked_add(n_bytes)?.checked_next_multiple_of(FRAME_ALIGN)
-        };
-        let written = after(self.written, codec.max_encoded_len(n_values)?)?;
-        let scratch = after(self.scratch, codec.encode_scratch_bytes(n_values))?;
-        Some(Self { written, scratch })
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum LaneState {
     #[default]
     Idle,
-    /// The operation's kernels and copies are enqueued on this stream.
-    Running(Running, usize),
+    /// The operation's kernels and copies are enqueued.
+    Running(Running),
     /// The rest of the payload is on the way.
-    Receiving(Written, Landing),
+    Receiving(Written, Landing, Option<Range<usize>>),
 }
 
 /// An operation under way. Copies of `n_received` bytes of what it writes to the host, from address
 /// `from` on, are enqueued, too.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Running {
+    stream: usize,
     from: DevicePtr,
     n_received: usize,
     output: Output,
     to: Landing,
+    /// Piece of the memory for encodes that are begun ahead, if this is one.
+    piece: Option<Range<usize>>,
 }
 
 /// Where the host's part of a result is copied.
@@ -143,7 +115,7 @@ impl Lane {
         let memory = |n_bytes| OwnedMemory::new(driver, n_bytes);
         let staging = |n_bytes| Staging::new(driver, n_bytes);
         // A segment's uncompressed values fit a frame, too.
-        let scratch = most_scratch_bytes(frame_bytes);
+        let scratch = most_scratch_bytes(frame_bytes, DeviceCodec::scratch_bytes);
         let streams = Streams::new(driver, config)?;
         let outcome_bytes = streams.len() * size_of::<Outcome>();
         Ok(Self {
@@ -158,7 +130,6 @@ impl Lane {
             reported: staging(outcome_bytes)?,
             state: LaneState::Idle,
             ahead: VecDeque::new(),
-            used: Used::ALL,
             last: 0,
         })
     }
@@ -228,7 +199,6 @@ impl Lane {
         if n_bytes > self.values.n_bytes && !matches!(op, DeviceOp::Copy { .. }) {
             return Err(DeviceError::Capacity { need: n_bytes, have: self.values.n_bytes });
         }
-        self.used = Used::ALL;
         self.stream().clear(self.outcome(0), size_of::<Outcome>())?;
         Ok(match op {
             DeviceOp::Encode { values, codec, .. } => {
@@ -240,10 +210,6 @@ impl Lane {
                 let codec = codecs.of(*codec);
                 let task = Task::Encode { own, weighted, dst };
                 self.enqueue(codec, reduction, &task, n)?;
-                // Encodes that were begun ahead but not asked for may use any memory.
-                if self.ahead.is_empty() {
-                    self.used = Used { written: 0, scratch: 0 }.and(codec, n).unwrap_or(Used::ALL);
-                }
                 (dst.ptr, Output::Payload)
             }
             DeviceOp::Decode { payload, codec, divisor, to } => {
@@ -352,7 +318,6 @@ impl Lane {
         call: &DeviceCall,
     ) -> Result<(), DeviceError> {
         let (from, output) = self.begin(op, n_values, call)?;
-        self.ahead.clear();
         let (to, have) = match output_of(op) {
             Some(frame) => self.landing(frame),
             None => (Landing::Staging, self.received.n_bytes()),
@@ -362,73 +327,14 @@ impl Lane {
             Output::Floats(n_bytes) => n_bytes,
             Output::Payload => {
                 let guess = (self.last + self.last / 8).max(MIN_GUESS);
-                // Bytes behind them may belong to an encode that was begun ahead.
-                guess.min(have).min(self.written.n_bytes).min(self.used.written)
+                guess.min(have).min(self.written.n_bytes)
             }
         };
         self.receive(from, to, 0, n_received)?;
         self.report(0)?;
-        self.state = LaneState::Running(Running { from, n_received, output, to }, 0);
+        let (stream, piece) = (0, None);
+        self.state = LaneState::Running(Running { stream, from, n_received, output, to, piece });
         Ok(())
-    }
-
-    /// Begins an encode ahead, as [`Device::encode_ahead`](foldwire::device::Device::encode_ahead)
-    /// says.
-    pub(super) fn encode_ahead(
-        &mut self,
-        nth: usize,
-        values: Region,
-        codec: CodecId,
-        call: &DeviceCall,
-    ) -> Result<bool, DeviceError> {
-        if nth < self.ahead.len() {
-            return Ok(true);
-        }
-        let runs_on = if let LaneState::Running(_, stream) = self.state { stream } else { 0 };
-        let is_free = |stream: &usize| {
-            *stream != runs_on && self.ahead.iter().all(|begun| begun.stream != *stream)
-        };
-        let Some(stream) = (1..self.streams.len()).find(is_free) else { return Ok(false) };
-        let codecs = Codecs::new(call)?;
-        let (on_device, n, before) = (codecs.of(codec), values.n_values, self.used);
-        let Some(used) = before.and(on_device, n) else { return Ok(false) };
-        if used.written > self.written.n_bytes || used.scratch > self.scratch.n_bytes {
-            return Ok(false);
-        }
-        let rest = |memory: &OwnedMemory, start: usize, end: usize| {
-            let ptr = memory.ptr.offset(start);
-            DeviceBytes { ptr, n_bytes: end - start }
-        };
-        let dst = rest(&self.written, before.written, used.written);
-        let scratch = rest(&self.scratch, before.scratch, used.scratch);
-        let task = Task::Encode { own: at(values, call.dtype)?, weighted: false, dst };
-        let (outcome, on) = (self.outcome(stream), self.streams.at(stream));
-        on.clear(outcome, size_of::<Outcome>())?;
-        on_device.enqueue(on, call.op, &task, n, scratch, outcome)?;
-        self.report(stream)?;
-        self.used = used;
-        self.ahead.push_back(Ahead { stream, values, codec, from: dst.ptr });
-        Ok(true)
-    }
-
-    /// Makes the next encode that was begun ahead the operation under way. Returns false if this is
-    /// another operation, which comes after all that were begun ahead, and they count no more.
-    fn claim(&mut self, op: &mut DeviceOp<'_>) -> Result<bool, DeviceError> {
-        let Some(&next) = self.ahead.front() else { return Ok(false) };
-        if let DeviceOp::Encode { values: DeviceSource::Own(values), codec, to } = op
-            && (*values, *codec) == (next.values, next.codec)
-        {
-            let (to, _) = self.landing(to);
-            let running = Running { from: next.from, n_received: 0, output: Output::Payload, to };
-            self.state = LaneState::Running(running, next.stream);
-            self.ahead.pop_front();
-            return Ok(true);
-        }
-        for begun in &self.ahead {
-            let event = self.streams.at(begun.stream).event();
-            self.stream().wait_for(event)?;
-        }
-        Ok(false)
     }
 
     /// Returns where a result for this part of a frame is copied, and how much fits there.
@@ -462,11 +368,12 @@ impl Lane {
     /// Takes the result of an operation, once it has happened. `None` if a copy is still missing.
     fn finish(
         &mut self,
-        (running, stream): (Running, usize),
+        running: Running,
         frame: Option<&mut [u8]>,
         dtype: DType,
+        memory: &mut AheadMemory,
     ) -> Result<Option<Written>, ComputeError> {
-        let Running { from, n_received, output, to } = running;
+        let Running { stream, from, n_received, output, to, piece } = running;
         let (mut outcome, place) = (Outcome::default(), stream * size_of::<Outcome>());
         self.reported.read(place, bytemuck::bytes_of_mut(&mut outcome))?;
         let mut written =
@@ -481,11 +388,12 @@ impl Lane {
                     let rest = written.n_bytes - n_received;
                     self.receive(from.offset(n_received), to, n_received, rest)?;
                     self.stream().mark()?;
-                    self.state = LaneState::Receiving(written, to);
+                    self.state = LaneState::Receiving(written, to, piece);
                     return Ok(None);
                 }
             }
         }
+        Self::end_ahead(piece, memory);
         self.take(frame, written, to)?;
         Ok(Some(written))
     }
@@ -511,21 +419,21 @@ impl Lane {
         mut op: DeviceOp<'_>,
         n_values: usize,
         call: &DeviceCall,
+        memory: &mut AheadMemory,
     ) -> Result<Option<Written>, ComputeError> {
-        if matches!(self.state, LaneState::Idle) && !self.claim(&mut op)? {
+        if matches!(self.state, LaneState::Idle) && !self.claim(&mut op, memory) {
             self.start(&mut op, n_values, call)?;
             return Ok(None);
         }
-        let stream = if let LaneState::Running(_, stream) = self.state { stream } else { 0 };
+        let stream = if let LaneState::Running(running) = &self.state { running.stream } else { 0 };
         if !self.streams.at(stream).is_done()? {
             return Ok(None);
         }
         let frame = output_of(&mut op);
         match std::mem::take(&mut self.state) {
-            LaneState::Running(running, stream) => {
-                self.finish((running, stream), frame, call.dtype)
-            }
-            LaneState::Receiving(written, to) => {
+            LaneState::Running(running) => self.finish(running, frame, call.dtype, memory),
+            LaneState::Receiving(written, to, piece) => {
+                Self::end_ahead(piece, memory);
                 self.take(frame, written, to).map(|()| Some(written))
             }
             LaneState::Idle => Ok(None),
@@ -541,7 +449,6 @@ impl Lane {
     pub(super) fn forget(&mut self) {
         self.state = LaneState::Idle;
         self.ahead.clear();
-        self.used = Used::ALL;
         self.streams.all_mut().for_each(Stream::forget_end);
     }
 }
@@ -578,15 +485,28 @@ fn output_of<'p>(op: &'p mut DeviceOp<'_>) -> Option<&'p mut [u8]> {
     }
 }
 
-/// Returns the most scratch memory that any codec needs for values that fit a frame.
-fn most_scratch_bytes(frame_bytes: usize) -> usize {
+/// Returns the bytes of memory for encodes that lanes begin ahead: the payloads of as many frames
+/// as `config` says, and what their kernels need.
+pub(super) fn ahead_bytes(config: WorkspaceConfig) -> usize {
+    let WorkspaceConfig { frame_bytes, ahead_frames, n_streams, .. } = config;
+    if ahead_frames == 0 || n_streams < 2 {
+        return 0;
+    }
+    let scratch = |n_bytes| most_scratch_bytes(n_bytes, DeviceCodec::encode_scratch_bytes);
+    // A short part of a message takes a whole chunk, and both of its pieces begin at multiples.
+    let n_each = scratch(size_of::<f64>()) + 2 * FRAME_ALIGN;
+    ahead_frames * (frame_bytes + scratch(frame_bytes)) + n_streams * n_each
+}
+
+/// Returns the most scratch memory that any codec needs for values that fit this many bytes.
+fn most_scratch_bytes(n_bytes: usize, of: impl Fn(&DeviceCodec, usize) -> usize) -> usize {
     let params = CodecParams::new(Quantum::LOSSLESS);
     let floats = [DType::F32, DType::F64, DType::F16, DType::Bf16];
     let codecs =
         floats.into_iter().flat_map(|dtype| CodecId::ALL.iter().map(move |id| (dtype, *id)));
     let scratch = codecs.filter_map(|(dtype, id)| {
         let codec = DeviceCodec::new(dtype, id, &params)?;
-        Some(codec.scratch_bytes(frame_bytes / dtype.n_bytes()))
+        Some(of(&codec, n_bytes / dtype.n_bytes()))
     });
     scratch.max().unwrap_or(0)
 }

@@ -5,10 +5,11 @@ mod faults;
 
 use foldwire::codec::CodecId;
 use foldwire::error::{AbortReason, DeviceErrorKind};
-use foldwire::transport::{Tag, Transport};
+use foldwire::transport::Transport;
 use foldwire::{
     Bound, Call, Collective, Communicator, DType, Error, Op, Plan, Preset, Rank, pipeline,
 };
+use foldwire_conformance::wrapped::{Hooks, Wrapped};
 use foldwire_cuda::driver::lock_frames_for;
 use foldwire_cuda::{DeviceBuffer, Driver, Outcome, Workspace, WorkspaceConfig};
 use foldwire_cuda_host::{Faults, HostCopies, SimulatedDevice};
@@ -16,7 +17,6 @@ use foldwire_threads::{Endpoint, World};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use std::time::Duration;
 
 const N: usize = 9000;
 
@@ -141,76 +141,24 @@ fn blocks_of_a_scatter_are_copied_to_locked_frames_by_the_device_alone() {
     }
 }
 
-/// A transport that counts frames that it gets while a device copies from them or to them.
-struct Watched<'d> {
+/// Counts frames that a transport gets while a device copies from them or to them.
+struct Watch {
+    device: Arc<SimulatedDevice>,
+    n_in_use: Arc<AtomicUsize>,
+}
+
+impl Hooks for Watch {
+    fn gets(&mut self, frame: &[u8]) {
+        self.n_in_use.fetch_add(usize::from(self.device.uses(frame)), Ordering::Relaxed);
+    }
+}
+
+fn watched(
     inner: Endpoint,
-    device: &'d SimulatedDevice,
-    n_in_use: &'d AtomicUsize,
-}
-
-type Frame = <Endpoint as Transport>::Frame;
-type Failure = <Endpoint as Transport>::Error;
-
-impl Watched<'_> {
-    fn check(&self, frame: &Frame) {
-        let is_in_use = self.device.uses(frame.as_ref());
-        self.n_in_use.fetch_add(usize::from(is_in_use), Ordering::Relaxed);
-    }
-}
-
-impl Transport for Watched<'_> {
-    type Frame = Frame;
-    type Error = Failure;
-
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn frame_capacity(&self) -> usize {
-        self.inner.frame_capacity()
-    }
-
-    fn poll_frame(&mut self) -> Poll<Result<Frame, Failure>> {
-        self.inner.poll_frame()
-    }
-
-    fn n_frames(&self) -> Option<usize> {
-        self.inner.n_frames()
-    }
-
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
-        self.inner.poll_ready(to, tag)
-    }
-
-    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Failure> {
-        self.check(&frame);
-        self.inner.send(to, tag, frame, n_bytes)
-    }
-
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Failure>> {
-        self.inner.poll_recv(from, tag)
-    }
-
-    fn recycle(&mut self, frame: Frame) {
-        self.check(&frame);
-        self.inner.recycle(frame);
-    }
-
-    fn progress(&mut self) -> Result<(), Failure> {
-        self.inner.progress()
-    }
-
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-
-    fn idle(&mut self, budget: Duration) {
-        self.inner.idle(budget);
-    }
+    device: &Arc<SimulatedDevice>,
+    n_in_use: &Arc<AtomicUsize>,
+) -> Wrapped<Endpoint> {
+    Wrapped::new(inner, Watch { device: Arc::clone(device), n_in_use: Arc::clone(n_in_use) })
 }
 
 #[test]
@@ -219,11 +167,11 @@ fn a_call_that_ends_early_recycles_no_frame_that_a_device_uses() {
     let device = SimulatedDevice::new();
     let driver: Arc<dyn Driver> = device.clone();
     let _locking = lock_frames_for(Arc::downgrade(&driver));
-    let n_in_use = AtomicUsize::new(0);
+    let n_in_use = Arc::new(AtomicUsize::new(0));
     let (mut n_dropped, mut n_aborted) = (0, 0);
     for n_polls in (0..60).step_by(3) {
         let ended = world().run_endpoints(|inner| {
-            let transport = Watched { inner, device: &device, n_in_use: &n_in_use };
+            let transport = watched(inner, &device, &n_in_use);
             let mut comm = Communicator::new(transport).expect("a communicator");
             let rank = comm.rank();
             let mut workspace = Workspace::new(&driver, &comm).expect("there is memory");
@@ -252,7 +200,7 @@ fn a_call_that_ends_early_recycles_no_frame_that_a_device_uses() {
         }
     }
     assert!(n_dropped > 5 && n_aborted > 5, "{n_dropped} {n_aborted}");
-    assert_eq!(n_in_use.into_inner(), 0);
+    assert_eq!(n_in_use.load(Ordering::Relaxed), 0);
 }
 
 /// A workspace for shorter frames than the transport's.
@@ -292,13 +240,13 @@ fn a_driver_that_refuses_a_question_leaves_no_frame_that_a_device_uses() {
     let drivers: Vec<Arc<dyn Driver>> = devices.iter().map(|device| device.clone() as _).collect();
     let _locking: Vec<_> =
         drivers.iter().map(|driver| lock_frames_for(Arc::downgrade(driver))).collect();
-    let n_in_use = AtomicUsize::new(0);
+    let n_in_use = Arc::new(AtomicUsize::new(0));
     let mut n_dropped = 0;
     for n_polls in 0..40 {
         let ended = world().run_endpoints(|inner| {
             let rank = inner.rank();
             let (device, driver) = (&devices[rank.index()], &drivers[rank.index()]);
-            let transport = Watched { inner, device, n_in_use: &n_in_use };
+            let transport = watched(inner, device, &n_in_use);
             let mut comm = Communicator::new(transport).expect("a communicator");
             let mut workspace = Workspace::new(driver, &comm).expect("there is memory");
             let mut x = DeviceBuffer::from_values(driver, &values(rank)).expect("memory");
@@ -321,7 +269,7 @@ fn a_driver_that_refuses_a_question_leaves_no_frame_that_a_device_uses() {
         n_dropped += usize::from(ended[1]);
     }
     assert!(n_dropped > 5, "{n_dropped}");
-    assert_eq!(n_in_use.into_inner(), 0);
+    assert_eq!(n_in_use.load(Ordering::Relaxed), 0);
     assert!(devices.iter().all(|device| device.n_live() == 0), "nothing leaks");
 }
 

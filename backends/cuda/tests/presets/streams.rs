@@ -1,5 +1,5 @@
-//! Encodes of one message run at the same time on several streams of a device, and give the bytes
-//! of encodes one after the other.
+//! Encodes of one message, and of several, run at the same time on several streams of a device, and
+//! give the bytes of encodes one after the other.
 
 use super::{Case, bits};
 use foldwire::codec::{CodecExt, CodecId, CodecParams};
@@ -19,23 +19,32 @@ use std::time::Duration;
 
 /// Frames that hold the parts of all ranks.
 const FRAME: usize = 96 << 10;
+/// Frames that hold a fraction of a part.
+const SHORT_FRAME: usize = 4 << 10;
 
 fn case(preset: Preset, collective: Collective, size: usize) -> Case {
     Case { preset, collective, count: 20_000, size, ring_from: Preset::RING_FROM }
 }
 
 fn config(n_streams: usize) -> WorkspaceConfig {
-    WorkspaceConfig { n_streams, partition_values: 4096, ..WorkspaceConfig::new(4, FRAME) }
+    config_of(FRAME, n_streams)
+}
+
+fn config_of(frame_bytes: usize, n_streams: usize) -> WorkspaceConfig {
+    WorkspaceConfig { n_streams, partition_values: 4096, ..WorkspaceConfig::new(4, frame_bytes) }
 }
 
 /// A rank's result, the bytes that it sent, and the most streams with kernels at a time.
 type Outcome = (Vec<u8>, u64, usize);
 
-fn on_devices(case: &Case, n_streams: usize) -> Vec<Outcome> {
-    World::new(case.size).frame_bytes(FRAME).run(|mut comm| {
+fn on_devices(case: &Case, config: WorkspaceConfig) -> Vec<Outcome> {
+    World::new(case.size).frame_bytes(config.frame_bytes).run(|mut comm| {
         let simulated = SimulatedDevice::new();
         let device: Arc<dyn Driver> = simulated.clone();
-        let mut workspace = Workspace::with_config(&device, config(n_streams)).expect("memory");
+        for codec in [case.plan(DType::F32).codec, CodecId::Raw] {
+            device.checked().insert(codec, DType::F32);
+        }
+        let mut workspace = Workspace::with_config(&device, config).expect("memory");
         let mut buffers = case.buffers::<f32>(comm.rank());
         let with = (&device, &mut workspace);
         let report = case.on_device(&mut comm, with, &mut buffers).expect("the call works");
@@ -47,8 +56,8 @@ fn on_devices(case: &Case, n_streams: usize) -> Vec<Outcome> {
     })
 }
 
-fn on_hosts(case: &Case) -> Vec<Outcome> {
-    World::new(case.size).frame_bytes(FRAME).run(|mut comm| {
+fn on_hosts(case: &Case, frame_bytes: usize) -> Vec<Outcome> {
+    World::new(case.size).frame_bytes(frame_bytes).run(|mut comm| {
         let mut buffers = case.buffers::<f32>(comm.rank());
         let report = case.on_host(&mut comm, &mut buffers).expect("the call works");
         (bits(&buffers[1]), report.wire_bytes, 0)
@@ -56,10 +65,11 @@ fn on_hosts(case: &Case) -> Vec<Outcome> {
 }
 
 /// Compares results and bytes with those of hosts. Returns the most streams at a time of each rank.
-fn check(case: &Case, n_streams: usize) -> Vec<usize> {
-    let found = on_devices(case, n_streams);
-    for (rank, (found, expected)) in found.iter().zip(on_hosts(case)).enumerate() {
-        let context = format!("{case:?}, {n_streams} streams, rank {rank}");
+fn check(case: &Case, config: WorkspaceConfig) -> Vec<usize> {
+    let found = on_devices(case, config);
+    let expected = on_hosts(case, config.frame_bytes);
+    for (rank, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let context = format!("{case:?}, {config:?}, rank {rank}");
         assert!(found.0 == expected.0, "{context}");
         assert_eq!(found.1, expected.1, "{context}: bytes sent");
     }
@@ -70,12 +80,55 @@ fn check(case: &Case, n_streams: usize) -> Vec<usize> {
 fn the_root_of_a_scatter_encodes_all_blocks_at_once() {
     for (size, n_streams) in [(5, WorkspaceConfig::N_STREAMS), (9, 8), (5, 3), (3, 1), (2, 8)] {
         let case = case(Preset::Gzccl, Collective::Scatter, size);
-        let n_at_once = check(&case, n_streams);
+        let n_at_once = check(&case, config(n_streams));
         for (rank, found) in n_at_once.into_iter().enumerate() {
             let is_root = rank == case.root().index();
             let expected = if is_root { (size - 1).min(n_streams) } else { 1 };
             assert_eq!(found, expected, "{size} ranks, {n_streams} streams, rank {rank}");
         }
+    }
+}
+
+/// The next parts of each block, or the next parts of a message, are encoded meanwhile.
+#[test]
+fn streams_are_busy_whatever_the_frames_hold() {
+    use Collective::{AllGather, Broadcast, Scatter};
+    let cases = [
+        (Preset::Gzccl, Scatter, 2),
+        (Preset::Gzccl, Scatter, 5),
+        (Preset::Gzccl, AllGather, 2),
+        (Preset::MpcOpt, Broadcast, 2),
+        (Preset::ZfpOpt8, Broadcast, 3),
+    ];
+    for (preset, collective, size) in cases {
+        for n_streams in [8, 3, 1] {
+            let case = case(preset, collective, size);
+            let n_at_once = check(&case, config_of(SHORT_FRAME, n_streams));
+            let root = case.root().index();
+            assert_eq!(n_at_once[root], n_streams, "{case:?}: {n_at_once:?}");
+        }
+    }
+    let case = case(Preset::Gzccl, Scatter, 5);
+    let without = WorkspaceConfig { ahead_frames: 0, ..config_of(SHORT_FRAME, 8) };
+    assert_eq!(check(&case, without)[case.root().index()], 1, "there is no memory for more");
+}
+
+/// Lanes that share the memory, and steps that encode between other operations.
+#[test]
+fn calls_that_encode_ahead_have_the_bytes_of_the_host() {
+    use Collective::{AllReduce, AllToAll, Reduce, ReduceScatter, Scatter};
+    for (preset, collective) in [
+        (Preset::GzcclPlus, Scatter),
+        (Preset::Gzccl, AllReduce),
+        (Preset::Gzccl, ReduceScatter),
+        (Preset::MpcOpt, AllToAll),
+        (Preset::ZfpOpt16, Reduce),
+        (Preset::Foldwire, AllReduce),
+        (Preset::Hzccl, AllReduce),
+        (Preset::Cprp2p, AllToAll),
+    ] {
+        let case = case(preset, collective, 4);
+        check(&case, config_of(SHORT_FRAME, 8));
     }
 }
 
@@ -85,18 +138,18 @@ fn a_long_message_is_encoded_in_partitions_at_once() {
     for preset in [Preset::MpcOpt, Preset::ZfpOpt8] {
         for (n_streams, expected) in [(8, 3), (2, 2), (1, 1)] {
             let case = case(preset, Collective::Broadcast, 2);
-            let n_at_once = check(&case, n_streams);
+            let n_at_once = check(&case, config(n_streams));
             assert_eq!(n_at_once[case.root().index()], expected, "{preset:?} {n_streams}");
         }
     }
     let case = case(Preset::Gzccl, Collective::Broadcast, 2);
-    assert_eq!(check(&case, 8), [1, 1], "cuszp has no partitions");
+    assert_eq!(check(&case, config(8)), [1, 1], "cuszp has no partitions");
 }
 
 /// Scatters at whose root a device has a fault after the first call. Returns each rank's result.
-fn with_faults(case: &Case, faults: Faults) -> Vec<Result<(), Error>> {
+fn with_faults(case: &Case, config: WorkspaceConfig, faults: Faults) -> Vec<Result<(), Error>> {
     let simulated = SimulatedDevice::new();
-    let results = World::new(case.size).frame_bytes(FRAME).run(|mut comm| {
+    let results = World::new(case.size).frame_bytes(config.frame_bytes).run(|mut comm| {
         let mut buffers = case.buffers::<f32>(comm.rank());
         if comm.rank() != case.root() {
             let ended = case.on_host(&mut comm, &mut buffers).map(drop);
@@ -110,7 +163,7 @@ fn with_faults(case: &Case, faults: Faults) -> Vec<Result<(), Error>> {
         for codec in [case.plan(DType::F32).codec, CodecId::Raw] {
             device.checked().insert(codec, DType::F32);
         }
-        let mut workspace = Workspace::with_config(&device, config(8)).expect("memory");
+        let mut workspace = Workspace::with_config(&device, config).expect("memory");
         let from = DeviceBuffer::from_values(&device, &buffers[0]).expect("memory");
         let mut to = DeviceBuffer::from_values(&device, &buffers[1]).expect("memory");
         simulated.plant(faults);
@@ -128,8 +181,8 @@ fn with_faults(case: &Case, faults: Faults) -> Vec<Result<(), Error>> {
 }
 
 /// Returns whether the fault struck.
-fn is_typed(case: &Case, faults: Faults) -> bool {
-    let results = with_faults(case, faults);
+fn is_typed(case: &Case, config: WorkspaceConfig, faults: Faults) -> bool {
+    let results = with_faults(case, config, faults);
     let root = case.root();
     let expected = match results[root.index()] {
         Ok(()) => {
@@ -158,7 +211,11 @@ fn is_typed(case: &Case, faults: Faults) -> bool {
 fn faults_are_typed(step: usize) {
     let scatter = case(Preset::Gzccl, Collective::Scatter, 5);
     let broadcast = case(Preset::MpcOpt, Collective::Broadcast, 3);
-    for (case, n_launches) in [(scatter, 12), (broadcast, 5)] {
+    let (whole, short) = (config(8), config_of(SHORT_FRAME, 4));
+    for (case, config, n_launches) in
+        [(scatter, whole, 12), (broadcast, whole, 5), (scatter, short, 12)]
+    {
+        let is_typed = |case: &Case, faults| is_typed(case, config, faults);
         let launches = |n| Faults { launches: Some(n), ..Faults::default() };
         for n in 0..n_launches {
             assert!(is_typed(&case, launches(n)), "{case:?}, launch {n}");
@@ -194,9 +251,10 @@ mod long {
 #[test]
 fn a_scatter_that_is_dropped_leaves_nothing_under_way() {
     let case = case(Preset::Gzccl, Collective::Scatter, 5);
-    for n_polls in [1, 2, 3, 5, 8, 13, 21] {
+    let polls = [1, 2, 3, 5, 8, 13, 21].into_iter().zip([FRAME, SHORT_FRAME].into_iter().cycle());
+    for (n_polls, frame_bytes) in polls {
         let simulated = SimulatedDevice::new();
-        World::new(case.size).frame_bytes(FRAME).run(|mut comm| {
+        World::new(case.size).frame_bytes(frame_bytes).run(|mut comm| {
             let mut buffers = case.buffers::<f32>(comm.rank());
             if comm.rank() != case.root() {
                 let ended = case.on_host(&mut comm, &mut buffers);
@@ -209,7 +267,8 @@ fn a_scatter_that_is_dropped_leaves_nothing_under_way() {
                 return;
             }
             let device: Arc<dyn Driver> = simulated.clone();
-            let mut workspace = Workspace::with_config(&device, config(8)).expect("memory");
+            let config = config_of(frame_bytes, 8);
+            let mut workspace = Workspace::with_config(&device, config).expect("memory");
             let from = DeviceBuffer::from_values(&device, &buffers[0]).expect("memory");
             let mut to = DeviceBuffer::from_values(&device, &buffers[1]).expect("memory");
             let shares = Shares::Even(case.count);
@@ -230,7 +289,7 @@ fn a_scatter_that_is_dropped_leaves_nothing_under_way() {
     }
 }
 
-const N: usize = 5000;
+const N: usize = 20_000;
 
 /// A workspace of one lane, and arrays that it encodes.
 struct Bench {
@@ -242,8 +301,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_config(WorkspaceConfig::new(1, FRAME))
+    }
+
+    fn with_config(config: WorkspaceConfig) -> Self {
         let device: Arc<dyn Driver> = SimulatedDevice::new();
-        let workspace = Workspace::with_config(&device, WorkspaceConfig::new(1, FRAME));
+        let workspace = Workspace::with_config(&device, config);
         let array = |nth: usize| {
             let values: Vec<f32> = (0..N).map(|i| ((i * (nth + 1)) as f32 * 0.01).sin()).collect();
             let on_device = DeviceBuffer::from_values(&device, &values).expect("memory");
@@ -272,9 +335,12 @@ impl Bench {
         done.map(|written| written.expect("the device works").n_bytes)
     }
 
-    fn ahead(&mut self, nth: usize, array: usize) -> bool {
-        let (values, codec) = (self.region(array), self.codec());
-        let begun = self.workspace.encode_ahead(0, nth, values, codec, &self.call);
+    fn ahead(&mut self, array: usize) -> bool {
+        self.ahead_of(self.region(array))
+    }
+
+    fn ahead_of(&mut self, values: Region) -> bool {
+        let begun = self.workspace.encode_ahead(0, values, self.codec(), &self.call);
         begun.expect("the device works")
     }
 
@@ -313,24 +379,40 @@ fn encodes_ahead_have_the_bytes_of_those_in_order() {
     let mut bench = Bench::new();
     let mut frame = vec![0; FRAME];
     assert!(bench.poll(0, &mut frame).is_pending());
-    for (nth, array) in [1, 2].into_iter().enumerate() {
-        assert!(bench.ahead(nth, array));
-        assert!(bench.ahead(nth, array), "it has begun already");
+    for array in [1, 2] {
+        assert!(bench.ahead(array));
+        assert!(bench.ahead(array), "it has begun already");
     }
     (0..3).for_each(|array| bench.check(array));
     // Encodes, and other operations, that nobody announced.
     for other in [3, 2] {
         assert!(bench.poll(0, &mut frame).is_pending());
-        assert!(bench.ahead(0, 1) && bench.ahead(1, 2));
+        assert!(bench.ahead(1) && bench.ahead(2));
         bench.check(0);
         bench.check(other);
         bench.check(1);
     }
     assert!(bench.poll(0, &mut frame).is_pending());
-    assert!(bench.ahead(0, 1) && bench.ahead(1, 2));
+    assert!(bench.ahead(1) && bench.ahead(2));
     bench.check(0);
     bench.store_nothing();
+    bench.check(1);
+    bench.store_nothing();
     bench.check(2);
+    bench.end();
+}
+
+/// The lane never asks for them, and goes on with others.
+#[test]
+fn encodes_that_a_lane_passes_over_give_their_streams_back() {
+    let mut bench = Bench::with_config(WorkspaceConfig { n_streams: 4, ..config(4) });
+    let mut frame = vec![0; FRAME];
+    for _ in 0..10 {
+        assert!(bench.poll(0, &mut frame).is_pending());
+        assert!([1, 2, 3].into_iter().all(|array| bench.ahead(array)));
+        bench.check(0);
+        bench.check(3);
+    }
     bench.end();
 }
 
@@ -339,7 +421,7 @@ fn what_a_call_began_ahead_does_not_reach_the_next_call() {
     let mut bench = Bench::new();
     let mut frame = vec![0; FRAME];
     assert!(bench.poll(0, &mut frame).is_pending());
-    assert!(bench.ahead(0, 1));
+    assert!(bench.ahead(1));
     bench.end();
     let values: Vec<f32> = (0..N).map(|i| i as f32).collect();
     let mut transfer = foldwire_cuda::Transfer::new(&bench.device, FRAME).expect("memory");
@@ -351,19 +433,37 @@ fn what_a_call_began_ahead_does_not_reach_the_next_call() {
     bench.end();
 }
 
-/// No more begins than there are streams, and than fits the memory of one message.
+/// No more begins than there are streams, and than fits the memory that was set aside.
 #[test]
 fn encodes_ahead_are_bounded() {
-    let mut bench = Bench::new();
-    let mut frame = vec![0; FRAME];
-    assert!(!bench.ahead(0, 1), "nothing is under way");
-    assert!(bench.poll(0, &mut frame).is_pending());
-    let n_begun = (0..20).take_while(|nth| bench.ahead(*nth, 1)).count();
-    assert!((1..WorkspaceConfig::N_STREAMS).contains(&n_begun), "{n_begun}");
-    bench.check(0);
-    (0..n_begun + 1).for_each(|_| bench.check(1));
-    bench.end();
-    assert!(bench.poll(2, &mut frame).is_pending());
-    assert!(bench.ahead(0, 3));
-    (2..4).for_each(|array| bench.check(array));
+    let config = |n_streams, ahead_frames| WorkspaceConfig {
+        n_streams,
+        ahead_frames,
+        ..WorkspaceConfig::new(1, FRAME)
+    };
+    for (config, expected) in [
+        (config(8, 7), 7..8),
+        (config(3, 7), 2..3),
+        (config(1, 7), 0..1),
+        (config(8, 0), 0..1),
+        (config(16, 1), 1..15),
+    ] {
+        let mut bench = Bench::with_config(config);
+        let mut frame = vec![0; FRAME];
+        assert!(bench.poll(0, &mut frame).is_pending());
+        // All but the first value, all but the first two, and so on.
+        let all = bench.region(1);
+        let rest = |skipped: usize| {
+            let address = all.address + 4 * skipped as u64;
+            Region { address, n_values: all.n_values - skipped }
+        };
+        let n_begun = (0..100).take_while(|skipped| bench.ahead_of(rest(*skipped))).count();
+        assert!(expected.contains(&n_begun), "{config:?}: {n_begun}");
+        (0..2).for_each(|array| bench.check(array));
+        bench.end();
+        assert!(bench.poll(2, &mut frame).is_pending());
+        assert_eq!(bench.ahead(3), !expected.contains(&0), "memory and streams are free again");
+        (2..4).for_each(|array| bench.check(array));
+        bench.end();
+    }
 }

@@ -227,7 +227,8 @@ def apart_on_device(array, out, before):
     the CPU. There the array is copied."""
     if not isinstance(array, DeviceArray) or not isinstance(out, DeviceArray):
         return array
-    is_apart = (array.address + array.nbytes <= out.address
+    is_apart = (not array.nbytes or not out.nbytes
+                or array.address + array.nbytes <= out.address
                 or out.address + out.nbytes <= array.address)
     long, short = (out, array) if out.size >= array.size else (array, out)
     is_in_place = (before is not None
