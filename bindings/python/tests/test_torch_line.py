@@ -1,6 +1,7 @@
 """Tests of the queue of a process group's calls: which thread makes a call, and in which order."""
 
 import threading
+import time
 import unittest
 import unittest.mock
 
@@ -45,6 +46,42 @@ class LineTest(unittest.TestCase):
         jobs.waiting.put(queued[0])
         self.assertEqual(self.start("third").get_future().wait(), "third")
         self.assertEqual(self.names(), ["first", "second", "third"])
+
+    def look(self):
+        """Makes calls until the thread looks for calls without being woken."""
+        end = time.monotonic() + 60
+        while not self.line._jobs.is_looking:
+            self.assertLess(time.monotonic(), end)
+            self.start("waited for").wait()
+            time.sleep(0.001)
+
+    def test_the_thread_finds_a_call_that_it_was_not_woken_for(self):
+        jobs, end = self.line._jobs, time.monotonic() + 60
+        while True:
+            self.look()
+            work = self.start("deferred")
+            if jobs.deferred is not None:
+                break
+            work.wait()
+        while not work.is_completed():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.001)
+        self.assertEqual(self.made[-1], ("deferred", jobs.thread))
+        self.assertLess(jobs.n_waited, 0, "later calls wake it")
+
+    def test_calls_keep_their_order_if_one_was_deferred(self):
+        for finish in (lambda work: work.get_future().wait(), lambda work: work.wait()):
+            self.look()
+            self.made.clear()
+            works = [self.start(n, is_async=n < 3) for n in range(4)]
+            finish(works[0])
+            self.assertEqual(self.names(), [0, 1, 2, 3])
+
+    def test_the_end_makes_a_call_that_was_deferred(self):
+        self.look()
+        work = self.start("last")
+        self.line.end()
+        self.assertTrue(work.is_completed())
 
     def test_calls_are_made_in_order_whoever_waits(self):
         for _ in range(100):

@@ -4,6 +4,7 @@ After a failed call, all later calls fail."""
 import atexit
 import queue
 import threading
+import time
 import weakref
 from datetime import timedelta
 from typing import Optional
@@ -20,6 +21,13 @@ _NO_LIMIT = timedelta(0)
 _FUTURES = threading.Lock()
 # Seconds that an ending program waits for calls in progress.
 _PATIENCE = 10.0
+# After as many calls that callers made themselves, the next one does not wake the line's thread.
+_N_WAITED = 4
+# As many calls wake it after one that it made.
+_N_MADE = 64
+# Seconds between the looks of the thread for a call that has not woken it, and for how long it
+# looks after the last one.
+_LOOK, _LOOKING = 0.001, 0.05
 
 
 def seconds(limit) -> Optional[float]:
@@ -117,6 +125,7 @@ class Work(dist._Work):
             # No other thread needs to be woken if this one has nothing else to do.
             if limit is None and line is not None and line.make_next(self):
                 return self.wait()
+            self._jobs.tell_of_deferred()
             if not self._gate.acquire(timeout=-1 if limit is None else limit):
                 message = f"the call did not finish within {limit} s; it continues"
                 raise BackendError(message, kind="timeout", field="timeout")
@@ -135,6 +144,8 @@ class Work(dist._Work):
         if not self._is_over:
             # Callbacks wait for the futures of their calls, too.
             self._help()
+            if self._jobs is not None:
+                self._jobs.tell_of_deferred()
         # If Python sets an exception on a future, C++ sees it as a value, and the future as
         # successful. Only an exception that a callback raises is an error for both.
         with _FUTURES:
@@ -176,14 +187,61 @@ class _Jobs:
         self.maker = None
         self.n_unfinished = 0
         self.thread = None
+        # A call that the thread was not woken for.
+        self.deferred = None
+        # Whether the thread looks for such a call.
+        self.is_looking = False
+        # Time of the last asynchronous call.
+        self.last = 0.0
+        # Number of calls that callers made since the thread made one.
+        self.n_waited = 0
 
     def work(self):
-        for work, line in iter(self.waiting.get, None):
+        for work, line in iter(self.next, None):
             # Claim it before the turn: ``start`` waits for the turn while it holds the lock.
             if self.claims(work):
+                self.n_waited = -_N_MADE
                 self.make(work, line)
             # Release the references while waiting for the next call.
             del work, line
+
+    def put(self, job):
+        """Gives a call to the thread. If callers have made the last calls, this one will probably
+        do so, too. Then the thread finds it when it looks next, because waking it would take time
+        from this rank and, where cores are few, from others. The caller holds the lock."""
+        self.last = time.monotonic()
+        if self.is_looking and self.n_unfinished == 1 and self.n_waited >= _N_WAITED:
+            self.deferred = job
+        else:
+            self.put_deferred()
+            self.waiting.put(job)
+
+    def put_deferred(self):
+        """Wakes the thread for the call that it was not woken for. The caller holds the lock."""
+        job, self.deferred = self.deferred, None
+        if job is not None:
+            self.waiting.put(job)
+
+    def tell_of_deferred(self):
+        with self.lock:
+            self.put_deferred()
+
+    def next(self):
+        """Waits for the next call, on the thread. Returns None at the end."""
+        while True:
+            with self.lock:
+                is_recent = time.monotonic() - self.last < _LOOKING
+                self.is_looking = is_recent and self.n_waited >= _N_WAITED
+                job, self.deferred = self.deferred, None
+            if job is not None:
+                return job
+            try:
+                job = self.waiting.get(timeout=_LOOK if self.is_looking else None)
+            except queue.Empty:
+                continue
+            if job is not None or self.deferred is None:
+                return job
+            self.waiting.put(None)
 
     def make(self, work, line):
         """Makes a call that was claimed, and then completes its future: callbacks make calls."""
@@ -197,6 +255,7 @@ class _Jobs:
         """Makes all queued calls up to one, if the current thread is the one that makes them."""
         if threading.current_thread() is not self.thread:
             return
+        self.tell_of_deferred()
         while not work._is_over:
             try:
                 queued = self.waiting.get_nowait()
@@ -299,7 +358,7 @@ class Line:
                 work._gate = threading.Lock()
                 work._gate.acquire()
                 work._line, work._jobs = self, jobs
-                jobs.waiting.put((work, self))
+                jobs.put((work, self))
         if is_now:
             try:
                 jobs.run(work, self)
@@ -313,6 +372,7 @@ class Line:
         jobs = self._jobs
         if not jobs.claims(work, is_only=True):
             return False
+        jobs.n_waited += 1
         jobs.make(work, self)
         return True
 
