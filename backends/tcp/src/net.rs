@@ -48,6 +48,10 @@ use crate::waker_thread::WakerThread;
 
 /// Time to yield the core to other threads before sleeping. Most answers arrive within this time.
 const YIELD_LIMIT: Duration = Duration::from_micros(50);
+/// A yield that takes as long shows that another thread wants this core.
+const CROWDED_YIELD: Duration = Duration::from_micros(20);
+/// Time without yields after such a one.
+const CROWDED_TIME: Duration = Duration::from_millis(100);
 /// Shortest sleep, since `poll` counts its timeout in milliseconds.
 const LEAST_SLEEP: Duration = Duration::from_millis(1);
 /// Shortest message that is passed in shared memory. A shorter one is copied sooner than its slot
@@ -92,6 +96,8 @@ pub struct Tcp {
     incoming: IncomingMessages,
     /// Start of the current wait.
     idle_since: Option<Instant>,
+    /// Time of the last yield that another thread took up.
+    crowded_since: Option<Instant>,
     /// Start of the end, if the endpoint announced it.
     ends_since: Option<Instant>,
     /// False if a call was aborted before the end.
@@ -137,6 +143,7 @@ impl Tcp {
             setup,
             incoming,
             idle_since: None,
+            crowded_since: None,
             ends_since: None,
             is_well: true,
         })
@@ -484,9 +491,17 @@ impl Net for Tcp {
         if !events.is_empty() || !self.to_serve.is_empty() {
             return;
         }
-        let since = *self.idle_since.get_or_insert_with(Instant::now);
-        if budget < LEAST_SLEEP || since.elapsed() < YIELD_LIMIT {
-            return thread::yield_now();
+        let now = Instant::now();
+        let since = *self.idle_since.get_or_insert(now);
+        // A yield gives the core to a busy process for a whole slice of its time. A rank that
+        // sleeps is woken as soon as a message arrives, and its core goes to whoever wants it.
+        let is_crowded = self.crowded_since.is_some_and(|at| now - at < CROWDED_TIME);
+        if budget < LEAST_SLEEP || now - since < YIELD_LIMIT && !is_crowded {
+            thread::yield_now();
+            if now.elapsed() > CROWDED_YIELD {
+                self.crowded_since = Some(now);
+            }
+            return;
         }
         // An error is ignored here. The next `poll` returns it.
         let _ = self.poll_system(budget);

@@ -2,11 +2,18 @@
 
     python examples/elastic.py                       # 4 ranks; one is killed, later one joins
     python examples/elastic.py --kill 0 --join 0     # the same without, for comparison
+    foldwire launch -n 4 examples/elastic.py         # one process for each node; so with torchrun
+    cargo xtask cluster run -- python examples/elastic.py     # the same on the emulated cluster
 
 Ranks meet at a store, the *lobby*, which this program keeps; a job would use torchrun's or etcd. A
 rank whose call fails goes to the lobby, as a newcomer does. The first one there waits a moment for
 the others, and writes the list of those who came. They form a new group, and the rank that is ahead
 sends its state to the others.
+
+Started as one process for each node, by a launcher that sets FOLDWIRE_RANK, FOLDWIRE_SIZE and
+FOLDWIRE_ROOT or torchrun's variables, each process starts a rank on its node and watches over it,
+as torchrun's agents do. The process of node 0 keeps the lobby. That of node 1 kills its rank, and
+later starts another one.
 """
 
 import argparse
@@ -99,9 +106,16 @@ class Training:
         self.step += 1
 
 
+def store_at(host, port, is_kept=False):
+    """Returns the store of the lobby, which the caller keeps or somebody else."""
+    store = dist.TCPStore(host, int(port), is_master=is_kept, wait_for_workers=False,
+                          timeout=timedelta(hours=1))
+    return store, dist.PrefixStore("lobby", store)
+
+
 def work(args):
     """Runs one rank."""
-    store = dist.TCPStore("127.0.0.1", args.lobby, is_master=False)
+    _, store = store_at(*args.lobby.rsplit(":", 1))
     torch.set_num_threads(1)
     foldwire.torch.configure(bound=args.bound, min_bytes=1024)
     dist.init_process_group("foldwire", store=dist.HashStore(), rank=0, world_size=1,
@@ -109,38 +123,97 @@ def work(args):
     lobby, training = Lobby(store), Training()
 
     def newcomers():
-        """Returns how many have come, as all ranks know it."""
-        n = torch.tensor([store.add("newcomers", 0)])
+        """Returns how many have come, and how many were started, as all ranks know it."""
+        n = torch.tensor([store.add("newcomers", 0), store.add("started", 0)])
         dist.all_reduce(n, dist.ReduceOp.MAX)
-        return n.item()
+        return n.tolist()
 
     def meet(least=1):
         lobby.join(least)
         training.catch_up()
-        return newcomers()
+        return newcomers()[0]
 
     if args.late:
         store.add("newcomers", 1)
     # A newcomer waits for the others.
     seen = meet(2 if args.late else args.ranks)
-    while training.step < args.steps:
+    # Time of the last step, and number of its group.
+    last, epoch = None, lobby.epoch
+    while True:
         try:
-            if newcomers() > seen:
+            n_came, n_started = newcomers()
+            if n_came > seen:
                 seen = meet()
+            elif training.step >= args.steps:
+                if n_came == n_started:
+                    break
+                # One is on its way.
+                time.sleep(0.05)
             else:
                 training.advance()
+                now = time.monotonic()
+                if last is not None and epoch != lobby.epoch:
+                    store.set(f"pause/{lobby.epoch}", str(now - last))
+                last, epoch = now, lobby.epoch
         except dist.DistBackendError as failure:
             print(f"step {training.step.item()}: {failure}", file=sys.stderr)
             seen = meet()
         if dist.get_rank() == 0:
             store.set("step", str(training.step.item()))
+    dist.barrier()
     if dist.get_rank() == 0:
         with torch.no_grad():
             loss = training.loss(7, 4096).item()
+        keys = [key for at in range(lobby.epoch + 1) if store.check([key := f"pause/{at}"])]
+        pauses = [round(float(store.get(key)), 2) for key in keys]
         store.set("result", json.dumps({"loss": loss, "ranks": dist.get_world_size(),
-                                        "groups": lobby.epoch}))
+                                        "groups": lobby.epoch, "pauses": pauses}))
     dist.barrier()
     dist.destroy_process_group()
+
+
+class Ranks:
+    """The ranks that this process starts and watches over."""
+
+    def __init__(self, args, lobby, n):
+        self._args = [sys.executable, os.path.abspath(__file__), "--lobby", lobby, "--steps",
+                      str(args.steps), "--bound", args.bound, "--ranks", str(args.ranks)]
+        self._environment = {"MASTER_ADDR": lobby.rsplit(":", 1)[0], **os.environ}
+        self._running = []
+        for _ in range(n):
+            self.start()
+
+    def start(self, *more):
+        self._running.append(subprocess.Popen([*self._args, *more], env=self._environment))
+
+    def replace_one(self, store, args):
+        """Kills a rank at a step, and starts another one at a later step."""
+        for at, act in sorted([(args.kill, "kill"), (args.join, "join")]):
+            if at == 0:
+                continue
+            while int(store.get("step")) < at:
+                time.sleep(0.02)
+            if act == "join":
+                store.add("started", 1)
+                self.start("--late")
+            else:
+                self._running.pop().kill()
+
+    def wait(self):
+        for rank in self._running:
+            rank.wait()
+
+
+def launched():
+    """Returns this process's number, the number of processes, and the address of the first one, if
+    a launcher has started them."""
+    for names in (("FOLDWIRE_RANK", "FOLDWIRE_SIZE"), ("RANK", "WORLD_SIZE")):
+        if all(name in os.environ for name in names):
+            numbers = [int(os.environ[name]) for name in names]
+            address = (os.environ.get("FOLDWIRE_ROOT")
+                       or "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ))
+            return *numbers, address
+    return None
 
 
 def main():
@@ -151,32 +224,33 @@ def main():
     parser.add_argument("--kill", type=int, default=300, help="step of a rank's end; 0: none")
     parser.add_argument("--join", type=int, default=600, help="step of a newcomer; 0: none")
     parser.add_argument("--bound", default="rel:0.01")
-    parser.add_argument("--lobby", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--lobby", help=argparse.SUPPRESS)
     parser.add_argument("--late", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.lobby:
         return work(args)
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    own = [sys.executable, os.path.abspath(__file__), "--lobby", str(store.port), "--steps",
-           str(args.steps), "--bound", args.bound, "--ranks", str(args.ranks)]
-    ranks = [subprocess.Popen(own) for _ in range(args.ranks)]
-    for at, act in sorted([(args.kill, "kill"), (args.join, "join")]):
-        if at == 0:
-            continue
-        while int(store.get("step")) < at:
-            time.sleep(0.02)
-        if act == "kill":
-            ranks.pop(1).kill()
-        else:
-            ranks.append(subprocess.Popen([*own, "--late"]))
+    node = launched()
+    if node is None:
+        kept, store = store_at("127.0.0.1", 0, is_kept=True)
+        ranks = Ranks(args, f"127.0.0.1:{kept.port}", args.ranks)
+        ranks.replace_one(store, args)
+    else:
+        number, args.ranks, address = node
+        # torchrun keeps a store there itself.
+        is_kept = number == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        kept, store = store_at(*address.rsplit(":", 1), is_kept=is_kept)
+        ranks = Ranks(args, address, 1)
+        if number == min(1, args.ranks - 1):
+            ranks.replace_one(store, args)
     result = json.loads(store.get("result"))
-    for rank in ranks:
-        try:
-            rank.wait(10)
-        except subprocess.TimeoutExpired:
-            print("a newcomer came too late", file=sys.stderr)
-            rank.kill()
-    print(json.dumps({**result, "steps": args.steps, "bound": args.bound}))
+    ranks.wait()
+    if node is None or number == 0:
+        print(json.dumps({**result, "steps": args.steps, "bound": args.bound}))
+    if node is not None:
+        # The store must outlive all who ask it.
+        store.add("ended", 1)
+        while is_kept and store.add("ended", 0) < args.ranks:
+            time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ use std::time::Duration;
 use foldwire::grow::Admission;
 use foldwire::op::OpCode;
 use foldwire::plan::PlanSpec;
-use foldwire::{Config, DType, Plan};
+use foldwire::{Collective, Config, DType, Plan};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
     ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
@@ -24,7 +24,7 @@ use pyo3::types::PyDict;
 use crate::endpoint::{LockedEndpoint, ObjectId};
 use crate::failure::raise;
 use crate::ffi::{self, CallWithArrays};
-use crate::report::dict;
+use crate::report::{PyReport, dict};
 use crate::request::PyRequest;
 use crate::store::ObjectStore;
 use crate::sums;
@@ -215,13 +215,46 @@ impl CallArgs<'_> {
 #[pymethods]
 impl PyCommunicator {
     /// Makes a blocking call and returns its report.
-    fn call<'py>(&self, py: Python<'py>, call: CallArgs<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn call(&self, py: Python<'_>, call: CallArgs<'_>) -> PyResult<PyReport> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
         let report = self.with_core(py, |comm| {
             CallWithArrays::start(comm, &collective, arrays)?.with_timeout(timeout).wait()
         })?;
-        dict(py, &report)
+        Ok(PyReport(report))
+    }
+
+    /// Makes a blocking all-reduce of a tensor of torch in place and returns its report. `memory`
+    /// is the tensor's address and its number of values, `kind` the codes of type and operation.
+    fn all_reduce_tensor(
+        &self,
+        py: Python<'_>,
+        tensor: Py<PyAny>,
+        memory: (usize, usize),
+        kind: (u8, u8),
+        plan: &Bound<'_, PyPlan>,
+        timeout: Option<f64>,
+    ) -> PyResult<PyReport> {
+        let fault = |message: String| raise(py, &argument(message));
+        let (dtype, op) = (ffi::dtype(py, kind.0)?, OpCode::from_code(kind.1));
+        let op = op.ok_or_else(|| fault(format!("unknown operation code {}", kind.1)))?;
+        let array = ffi::tensor(py, memory, dtype)?;
+        let collective = CollectiveArgs {
+            collective: Some(Collective::AllReduce),
+            lengths: CountArgs::Same(array.n_values),
+            send: array,
+            recv: array,
+            dtype,
+            op,
+            root: 0,
+            plan: plan.get().0,
+            memory: ArrayMemory::Host,
+        };
+        let timeout = limit(py, timeout)?;
+        let report = self.with_core(py, |comm| {
+            CallWithArrays::start(comm, &collective, vec![tensor])?.with_timeout(timeout).wait()
+        })?;
+        Ok(PyReport(report))
     }
 
     /// Starts a call and returns its request.

@@ -3,11 +3,15 @@
 //! The attribute `__array_interface__` of an array has its address, shape and type, and whether it
 //! may be written. The Python package makes arrays contiguous and aligned; [`array`] checks it.
 //!
+//! Asking numpy takes longer than a short call, so the Python package passes the address and the
+//! length of a tensor of torch as the tensor says them, if it is contiguous and on the CPU.
+//!
 //! The Python package describes an array on a device by a `DeviceArray`, which refers to its owner.
 //! The CPU never reads such an array.
 //!
-//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`. Numpy keeps
-//! an array's memory in place while a reference to the array exists. Python callers hold a
+//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`, and
+//! only `_torch_tensors.reduce_in_place` passes addresses. Numpy and torch keep an array's memory in
+//! place while a reference to the array exists. Python callers hold a
 //! reference until the function returns. Calls that run longer hold references in
 //! [`CallWithArrays`]. The user must ensure that no other thread writes an array during a call, nor
 //! reads one that the call writes. This holds for every library that releases the GIL while it
@@ -99,6 +103,21 @@ pub(crate) fn device_array(values: Option<&Bound<'_, PyAny>>, dtype: DType) -> P
     }
     let address = values.getattr("address")?.extract()?;
     Ok(RawArray { address, n_values: values.getattr("size")?.extract()? })
+}
+
+/// Returns a tensor's memory, given by its address and its number of values.
+///
+/// # Errors
+/// If it is not aligned.
+pub(crate) fn tensor(
+    py: Python<'_>,
+    (address, n_values): (usize, usize),
+    dtype: DType,
+) -> PyResult<RawArray> {
+    if n_values > 0 && address % dtype.n_bytes() != 0 {
+        return Err(refuse(py, "the tensor is not aligned"));
+    }
+    Ok(RawArray { address, n_values })
 }
 
 /// Looks up the type with this code.

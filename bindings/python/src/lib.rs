@@ -9,7 +9,7 @@
 //! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
 //! | `join` | functions that create communicators |
-//! | `report` | conversion of reports to dicts, and the words about a fill value |
+//! | `report` | the class `Report`, and the words about a fill value |
 //! | `request` | the class `Request` |
 //! | `store` | stores in which ranks meet |
 //! | `simulated` | with the feature of this name: a simulated device, for tests |
@@ -52,6 +52,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HDF5_FILTER", (ffi::hdf5::FILTER_ID, (&raw const ffi::hdf5::FILTER).addr()))?;
     module.add("HDF5_FUNCTIONS", ffi::hdf5::FUNCTIONS)?;
     module.add_class::<communicator::PyCommunicator>()?;
+    module.add_class::<report::PyReport>()?;
     module.add_class::<request::PyRequest>()?;
     module.add_class::<communicator::PyPlan>()?;
     module.add_class::<store::PyStore>()?;

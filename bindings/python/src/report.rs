@@ -1,8 +1,25 @@
-//! Conversion of reports to dicts, and the words about a fill value.
+//! The class `Report`, conversion of reports to dicts, and the words about a fill value.
 
 use foldwire::{Report, SuspectedFill};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+/// The report of a call. Few callers read it, so it becomes a dict when one does.
+#[pyclass(frozen, name = "Report", module = "foldwire._native")]
+pub(crate) struct PyReport(pub(crate) Report);
+
+#[pymethods]
+impl PyReport {
+    /// Value that seems to stand for missing data, if there is one.
+    #[getter]
+    const fn suspected_fill(&self) -> Option<f64> {
+        self.0.suspected_fill
+    }
+
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        dict(py, &self.0)
+    }
+}
 
 /// Converts a report to a dict. Times are in seconds, and `segment` is a number of values.
 pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {

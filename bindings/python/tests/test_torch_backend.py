@@ -749,6 +749,19 @@ class Backend(unittest.TestCase):
         self.assertGreaterEqual(result["groups"], 3)
         self.assertLess(result["loss"], 0.3)
 
+    def test_processes_of_nodes_watch_over_ranks_that_are_killed_and_join(self):
+        variables, example = launched(3), os.path.join(EXAMPLES, "elastic.py")
+        nodes = [subprocess.Popen([sys.executable, example, "--steps", "150", "--kill", "30",
+                                   "--join", "60"],
+                                  env=environment(**variables(node)),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for node in range(3)]
+        outputs = said(nodes, 300)
+        results = [line for line in outputs[0].splitlines() if line.startswith("{")]
+        self.assertEqual(len(results), 1, outputs)
+        result = json.loads(results[0])
+        self.assertEqual((result["steps"], result["ranks"], result["groups"] >= 3), (150, 3, True))
+
     def test_rare_averages_learn_as_with_gloo(self):
         variables, example = launched(2), os.path.join(EXAMPLES, "diloco.py")
         ranks = [subprocess.Popen([sys.executable, example, "--rounds", "20", "--every", "8"],

@@ -1,6 +1,8 @@
 """Tests of the queue of a process group's calls: which thread makes a call, and in which order."""
 
+import contextlib
 import threading
+import time
 import unittest
 import unittest.mock
 
@@ -31,20 +33,70 @@ class LineTest(unittest.TestCase):
     def names(self):
         return [name for name, _ in self.made]
 
+    @contextlib.contextmanager
+    def idle_thread(self):
+        """Keeps the thread from making calls for a while."""
+        jobs, make_next = self.line._jobs, self.line._jobs.make_next
+
+        def of_others(only=None):
+            return threading.current_thread() is not jobs.thread and make_next(only)
+
+        jobs.make_next = of_others
+        try:
+            yield
+        finally:
+            jobs.make_next = make_next
+            jobs.wakes.put(True)
+
     def test_a_caller_that_waits_makes_the_next_call_before_the_thread_begins_it(self):
         self.start("first").wait()
-        queued, jobs = [], self.line._jobs
-        wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock(put=queued.append)
-        work = self.start("second")
-        self.assertFalse(work.is_completed())
-        self.assertTrue(work.wait())
+        with self.idle_thread():
+            work = self.start("second")
+            self.assertFalse(work.is_completed())
+            self.assertTrue(work.wait())
         self.assertEqual(self.made[-1], ("second", threading.current_thread()))
         self.assertTrue(work.is_completed() and self.line.is_idle)
-        # The thread gets the work later, and leaves it.
-        jobs.wakes = wakes
-        jobs.wakes.put(queued[0])
+        # The thread is woken later, and finds nothing.
         self.assertEqual(self.start("third").get_future().wait(), "third")
         self.assertEqual(self.names(), ["first", "second", "third"])
+
+    def look(self):
+        """Makes calls until the thread looks for calls without being woken."""
+        end = time.monotonic() + 60
+        while not self.line._jobs.is_looking:
+            self.assertLess(time.monotonic(), end)
+            self.start("waited for").wait()
+            time.sleep(0.001)
+
+    def test_the_thread_finds_a_call_that_it_was_not_woken_for(self):
+        jobs, end = self.line._jobs, time.monotonic() + 60
+        wakes, puts = jobs.wakes, [True]
+        while puts:
+            puts.clear()
+            self.look()
+            jobs.wakes = unittest.mock.Mock(put=puts.append, get=wakes.get)
+            work = self.start("deferred")
+            jobs.wakes = wakes
+            wakes.put(True) if puts else None
+        while not work.is_completed():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.001)
+        self.assertEqual(self.made[-1], ("deferred", jobs.thread))
+        self.assertLess(jobs.n_waited, 0, "later calls wake it")
+
+    def test_calls_keep_their_order_if_one_was_deferred(self):
+        for finish in (lambda work: work.get_future().wait(), lambda work: work.wait()):
+            self.look()
+            self.made.clear()
+            works = [self.start(n, is_async=n < 3) for n in range(4)]
+            finish(works[0])
+            self.assertEqual(self.names(), [0, 1, 2, 3])
+
+    def test_the_end_makes_a_call_that_was_deferred(self):
+        self.look()
+        work = self.start("last")
+        self.line.end()
+        self.assertTrue(work.is_completed())
 
     def test_calls_are_made_in_order_whoever_waits(self):
         for _ in range(100):
@@ -102,7 +154,7 @@ class LineTest(unittest.TestCase):
             def __enter__(self):
                 if self.is_first and threading.current_thread() is caller:
                     self.is_first = False
-                    jobs.wakes = wakes
+                    idle.close()
                     other = threading.Thread(target=lambda: test.start("second").wait())
                     other.start()
                     other.join(60)
@@ -113,9 +165,10 @@ class LineTest(unittest.TestCase):
 
         self.start("first").wait()
         caller, jobs = threading.current_thread(), self.line._jobs
-        jobs.turn = SlowTurn(jobs.turn)
-        wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock()
-        self.assertTrue(self.start("next").wait())
+        with contextlib.ExitStack() as idle:
+            idle.enter_context(self.idle_thread())
+            jobs.turn = SlowTurn(jobs.turn)
+            self.assertTrue(self.start("next").wait())
         self.assertFalse(jobs.turn.is_first)
         self.assertEqual(self.names(), ["first", "next", "second"])
         self.assertTrue(self.line.is_idle)
@@ -230,9 +283,8 @@ class LineTest(unittest.TestCase):
             whole = getattr(jobs, name)
             lock = Interrupted(whole, self.start)
             setattr(jobs, name, lock)
-            wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock()
-            self.start("made by who waits").wait()
-            jobs.wakes = wakes
+            with self.idle_thread():
+                self.start("made by who waits").wait()
             self.start("at once", is_async=False)
             setattr(jobs, name, whole)
             self.assertGreaterEqual(len(lock.failures), 8)
@@ -274,17 +326,15 @@ class LineTest(unittest.TestCase):
 
     def test_the_error_of_a_call_reaches_the_caller_that_made_it(self):
         self.start("first").wait()
-        jobs = self.line._jobs
-        wakes, jobs.wakes = jobs.wakes, unittest.mock.Mock()
 
         def fails():
             raise ValueError("no such rank")
 
-        work = self.line.start(fails, None)
-        with self.assertRaisesRegex(ValueError, "no such rank"):
-            work.wait()
+        with self.idle_thread():
+            work = self.line.start(fails, None)
+            with self.assertRaisesRegex(ValueError, "no such rank"):
+                work.wait()
         self.assertIsInstance(work.exception(), ValueError)
-        jobs.wakes = wakes
         self.assertTrue(self.start("later").wait())
 
 

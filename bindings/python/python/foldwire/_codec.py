@@ -80,7 +80,7 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     except Error as failure:
         failure.field = failure.field or ("codec" if "codec " in str(failure) else "bound")
         raise
-    warn_of_fill({"suspected_fill": suspected})
+    warn_of_fill(suspected)
     return data
 
 

@@ -380,7 +380,7 @@ class Collectives:
         self.report = _sum_of(reports)
         for out in written:
             out.deliver()
-        warn_of_fill(self.report)
+        warn_of_fill(self.report["suspected_fill"])
         return arrays
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Optional
 
+from . import _native
 from ._arguments import FOREVER, U32, plan_text, seconds, whole
 from ._collectives import Collectives
 from ._errors import Error
@@ -16,9 +17,8 @@ from ._store import as_store
 from ._sums import Sums
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Union
 
-    from . import _native
     from ._types import Text
 
 __all__ = ["Communicator", "Request"]
@@ -73,15 +73,25 @@ class Communicator(Collectives, Messages, Sums):
         self.plan = plan
         """Default plan of calls."""
         self._timeout: Optional[float] = None
-        self.report: Optional[Dict[str, Any]] = None
-        """Statistics of this rank's last successful call: codec, schedule, sizes in bytes, ratio,
-        absolute bound, worst-case error, times in seconds."""
+        self._report: Union[_native.Report, Dict[str, Any], None] = None
         self.generation: int = 0
         """Number of times that the group has grown (:meth:`admit`)."""
         self.facts: bytes = b""
         """Bytes that the survivors gave to the newcomers when the group grew."""
         self.old_ranks: Optional[List[Optional[int]]] = None
         """For each rank, its rank in the group before it grew, or None for a newcomer."""
+
+    @property
+    def report(self) -> Optional[Dict[str, Any]]:
+        """Statistics of this rank's last successful call: codec, schedule, sizes in bytes, ratio,
+        absolute bound, worst-case error, times in seconds."""
+        if isinstance(self._report, _native.Report):
+            self._report = self._report.to_dict()
+        return self._report
+
+    @report.setter
+    def report(self, report: Union[_native.Report, Dict[str, Any], None]) -> None:
+        self._report = report
 
     @property
     def timeout(self) -> Optional[float]:

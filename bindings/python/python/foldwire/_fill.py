@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Dict, Optional
+from typing import Optional
 
 import numpy as np
 
@@ -68,11 +68,10 @@ def usable_fill(mark) -> Optional[float]:
     return value if np.isfinite(value) and value != 0 else None
 
 
-def warn_of_fill(report: Dict[str, Any]) -> None:
+def warn_of_fill(fill: Optional[float]) -> None:
     """Issues the warning of a report, if it found a value that seems to be a fill value.
 
     Call it when the caller has the result: if warnings are errors, it raises.
     """
-    fill = report["suspected_fill"]
     if fill is not None:
         warn(_native.suspected_fill(fill))

@@ -46,7 +46,7 @@ class Messages:
         self.report = self._native.exchange(messages)
         for out in written:
             out.deliver()
-        warn_of_fill(self.report)
+        warn_of_fill(self.report["suspected_fill"])
 
     def _to(self, peer, array, tag=0, bound=None, plan=None):
         array = as_array(array)

@@ -11,11 +11,23 @@ Settings = Tuple[Optional[float], Optional[float], Optional[int], int]
 class Plan:
     def __new__(cls, text: str) -> Plan: ...
 
+class Report:
+    suspected_fill: Optional[float]
+    def to_dict(self) -> Dict[str, Any]: ...
+
 class Comm:
     rank: int
     size: int
     n_calls: int
-    def call(self, call: Any) -> Dict[str, Any]: ...
+    def call(self, call: Any) -> Report: ...
+    def all_reduce_tensor(
+        self,
+        tensor: Any,
+        memory: Tuple[int, int],
+        kind: Tuple[int, int],
+        plan: Plan,
+        timeout: Optional[float],
+    ) -> Report: ...
     def start(self, call: Any) -> Request: ...
     def exchange(
         self, messages: Sequence[Tuple[Any, int, int, int, Optional[Plan]]]

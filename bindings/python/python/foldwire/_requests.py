@@ -93,7 +93,7 @@ class Request(Generic[R]):
             report = self._native.wait()
             self._out.deliver()
             self.report = self._communicator.report = report
-            warn_of_fill(report)
+            warn_of_fill(report["suspected_fill"])
         return self._view(self._out.array)
 
     def __await__(self) -> Generator[Any, None, R]:
@@ -119,9 +119,9 @@ def blocking(
     def call(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
         made.timeout = self.timeout
-        self.report = self._native.call(made)
+        self.report = report = self._native.call(made)
         result = made.out.deliver()
-        warn_of_fill(self.report)
+        warn_of_fill(report.suspected_fill)
         return result
 
     # Python's errors about arguments show the public name.

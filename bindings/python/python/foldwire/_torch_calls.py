@@ -6,7 +6,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from ._torch_line import BackendError
-from ._torch_tensors import Lent, is_expanded, is_float, is_usable, op_of
+from ._torch_tensors import Lent, is_expanded, is_float, is_usable, op_of, reduce_in_place
 
 __all__ = ["Calls"]
 
@@ -28,9 +28,7 @@ class Calls:
         _check_written(tensor)
 
         def call(comm):
-            own = Lent(tensor)
-            comm.all_reduce(own.array, op, out=own.array, dtype=own.dtype)
-            own.give_back()
+            reduce_in_place(comm, tensor, op)
 
         return self._start(call, tensors, opts, tensor, self._bounded(op, tensor, tensor.nbytes))
 

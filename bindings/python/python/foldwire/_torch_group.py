@@ -15,7 +15,7 @@ from ._communicator import Communicator
 from ._errors import Error
 from ._torch_calls import Calls
 from ._torch_line import BackendError, again, line_of, seconds
-from ._torch_meeting import Meeting, choose_network, names_by_store
+from ._torch_meeting import Meeting, choose_network, gloo, names_by_store
 from ._torch_tensors import is_float, on_stream
 
 __all__ = ["Backend", "ProcessGroup", "create", "settings"]
@@ -151,10 +151,9 @@ class Backend(Calls, _BASE):
 
     def _connect(self, store, limit):
         (rank, size), limit = self._own, limit.total_seconds()
-        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size,
-                                           self._timeout)
         times = {"limit": limit, "timeout": limit}
         choose_network(store, names_by_store(store, rank, size))
+        self._gloo = gloo(dist.PrefixStore("gloo", store), rank, size, self._timeout)
         # Exact calls have no codec to overlap with messages, and are faster on one lane.
         self._exact = self.comm = join(_shared_id(store, rank), rank, size, lanes=1, **times)
         words = [self._bound, self._plan, self._gather_bound]
@@ -449,6 +448,9 @@ def _forwarded(name):
 def _forwarded_forms(name, kind, n_tensors, fields):
     """Returns a method that makes the backend's call, from any of the forms that torch has."""
     def call(self, *args, opts=None, **named):
+        if len(args) == n_tensors + 1 and type(args[-1]) is kind and type(args[0]) is list:
+            # The form of torch's functions.
+            return getattr(self.backend, name)(*args)
         tensors, rest = args[:n_tensors], args[n_tensors:]
         if rest and isinstance(rest[0], kind):
             opts, rest = rest[0], ()

@@ -6,6 +6,7 @@ import collections
 import queue
 import sys
 import threading
+import time
 import weakref
 from datetime import timedelta
 from typing import Optional
@@ -22,6 +23,13 @@ _NO_LIMIT = timedelta(0)
 _FUTURES = threading.Lock()
 # Seconds that an ending program waits for calls in progress.
 _PATIENCE = 10.0
+# After as many calls that callers made themselves, the next one does not wake the line's thread.
+_N_WAITED = 4
+# As many calls wake it after one that it made.
+_N_MADE = 64
+# Seconds between the looks of the thread for a call that has not woken it, and for how long it
+# looks after the last one.
+_LOOK, _LOOKING = 0.001, 0.05
 
 
 def seconds(limit) -> Optional[float]:
@@ -124,14 +132,20 @@ class Work(dist._Work):
             jobs.make_until(self)
         # No other thread needs to be woken if this one has nothing else to do.
         if not self._is_over and limit is None and jobs.n_unfinished == 1 and not self._has_begun:
-            jobs.make_next(self)
+            jobs.n_waited += jobs.make_next(self)
         if not self._is_over:
+            self._wake()
             if not self._gate.acquire(timeout=-1 if limit is None else limit):
                 message = f"the call did not finish within {limit} s; it continues"
                 raise BackendError(message, kind="timeout", field="timeout")
             self._gate.release()
         self._outcome()
         return True
+
+    def _wake(self):
+        """Wakes the thread for this call, if it was not woken before."""
+        if not self._has_begun:
+            self._jobs.wakes.put(True)
 
     def get_future(self):
         if not self._is_over:
@@ -140,6 +154,7 @@ class Work(dist._Work):
             # next call, must not run within the first one.
             if _is_shallow():
                 self._jobs.make_until(self)
+            self._wake()
         # If Python sets an exception on a future, C++ sees it as a value, and the future as
         # successful. Only an exception that a callback raises is an error for both.
         with _FUTURES:
@@ -207,12 +222,41 @@ class _Jobs:
         self.lock = threading.Lock()
         self.n_unfinished = 0
         self.thread = None
-        # Wakes the thread for each queued work. None ends it.
+        # Wakes the thread for queued works. None ends it.
         self.wakes = queue.SimpleQueue()
+        # Whether the thread looks for works without being woken.
+        self.is_looking = False
+        # Time of the last queued work.
+        self.last = 0.0
+        # Number of calls that callers made since the thread made one.
+        self.n_waited = 0
 
     def work(self):
-        for _ in iter(self.wakes.get, None):
-            self.make_next()
+        woken = True
+        while woken is not None:
+            try:
+                woken = self.wakes.get(timeout=self.pause())
+            except queue.Empty:
+                pass
+            while self.make_next():
+                self.n_waited = -_N_MADE
+
+    def pause(self):
+        """Returns the seconds after which the thread looks for works without being woken, if it
+        does."""
+        with self.lock:
+            is_recent = time.monotonic() - self.last < _LOOKING or self.queued
+            self.is_looking = is_recent and self.n_waited >= _N_WAITED
+            return _LOOK if self.is_looking else None
+
+    def queue(self, work, line):
+        """Queues a work. If callers have made the last calls, this one will probably do so, too.
+        Then the thread finds it when it looks next, because waking it would take time from this
+        rank and, where cores are few, from others. The caller holds the lock."""
+        self.queued.append((work, line))
+        self.last = time.monotonic()
+        if not self.is_looking or self.n_unfinished > 1:
+            self.wakes.put(True)
 
     def make_next(self, only=None) -> bool:
         """Makes the next queued call, if there is one and it is ``only``, if given. Then completes
@@ -310,8 +354,7 @@ class Line:
                     work._gate = threading.Lock()
                     work._gate.acquire()
                     work._jobs = jobs
-                    jobs.queued.append((work, self))
-                    jobs.wakes.put(True)
+                    jobs.queue(work, self)
             if is_now:
                 try:
                     jobs.run(work, self)

@@ -9,8 +9,10 @@ import torch
 import torch.distributed as dist
 
 from . import _native
+from ._fill import warn_of_fill
+from ._plans import reduction
 
-__all__ = ["Lent", "is_expanded", "is_float", "is_usable", "on_stream", "op_of",
+__all__ = ["Lent", "is_expanded", "is_float", "is_usable", "on_stream", "op_of", "reduce_in_place",
            "why_through_cpu"]
 
 _FLOATS = {
@@ -102,6 +104,34 @@ def op_of(options, tensor):
     return op if dtype in _FLOATS or dtype in _TYPES and op != "avg" else None
 
 
+def reduce_in_place(comm, tensor, op) -> None:
+    """Makes a blocking all-reduce of a tensor."""
+    if not (tensor.is_cpu and tensor.is_contiguous() and _is_as_stored(tensor)):
+        own = Lent(tensor)
+        comm.all_reduce(own.array, op, out=own.array, dtype=own.dtype)
+        own.give_back()
+        return
+    # A short call takes little longer than the conversion to an array.
+    kind, plan = _reduction(tensor.dtype, op, comm._text(None, None))
+    memory = (tensor.data_ptr(), tensor.numel())
+    report = comm._native.all_reduce_tensor(tensor, memory, kind, plan, comm.timeout)
+    comm.report = report
+    warn_of_fill(report.suspected_fill)
+
+
+@functools.lru_cache(maxsize=256)
+def _reduction(dtype, op, text):
+    """Returns the codes of a type and an operation, and a plan."""
+    terms = reduction(op, np.dtype(_CODES[dtype][0]), _TYPES[dtype], text)
+    return (terms["dtype"], terms["op"]), terms["plan"]
+
+
+def _is_as_stored(tensor):
+    """Returns whether a tensor stands for what is in its memory, and not for the negative or the
+    conjugate of that."""
+    return not (tensor.is_neg() or tensor.is_conj())
+
+
 class _Memory:
     """A contiguous tensor's memory for numpy.
 
@@ -128,9 +158,7 @@ class Lent:
     def __init__(self, tensor: torch.Tensor, why: Optional[str] = None):
         self.dtype = _TYPES.get(tensor.dtype, "uint8")
         self._copy = None
-        # A view may only stand for the negative or the conjugate of what is in its memory.
-        is_as_stored = not (tensor.is_neg() or tensor.is_conj())
-        if tensor.is_cpu and tensor.is_contiguous() and is_as_stored:
+        if tensor.is_cpu and tensor.is_contiguous() and _is_as_stored(tensor):
             self.array = np.asarray(_Memory(tensor))
             return
         self._tensor = tensor = tensor.detach()
