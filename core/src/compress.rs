@@ -33,6 +33,7 @@ use crate::bound::Bound;
 use crate::codec::{CodecId, DecodeError};
 use crate::element::{DType, Element, Float};
 use crate::plan::Plan;
+use crate::report::SuspectedFill;
 use crate::threads::Threads;
 use alloc::vec::Vec;
 
@@ -83,6 +84,12 @@ pub enum CompressError {
     Fill {
         /// The requested codec.
         codec: CodecId,
+    },
+    /// A value seems to be a fill value, and the plan [refuses](Plan::refusing_fill) such data.
+    #[error("{}", SuspectedFill(*value))]
+    SuspectedFill {
+        /// The value.
+        value: f64,
     },
     /// The number of values is not that of the shape.
     #[error("there are {found} values, but the shape has {expected}")]
@@ -173,8 +180,8 @@ pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, Compres
 /// dimension and the plan has a [shape](Plan::with_shape).
 ///
 /// # Errors
-/// [`CompressError`] if the plan's bound is unusable, if its codec does not support the type, or if
-/// the layout has another number of values.
+/// [`CompressError`] if the plan's bound is unusable, if its codec does not support the type, if
+/// the layout has another number of values, or if the plan refuses a suspected fill value.
 ///
 /// # Examples
 /// ```
@@ -214,6 +221,7 @@ pub fn compress_bytes(
     let scan = || layout.value_range(dtype, values);
     let value_range = if plan.needs_value_range() { scan() } else { None };
     let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
+    encoder.search_fill(values)?;
     encoder.encode_bytes(values, &mut bytes);
     let suspected_fill = encoder.suspected_fill();
     encoder.finish(&mut bytes)?;
@@ -351,6 +359,18 @@ mod tests {
             let compressed = compress_bytes(DType::F32, bytes, &layout, &plan);
             let fill = compressed.expect("these values can be compressed").1;
             assert_eq!(fill, Some(-9999.0), "{n_values} values");
+            let refused = Err(CompressError::SuspectedFill { value: -9999.0 });
+            assert_eq!(compress_bytes(DType::F32, bytes, &layout, &plan.refusing_fill()), refused);
+            // Piece by piece, it is found only when the array ends.
+            let (range, plan) = (layout.value_range(DType::F32, bytes), plan.refusing_fill());
+            let (mut out, mut short) = (Vec::new(), Vec::new());
+            let mut encoder = Encoder::new(DType::F32, &layout, &plan, range, &mut out).unwrap();
+            values.chunks(50).for_each(|piece| encoder.encode(piece, &mut out));
+            assert_eq!(encoder.finish(&mut out).err(), refused.clone().err());
+            // A named one is not suspected.
+            let named = layout.with_fill(-9999.0);
+            short.extend(compress_bytes(DType::F32, bytes, &named, &plan).unwrap().0);
+            assert!(Info::read(&short).unwrap().bound <= 0.02);
         }
     }
 
