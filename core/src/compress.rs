@@ -297,14 +297,35 @@ fn decode_batch<T: Element>(
 ) -> Result<(), DecodeError> {
     let (start, n_values) = (values.len(), payloads.iter().map(Payload::n_values).sum::<usize>());
     values.resize(start + n_values, T::ZERO);
-    let (mut rest, mut parts) = (&mut values[start..], Vec::with_capacity(payloads.len()));
+    decode_payloads(threads, payloads, bytemuck::cast_slice_mut(&mut values[start..]))
+}
+
+/// Decodes consecutive payloads of one array, each on one of these threads, into the memory of
+/// their values.
+///
+/// # Errors
+/// [`DecodeError`] if a payload is damaged.
+///
+/// # Panics
+/// As [`Payload::decode_bytes`].
+pub fn decode_payloads(
+    threads: Threads,
+    payloads: &[Payload<'_>],
+    values: &mut [u8],
+) -> Result<(), DecodeError> {
+    let n_bytes = payloads.iter().map(Payload::n_bytes).sum::<usize>();
+    assert_eq!(values.len(), n_bytes, "memory for all values");
+    let (mut rest, mut parts) = (values, Vec::with_capacity(payloads.len()));
     for payload in payloads {
-        let (part, others) = rest.split_at_mut(payload.n_values());
+        let (part, others) = rest.split_at_mut(payload.n_bytes());
         parts.push((payload, part));
         rest = others;
     }
-    let decode = |(): &mut (), (payload, part): (&Payload<'_>, &mut [T])| {
-        payload.decode_on(Threads::ONE, bytemuck::cast_slice_mut(part))
+    if !threads::are_for(threads, parts.len()) {
+        return parts.into_iter().try_for_each(|(payload, part)| payload.decode_on(threads, part));
+    }
+    let decode = |(): &mut (), (payload, part): (&Payload<'_>, &mut [u8])| {
+        payload.decode_on(Threads::ONE, part)
     };
     threads::map(threads, parts, &|| (), &decode).into_iter().collect()
 }

@@ -233,6 +233,15 @@ impl Encoder {
         })
     }
 
+    /// Encodes on these threads, in place of all of rayon's pool (feature `rayon`) or one. The
+    /// bytes do not depend on them. Segments of values that are passed together go on several
+    /// threads; each thread needs memory of its own.
+    #[must_use]
+    pub fn on(mut self, threads: Threads) -> Self {
+        self.settings = self.settings.on(threads);
+        self
+    }
+
     /// Encodes the next values of the array, and appends full segments to `out`. The encoder keeps
     /// the values of one that is not full yet.
     ///
@@ -300,14 +309,17 @@ impl Encoder {
     fn feed(&mut self, values: &[u8], out: &mut Vec<u8>) {
         let mut left = values;
         if self.n_pending > 0 {
-            let n_missing = self.segment_bytes - self.n_pending;
-            left = self.keep(left, n_missing);
-            if self.n_pending == self.segment_bytes {
-                self.flush(out);
+            left = self.keep(left, self.segment_bytes - self.n_pending);
+            if self.n_pending < self.segment_bytes {
+                return;
             }
         }
+        let pending = core::mem::take(&mut self.pending);
+        let first = &bytemuck::cast_slice(&pending)[..core::mem::take(&mut self.n_pending)];
         let (segments, rest) = left.split_at(left.len() - left.len() % self.segment_bytes);
-        self.segments(segments, out);
+        let first = Some(first).filter(|first| !first.is_empty());
+        self.segments(first.into_iter().chain(segments.chunks_exact(self.segment_bytes)), out);
+        self.pending = pending;
         self.keep(rest, rest.len());
     }
 
@@ -354,9 +366,9 @@ impl Encoder {
         }
     }
 
-    /// Appends full segments of these values.
-    fn segments(&mut self, values: &[u8], out: &mut Vec<u8>) {
-        let mut segments = values.chunks_exact(self.segment_bytes);
+    /// Appends segments of these values.
+    fn segments<'v>(&mut self, segments: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) {
+        let mut segments = segments;
         // How interp predicts depends on the first segment that it can take, not on which thread is
         // the first.
         while !self.trials.has_begun
