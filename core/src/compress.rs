@@ -29,11 +29,10 @@ mod interp;
 mod numbers;
 mod threads;
 
-use crate::bound::Bound;
+use crate::bound::{Bound, SuspectedFill};
 use crate::codec::{CodecId, DecodeError};
 use crate::element::{DType, Element, Float};
 use crate::plan::Plan;
-use crate::report::SuspectedFill;
 use crate::threads::Threads;
 use alloc::vec::Vec;
 

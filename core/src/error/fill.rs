@@ -1,8 +1,8 @@
 //! Calls that cannot have a fill value.
 
+use crate::bound::SuspectedFill;
 use crate::codec::CodecId;
 use crate::element::DType;
-use crate::report::SuspectedFill;
 
 /// Reason why a call cannot have its plan's [fill value](crate::Plan::with_fill), or is refused for
 /// lack of one.
