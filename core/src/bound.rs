@@ -12,6 +12,7 @@ mod text;
 use crate::element::{DType, Float, with_float};
 use crate::kernel::{Kernel, Level, sample};
 
+pub use fill::SuspectedFill;
 pub use quantum::{Quantum, Spacing};
 pub use text::ParseBoundError;
 

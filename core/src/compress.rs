@@ -29,7 +29,7 @@ mod interp;
 mod numbers;
 mod threads;
 
-use crate::bound::Bound;
+use crate::bound::{Bound, SuspectedFill};
 use crate::codec::{CodecId, DecodeError};
 use crate::element::{DType, Element, Float};
 use crate::plan::Plan;
@@ -83,6 +83,12 @@ pub enum CompressError {
     Fill {
         /// The requested codec.
         codec: CodecId,
+    },
+    /// A value seems to be a fill value, and the plan [refuses](Plan::refusing_fill) such data.
+    #[error("{}", SuspectedFill(*value))]
+    SuspectedFill {
+        /// The value.
+        value: f64,
     },
     /// The number of values is not that of the shape.
     #[error("there are {found} values, but the shape has {expected}")]
@@ -173,8 +179,8 @@ pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, Compres
 /// dimension and the plan has a [shape](Plan::with_shape).
 ///
 /// # Errors
-/// [`CompressError`] if the plan's bound is unusable, if its codec does not support the type, or if
-/// the layout has another number of values.
+/// [`CompressError`] if the plan's bound is unusable, if its codec does not support the type, if
+/// the layout has another number of values, or if the plan refuses a suspected fill value.
 ///
 /// # Examples
 /// ```
@@ -214,6 +220,7 @@ pub fn compress_bytes(
     let scan = || layout.value_range(dtype, values);
     let value_range = if plan.needs_value_range() { scan() } else { None };
     let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
+    encoder.search_fill(values)?;
     encoder.encode_bytes(values, &mut bytes);
     let suspected_fill = encoder.suspected_fill();
     encoder.finish(&mut bytes)?;
@@ -289,14 +296,35 @@ fn decode_batch<T: Element>(
 ) -> Result<(), DecodeError> {
     let (start, n_values) = (values.len(), payloads.iter().map(Payload::n_values).sum::<usize>());
     values.resize(start + n_values, T::ZERO);
-    let (mut rest, mut parts) = (&mut values[start..], Vec::with_capacity(payloads.len()));
+    decode_payloads(threads, payloads, bytemuck::cast_slice_mut(&mut values[start..]))
+}
+
+/// Decodes consecutive payloads of one array, each on one of these threads, into the memory of
+/// their values.
+///
+/// # Errors
+/// [`DecodeError`] if a payload is damaged.
+///
+/// # Panics
+/// As [`Payload::decode_bytes`].
+pub fn decode_payloads(
+    threads: Threads,
+    payloads: &[Payload<'_>],
+    values: &mut [u8],
+) -> Result<(), DecodeError> {
+    let n_bytes = payloads.iter().map(Payload::n_bytes).sum::<usize>();
+    assert_eq!(values.len(), n_bytes, "memory for all values");
+    let (mut rest, mut parts) = (values, Vec::with_capacity(payloads.len()));
     for payload in payloads {
-        let (part, others) = rest.split_at_mut(payload.n_values());
+        let (part, others) = rest.split_at_mut(payload.n_bytes());
         parts.push((payload, part));
         rest = others;
     }
-    let decode = |(): &mut (), (payload, part): (&Payload<'_>, &mut [T])| {
-        payload.decode_on(Threads::ONE, bytemuck::cast_slice_mut(part))
+    if !threads::are_for(threads, parts.len()) {
+        return parts.into_iter().try_for_each(|(payload, part)| payload.decode_on(threads, part));
+    }
+    let decode = |(): &mut (), (payload, part): (&Payload<'_>, &mut [u8])| {
+        payload.decode_on(Threads::ONE, part)
     };
     threads::map(threads, parts, &|| (), &decode).into_iter().collect()
 }
@@ -351,6 +379,18 @@ mod tests {
             let compressed = compress_bytes(DType::F32, bytes, &layout, &plan);
             let fill = compressed.expect("these values can be compressed").1;
             assert_eq!(fill, Some(-9999.0), "{n_values} values");
+            let refused = Err(CompressError::SuspectedFill { value: -9999.0 });
+            assert_eq!(compress_bytes(DType::F32, bytes, &layout, &plan.refusing_fill()), refused);
+            // Piece by piece, it is found only when the array ends.
+            let (range, plan) = (layout.value_range(DType::F32, bytes), plan.refusing_fill());
+            let (mut out, mut short) = (Vec::new(), Vec::new());
+            let mut encoder = Encoder::new(DType::F32, &layout, &plan, range, &mut out).unwrap();
+            values.chunks(50).for_each(|piece| encoder.encode(piece, &mut out));
+            assert_eq!(encoder.finish(&mut out).err(), refused.clone().err());
+            // A named one is not suspected.
+            let named = layout.with_fill(-9999.0);
+            short.extend(compress_bytes(DType::F32, bytes, &named, &plan).unwrap().0);
+            assert!(Info::read(&short).unwrap().bound <= 0.02);
         }
     }
 

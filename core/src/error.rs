@@ -23,8 +23,9 @@ pub use reason::AbortReason;
 /// Reason why a call failed.
 ///
 /// *Usage errors* ([`is_usage`](Self::is_usage)) leave nothing running: correct the call and repeat
-/// it. They are found before anything is sent, with one exception. A bound on the result may turn
-/// out too small for the data; all ranks find that together ([`Error::Bound`]).
+/// it. They are found before anything is sent, with two exceptions, which all ranks find together.
+/// A bound on the result may turn out too small for the data ([`Error::Bound`]), and a plan may
+/// refuse data with a suspected fill value ([`FillError::Suspected`]).
 ///
 /// Every other error of a call ends the communicator. This rank notifies all other ranks, on
 /// [`Tag::CONTROL`](crate::Tag::CONTROL), so that their calls end too. Later calls return

@@ -129,7 +129,7 @@ mod values;
 pub mod variables;
 mod wait;
 
-pub use bound::{Bound, Quantum, Scope, Spacing};
+pub use bound::{Bound, Quantum, Scope, Spacing, SuspectedFill};
 #[cfg(feature = "alloc")]
 pub use collective::DeviceOperation;
 pub use collective::{
@@ -150,7 +150,7 @@ pub use inter_step::InterStep;
 pub use op::Op;
 pub use plan::{Overlap, Plan, Rounding, Sampling};
 pub use preset::Preset;
-pub use report::{Report, SuspectedFill};
+pub use report::Report;
 pub use repro_sum::Summands;
 pub use schedule::Collective;
 #[cfg(feature = "std")]

@@ -85,6 +85,8 @@ pub struct Plan {
     pub piece_bytes: usize,
     /// Value that stands for missing data ([`with_fill`](Plan::with_fill)).
     pub fill: Option<Fill>,
+    /// True if calls fail where a fill value is suspected ([`refusing_fill`](Plan::refusing_fill)).
+    pub refuses_fill: bool,
     /// True if codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
     pub is_auto: bool,
 }
@@ -110,6 +112,7 @@ impl PartialEq for Plan {
             overlap,
             piece_bytes,
             fill,
+            refuses_fill,
             is_auto,
         } = self;
         let theirs = &other.pipeline;
@@ -132,6 +135,7 @@ impl PartialEq for Plan {
             && (*exact_below, *same_bits) == (other.exact_below, other.same_bits)
             && (*overlap, *is_auto) == (other.overlap, other.is_auto)
             && (piece_bytes, fill) == (&other.piece_bytes, &other.fill)
+            && *refuses_fill == other.refuses_fill
     }
 }
 
@@ -157,6 +161,7 @@ impl Plan {
             overlap: Overlap::Segments,
             piece_bytes: 0,
             fill: None,
+            refuses_fill: false,
             is_auto: false,
         }
     }
@@ -435,6 +440,23 @@ impl Plan {
         self
     }
 
+    /// The same plan that refuses data in which a value seems to be a fill value that sets the
+    /// range of a relative bound: on all ranks alike, before any data are sent
+    /// ([`FillError::Suspected`](crate::error::FillError::Suspected)). Otherwise the report names it
+    /// ([`Report::suspected_fill`](crate::Report::suspected_fill)).
+    ///
+    /// It takes one more exchange of a value. All ranks must choose the same.
+    #[must_use]
+    pub const fn refusing_fill(mut self) -> Self {
+        self.refuses_fill = true;
+        self
+    }
+
+    /// Returns whether a value that sets the range may cost the others their digits.
+    pub(crate) fn may_suspect_fill(&self) -> bool {
+        self.bound.is_some_and(Bound::needs_value_range)
+    }
+
     /// Returns how a call treats fill values that it replaces by marks.
     pub(crate) fn marks(&self, reduces: bool) -> Option<Marks> {
         self.fill.and_then(|fill| fill.marks(reduces))
@@ -565,6 +587,7 @@ impl fmt::Debug for Plan {
         if let Some(Fill { value, is_number }) = self.fill {
             write!(f, ", fill value {value:?}{}", if is_number { " as number" } else { "" })?;
         }
+        f.write_str(if self.refuses_fill { ", no suspected fill value" } else { "" })?;
         f.write_str(if self.same_bits { "" } else { ", as published" })
     }
 }

@@ -1,5 +1,6 @@
 //! Report of a finished call.
 
+use crate::bound::SuspectedFill;
 use crate::codec::{BlockStats, CodecId};
 use crate::select::Choice;
 use core::fmt;
@@ -171,21 +172,5 @@ impl fmt::Display for Report {
             Some(fill) => write!(f, "; {}", SuspectedFill(fill)),
             None => Ok(()),
         }
-    }
-}
-
-/// A suspected fill value, as a warning in words.
-#[derive(Clone, Copy, Debug)]
-pub struct SuspectedFill(pub f64);
-
-impl fmt::Display for SuspectedFill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the value {:?} sets the value range, and a bound relative to it leaves little of the \
-             other values: if it marks missing data, pass it as the fill value, or use an absolute \
-             bound",
-            self.0
-        )
     }
 }

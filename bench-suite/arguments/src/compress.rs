@@ -1,6 +1,7 @@
 //! The command lines of `foldwire compress` and `foldwire decompress`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{ArgGroup, Args};
 use foldwire::Bound;
@@ -16,7 +17,8 @@ Examples:
   foldwire compress P_4x14x48x48.f32 --bound abs:0.5 --output p.fwz
       Raw little-endian values. Their shape is in the name; --dims 4x14x48x48 gives it otherwise.
   foldwire compress ocean.npy --bound rel:1e-3 --fill=-9999
-      The value of missing data is kept, and does not widen the value range.
+      The value of missing data is kept, and does not widen the value range. With --fill refuse,
+      nothing is written if a value seems to be one.
   foldwire compress counts.npy --lossless
       Every bit, of floats or integers.
   simulate | foldwire compress f32:- --bound abs:0.1 > run.fwz
@@ -39,6 +41,27 @@ Examples:
 Damaged files are refused. The exit code is then 1, and there is no output file.
 The output appears under its name when it is complete, with the permissions of the file that was
 read. Until then it is foldwire-….part in the same folder; a run that is killed leaves that file.";
+
+/// Value of `--fill`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FillArg {
+    /// The value that stands for missing data.
+    Value(f64),
+    /// None, and values in which one is suspected are refused.
+    Refuse,
+}
+
+impl FromStr for FillArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "refuse" {
+            return Ok(Self::Refuse);
+        }
+        let value = text.parse().map_err(|_| "a fill value is a number, or `refuse`".to_owned())?;
+        Ok(Self::Value(value))
+    }
+}
 
 /// Options of `foldwire compress`.
 #[derive(Debug, Clone, Args)]
@@ -66,9 +89,9 @@ pub struct CompressArgs {
     pub codec: Option<CodecArg>,
 
     /// Value that stands for missing data, such as 1e20: it keeps its bits, and does not count in
-    /// the value range
+    /// the value range; with refuse, nothing is written if a value seems to be one
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
-    pub fill: Option<f64>,
+    pub fill: Option<FillArg>,
 
     /// Dimensions of raw values, slowest first [default: those in the file's name]
     #[arg(long, value_name = "DIMS")]
@@ -77,6 +100,11 @@ pub struct CompressArgs {
     /// File to write; - is standard output [default: FILE.fwz; - for a pipe]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Threads that work on pieces of the array; the bytes do not depend on their number [default:
+    /// one for each core]
+    #[arg(long, value_name = "N", value_parser = values::repeat)]
+    pub threads: Option<usize>,
 
     /// Replace the output if it exists; of a link, its target
     #[arg(long)]
@@ -99,6 +127,11 @@ pub struct DecompressArgs {
     /// Write NumPy's format whatever the name
     #[arg(long)]
     pub npy: bool,
+
+    /// Threads that work on pieces of the array; the bytes do not depend on their number [default:
+    /// one for each core]
+    #[arg(long, value_name = "N", value_parser = values::repeat)]
+    pub threads: Option<usize>,
 
     /// Replace the output if it exists; of a link, its target
     #[arg(long)]

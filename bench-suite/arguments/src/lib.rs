@@ -48,7 +48,7 @@ pub use cg::CgArgs;
 pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};
 pub use codec::{CodecArgs, PackingArg};
-pub use compress::{CompressArgs, DecompressArgs};
+pub use compress::{CompressArgs, DecompressArgs, FillArg};
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
 pub use info::{InfoArgs, PresetsArgs};

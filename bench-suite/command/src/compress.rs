@@ -1,7 +1,9 @@
 //! `foldwire compress`: an array in a file becomes a compressed file, piece by piece.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
 use foldwire::bound::ValueRange;
@@ -9,12 +11,13 @@ use foldwire::codec::Loss;
 use foldwire::compress::Encoder;
 use foldwire::pipeline::FUSED;
 use foldwire::{DType, Plan, SuspectedFill};
-use foldwire_arguments::CompressArgs;
+use foldwire_arguments::{CompressArgs, FillArg};
 use foldwire_fields::field::split_type;
 use foldwire_fields::usage::{UsageError, usage};
+use foldwire_workbench::threads::Pool;
 use foldwire_workbench::{progress, streams};
 
-use crate::files::{ArrayFile, EXTENSION, Output, Piece, is_pipe};
+use crate::files::{ArrayFile, EXTENSION, Output, Piece, is_pipe, segments_at_once};
 
 /// Runs the command.
 ///
@@ -23,19 +26,27 @@ use crate::files::{ArrayFile, EXTENSION, Output, Piece, is_pipe};
 pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
-    file.layout.fill_value = args.fill;
-    let (dtype, plan) = (file.dtype, plan(args, file.dtype)?);
+    if let Some(FillArg::Value(fill)) = args.fill {
+        file.layout.fill_value = Some(fill);
+    }
+    let (dtype, mut plan) = (file.dtype, plan(args, file.dtype)?);
+    plan.refuses_fill = args.fill == Some(FillArg::Refuse);
     let value_range = match plan.needs_value_range() && dtype.is_float() {
         true => value_range(args, &file)?,
         false => None,
     };
     let mut compressed = Vec::new();
     let encoder = Encoder::new(dtype, &file.layout, &plan, value_range, &mut compressed);
-    let mut encoder = encoder.map_err(|error| fault(&args.file, &error.to_string()))?;
+    let pool = pool(args.threads)?;
+    let encoder = encoder.map_err(|error| fault(&args.file, &error.to_string()))?;
+    let mut encoder = encoder.on(pool.threads());
+    if plan.refuses_fill && value_range.is_some() {
+        search_fill(args, &mut encoder)?;
+    }
     let path = args.output.clone().unwrap_or_else(|| output_of(&args.file));
     let mut output = Output::create(&path, &args.file, args.force)?;
     let bar = progress::bytes("compress", file.n_bytes);
-    let (mut piece, mut n_bytes, mut n_written) = (Piece::new(dtype), 0, 0);
+    let (mut piece, mut n_bytes, mut n_written) = (Piece::new(dtype, segments_at_once(pool)), 0, 0);
     loop {
         let values = file.next(&mut piece)?;
         if values.is_empty() {
@@ -63,6 +74,12 @@ pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
         streams::remark(format_args!("warning: {}; or give --fill", SuspectedFill(fill)));
     }
     Ok(())
+}
+
+/// Returns the requested threads, by default one for each core.
+pub(crate) fn pool(requested: Option<usize>) -> Result<Pool, UsageError> {
+    let n_cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    Pool::new(requested.unwrap_or_else(n_cores))
 }
 
 pub(crate) fn speed(n_bytes: u64, start: Instant) -> String {
@@ -107,7 +124,7 @@ fn value_range(args: &CompressArgs, file: &ArrayFile) -> anyhow::Result<Option<V
     let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
     let bar = progress::bytes("value range", file.n_bytes);
     let dtype = file.dtype;
-    let (mut piece, mut found) = (Piece::new(dtype), None::<ValueRange>);
+    let (mut piece, mut found) = (Piece::new(dtype, 1), None::<ValueRange>);
     loop {
         let values = file.next(&mut piece)?;
         if values.is_empty() {
@@ -122,6 +139,23 @@ fn value_range(args: &CompressArgs, file: &ArrayFile) -> anyhow::Result<Option<V
     }
     bar.finish_and_clear();
     Ok(found)
+}
+
+/// Reads the file once for a suspected fill value, before anything is written.
+fn search_fill(args: &CompressArgs, encoder: &mut Encoder) -> anyhow::Result<()> {
+    let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
+    let bar = progress::bytes("fill value", file.n_bytes);
+    let mut piece = Piece::new(file.dtype, 1);
+    loop {
+        let values = file.next(&mut piece)?;
+        if values.is_empty() {
+            break;
+        }
+        encoder.search_fill(values).map_err(|error| fault(&args.file, &error.to_string()))?;
+        bar.inc(values.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 fn output_of(file: &Path) -> PathBuf {

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use anyhow::Context;
 use foldwire::codec::DecodeError;
-use foldwire::compress::{Decoder, DecompressError, Info};
+use foldwire::compress::{Decoder, DecompressError, Info, Payload, decode_payloads};
 use foldwire_arguments::DecompressArgs;
 use foldwire_fields::field::{open, swap_bytes};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::{progress, streams};
 
-use crate::compress::speed;
-use crate::files::{EXTENSION, Output, Piece, fill, is_pipe, npy_text};
+use crate::compress::{pool, speed};
+use crate::files::{EXTENSION, Output, Piece, fill, is_pipe, npy_text, segments_at_once};
 
 /// Runs the command.
 ///
@@ -24,12 +24,13 @@ pub(crate) fn run(args: &DecompressArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let path = args.output.clone().map_or_else(|| output_of(&args.file), Ok)?;
     let (reader, length) = open(&args.file)?;
-    let mut reader = PartReader { reader, decoder: Decoder::new(), part: Vec::new(), n_bytes: 0 };
+    let mut reader = PartReader { reader, decoder: Decoder::new(), n_bytes: 0 };
     let named = || args.file.display().to_string();
     while reader.decoder.info().is_none() {
-        reader.read_part().with_context(named)?;
-        reader.decode(|_| Ok(())).with_context(named)?;
+        reader.next(&mut Vec::new()).with_context(named)?;
     }
+    let pool = pool(args.threads)?;
+    let mut parts = vec![Vec::new(); segments_at_once(pool)];
     let is_npy = args.npy || path.extension().is_some_and(|extension| extension == "npy");
     let head = |info: &Info| Ok::<_, UsageError>(npy_text(info.dtype, &info.layout)?.to_bytes());
     let info = reader.info()?;
@@ -44,15 +45,15 @@ pub(crate) fn run(args: &DecompressArgs) -> anyhow::Result<()> {
         }
     }
     let bar = progress::bytes("decompress", length);
-    let (mut piece, mut n_written) = (Piece::new(dtype), 0);
+    let (mut piece, mut n_written) = (Piece::new(dtype, parts.len()), 0);
     while !reader.decoder.is_finished() {
         bar.set_position(reader.n_bytes);
-        reader.read_part().with_context(named)?;
-        let n_values = reader.decode(|payload| {
-            let n_bytes = payload.n_values() * dtype.n_bytes();
-            payload.decode_bytes(&mut piece.bytes()[..n_bytes])
-        });
-        let values = &mut piece.bytes()[..n_values.with_context(named)? * dtype.n_bytes()];
+        let payloads = reader.payloads(&mut parts).with_context(named)?;
+        let n_bytes: usize = payloads.iter().map(Payload::n_bytes).sum();
+        let values = &mut piece.bytes()[..n_bytes];
+        decode_payloads(pool.threads(), &payloads, values)
+            .map_err(DecompressError::from)
+            .with_context(named)?;
         if swaps {
             swap_bytes(values, dtype);
         }
@@ -77,7 +78,6 @@ pub(crate) fn run(args: &DecompressArgs) -> anyhow::Result<()> {
 struct PartReader {
     reader: Box<dyn Read>,
     decoder: Decoder,
-    part: Vec<u8>,
     n_bytes: u64,
 }
 
@@ -86,24 +86,29 @@ impl PartReader {
         self.decoder.info().ok_or_else(|| DecodeError::Damaged.into())
     }
 
-    /// Reads the next part, or what there is of it.
-    fn read_part(&mut self) -> std::io::Result<()> {
-        self.part.resize(self.decoder.n_bytes(), 0);
-        let n_bytes = fill(&mut self.reader, &mut self.part)?;
-        self.part.truncate(n_bytes);
+    /// Reads the next part into this memory, and returns its payload if it is one.
+    fn next<'p>(&mut self, part: &'p mut Vec<u8>) -> anyhow::Result<Option<Payload<'p>>> {
+        part.resize(self.decoder.n_bytes(), 0);
+        let n_bytes = fill(&mut self.reader, part)?;
+        part.truncate(n_bytes);
         self.n_bytes += n_bytes as u64;
-        Ok(())
+        Ok(self.decoder.read(&mut &part[..])?)
     }
 
-    /// Decodes the part, and returns the number of its values.
-    fn decode(
-        &mut self,
-        decode: impl FnOnce(foldwire::compress::Payload<'_>) -> Result<(), DecodeError>,
-    ) -> Result<usize, DecompressError> {
-        match self.decoder.read(&mut &self.part[..])? {
-            Some(payload) => decode(payload).map(|()| payload.n_values()).map_err(Into::into),
-            None => Ok(0),
+    /// Reads the next payloads, one into each memory, or as many as are left.
+    fn payloads<'p>(&mut self, parts: &'p mut [Vec<u8>]) -> anyhow::Result<Vec<Payload<'p>>> {
+        let mut payloads = Vec::with_capacity(parts.len());
+        for part in parts {
+            // Heads are short, so they take memory of their own.
+            while !self.decoder.is_finished() && !self.decoder.is_at_payload() {
+                self.next(&mut Vec::new())?;
+            }
+            if self.decoder.is_finished() {
+                break;
+            }
+            payloads.extend(self.next(part)?);
         }
+        Ok(payloads)
     }
 
     fn expect_end(&mut self) -> anyhow::Result<()> {

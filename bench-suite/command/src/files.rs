@@ -13,6 +13,7 @@ use foldwire_fields::field::{FileFormat, dims_in_name, open, raw_values, split_t
 use foldwire_fields::npy::{MAGIC, NpyText};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams::OutputError;
+use foldwire_workbench::threads::Pool;
 use tempfile::NamedTempFile;
 
 /// Extension of compressed files.
@@ -34,12 +35,23 @@ const NPY_TYPES: [(&str, DType, bool); 12] = [
     ("u8", DType::U64, false),
 ];
 
-/// Memory for the values of a segment, aligned for every type.
+/// Segments in memory for each thread, so that none waits long for the slowest.
+const SEGMENTS_A_THREAD: usize = 2;
+
+/// Number of segments in memory at a time for these threads.
+pub(crate) fn segments_at_once(pool: Pool) -> usize {
+    match pool.n_threads() {
+        1 => 1,
+        n_threads => SEGMENTS_A_THREAD * n_threads,
+    }
+}
+
+/// Memory for the values of this many segments, aligned for every type.
 pub(crate) struct Piece(Vec<u64>);
 
 impl Piece {
-    pub(crate) fn new(dtype: DType) -> Self {
-        Self(vec![0; (SEGMENT * dtype.n_bytes()).div_ceil(8)])
+    pub(crate) fn new(dtype: DType, n_segments: usize) -> Self {
+        Self(vec![0; (n_segments * SEGMENT * dtype.n_bytes()).div_ceil(8)])
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {

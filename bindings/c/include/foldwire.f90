@@ -136,7 +136,7 @@ module foldwire
         integer(c_int64_t) :: seed = 0
         real(c_double) :: fill = 0
         integer(c_int32_t) :: fill_kind = FW_NO_FILL
-        integer(c_int32_t) :: reserved = 0
+        integer(c_int32_t) :: refuses_fill = 0
     end type
 
     ! Arrays in the memory of a device are variables with the attribute device of CUDA Fortran, or
@@ -796,6 +796,11 @@ module foldwire
             integer(c_size_t), value :: capacity
             integer(c_size_t), intent(out) :: n_bytes
             integer(c_int32_t) :: code
+        end function
+
+        function fwSuspectedFill() result(fill) bind(c, name="fwSuspectedFill")
+            import :: c_double
+            real(c_double) :: fill
         end function
 
         function fwCompressedInfo(compressed, n_bytes, data_type, count, bound) &

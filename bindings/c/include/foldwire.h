@@ -270,8 +270,9 @@ typedef struct fwPlan {
   // FW_UNSUPPORTED: of integers, by user-defined operations, by codecs that take no bound, with
   // unbiased rounding, on devices, and messages.
   fwFillKind fill_kind;
-  // Must be 0.
-  int32_t reserved;
+  // If not 0, a call fails with FW_INVALID_ARGUMENT on all ranks if a value of any rank seems to
+  // be a fill value that sets the range of the bound. No data are sent then.
+  int32_t refuses_fill;
 } fwPlan;
 
 // Handle of a call in progress. A number, not an address, like fwComm_t.
@@ -998,7 +999,8 @@ fwResult fwGroupEnd(void);
 //   (dB).
 // - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
 // - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
-// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data.
+// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data; fill:refuse, to
+//   refuse data in which a value seems to be one.
 //
 // Errors: FW_INVALID_ARGUMENT if a word is unknown, appears twice, or contradicts another one.
 fwResult fwPlanParse(const char *text, struct fwPlan *plan);
@@ -1009,14 +1011,15 @@ fwResult fwCompressMaxSize(size_t count, fwDataType data_type, size_t *max_bytes
 // Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
 // within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
 // exact. A relative bound refers to the value range of these values, fill values such as 1e20
-// included, and no result says that there are any: use fwCompressFill. The plan's codec is used; a
-// plan without one takes the codec that makes the output shortest. The plan's shape says which
+// included: beside one, nothing may be left of the others. fwSuspectedFill then names it, and a
+// plan with refuses_fill refuses the values; pass it to fwCompressFill. The plan's codec is used;
+// a plan without one takes the codec that makes the output shortest. The plan's shape says which
 // values are neighbours. The output stores its type, count and bound, and fwDecompress needs
 // nothing else.
 //
 // n_bytes receives the size of the output in bytes. With FW_NO_ROOM it receives the size that is
 // needed. Errors: FW_UNSUPPORTED for codecs that are not for data_type, and for plans with
-// scope:result or with unbiased rounding.
+// scope:result or with unbiased rounding; FW_INVALID_ARGUMENT for values that the plan refuses.
 fwResult fwCompress(const void *values,
                     size_t count,
                     fwDataType data_type,
@@ -1024,6 +1027,11 @@ fwResult fwCompress(const void *values,
                     void *compressed,
                     size_t capacity,
                     size_t *n_bytes);
+
+// Returns a value that sets the range of a relative bound in the array of this thread's last
+// fwCompress, and costs the other values most of their digits: perhaps a fill value for missing
+// data, such as 1e20. NaN: none.
+double fwSuspectedFill(void);
 
 // Compresses like fwCompress an array of floats with missing values, which are fill_value: the
 // value of data_type nearest to it. They keep their bits, and do not count in the range of a

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use foldwire::Error;
+use foldwire::error::FillError;
 use foldwire::plan::{ParsePlanError, PlanConflict};
 use foldwire::transport::TransportErrorKind;
 
@@ -68,6 +69,7 @@ impl From<Error> for ApiError {
 pub(crate) const fn code_of(error: &Error) -> fwResult {
     match error {
         Error::Bound(_)
+        | Error::Fill(FillError::Suspected { .. })
         | Error::Root { .. }
         | Error::Peer { .. }
         | Error::Length { .. }

@@ -27,7 +27,7 @@ pub(crate) const EXACT: fwPlan = fwPlan {
     seed: 0,
     fill: 0.0,
     fill_kind: FW_NO_FILL,
-    reserved: 0,
+    refuses_fill: 0,
 };
 
 /// Copies a name to a C buffer with a terminating 0. Longer names are truncated.
@@ -73,9 +73,6 @@ pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, ApiError> {
 pub(crate) fn spec_of(plan: &fwPlan) -> Result<PlanSpec, ApiError> {
     let (codec, schedule) = (name_of(&plan.codec), name_of(&plan.schedule));
     let is_named = |name: &String| !name.is_empty();
-    if plan.reserved != 0 {
-        return Err(ApiError::argument("fwPlan.reserved must be 0"));
-    }
     Ok(PlanSpec {
         mode: match plan.mode {
             FW_EXACT => Mode::Exact,
@@ -105,6 +102,7 @@ pub(crate) fn spec_of(plan: &fwPlan) -> Result<PlanSpec, ApiError> {
             _ => Rounding::unbiased(plan.seed),
         },
         fill: fill_of(plan)?,
+        refuses_fill: plan.refuses_fill != 0,
     })
 }
 
@@ -160,6 +158,7 @@ pub(crate) fn to_c(spec: &PlanSpec) -> fwPlan {
         seed,
         fill,
         fill_kind,
+        refuses_fill: spec.refuses_fill.into(),
         ..EXACT
     }
 }

@@ -50,6 +50,24 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     Ok(dict)
 }
 
+/// Issues a warning of Python from a function that returns no errors to Python. If the warning is
+/// an error there, Python prints it.
+pub(crate) fn warn(message: String) {
+    // Not while the interpreter ends.
+    Python::try_attach(|py| {
+        let pending = PyErr::take(py);
+        let warned = py
+            .import("foldwire._errors")
+            .and_then(|errors| errors.call_method1("warn", (message,)));
+        if let Err(error) = warned {
+            error.write_unraisable(py, None);
+        }
+        if let Some(pending) = pending {
+            pending.restore(py);
+        }
+    });
+}
+
 /// Says that a value seems to be a fill value.
 #[pyfunction]
 pub(crate) fn suspected_fill(fill: f64) -> String {

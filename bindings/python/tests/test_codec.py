@@ -119,6 +119,18 @@ class Codec(unittest.TestCase):
         self.assertEqual((info.dtype, info.n_values), (np.float64, self.field.size))
         self.assertLessEqual(info.bound, 0.5)
 
+    def test_a_suspected_fill_value_is_refused(self):
+        field = self.field.copy()
+        field[3:20] = 1e20
+        with self.assertRaisesRegex(foldwire.Error, "sets the value range") as caught:
+            foldwire.compress(field, "rel:1e-3", fill_value="refuse")
+        self.assertEqual(caught.exception.field, "fill_value")
+        self.assertEqual(caught.exception.kind, "argument")
+        for bound in ("abs:1", None):
+            foldwire.compress(field, bound, fill_value="refuse")
+        foldwire.compress(self.field, "rel:1e-3", fill_value="refuse")
+        foldwire.compress(np.arange(9), "rel:1e-3", fill_value="refuse")
+
     def test_fill_values_among_the_attributes_of_an_array_are_kept(self):
         class Marked(np.ndarray):
             """An array with attributes, as xarray's and h5py's have."""

@@ -118,6 +118,17 @@ class Command(unittest.TestCase):
         self.assertEqual(self.foldwire("decompress", "-", input=packed).stdout,
                          self.field.tobytes())
 
+    def test_a_suspected_fill_value_is_refused(self):
+        holes = self.field.copy()
+        holes.flat[5:90] = 1e20
+        np.save(os.path.join(self.folder, "holes.npy"), holes)
+        command = ("compress", "holes.npy", "--bound", "rel:1e-3", "--fill")
+        said = self.foldwire(*command, "refuse", code=1).stderr.decode()
+        self.assertIn("sets the value range", said)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "holes.npy.fwz")))
+        self.foldwire(*command, "1e20")
+        self.foldwire(*command, "none", "-f", code=2)
+
     def test_what_cannot_be_done_is_said_and_leaves_files_alone(self):
         self.foldwire("compress", "field.npy", "--lossless")
         for words, part in (

@@ -95,6 +95,28 @@ class FillValues(unittest.TestCase):
         with self.assertWarns(Warning):
             foldwire.run(N, program)
 
+    def test_a_suspected_fill_value_is_refused_on_all_ranks(self):
+        def program(comm):
+            x = np.sin(np.arange(9000) * 1e-3)
+            if comm.rank == 1:
+                x[100:300] = FILL
+            for fill, plan in (("refuse", None), (None, "fill:refuse")):
+                with self.assertRaisesRegex(foldwire.Error, "sets the value range") as caught:
+                    comm.all_reduce(x, bound="rel:1e-3", plan=plan, fill_value=fill)
+                self.assertEqual(caught.exception.kind, "argument")
+                with self.assertRaisesRegex(foldwire.Error, "sets the value range"):
+                    comm.all_reduce_group([x.copy()], bounds="rel:1e-3", plan=plan,
+                                          fill_value=fill)
+            # Nothing is lost here.
+            comm.all_reduce(x, bound="abs:1e-3", fill_value="refuse")
+            comm.all_reduce(np.arange(9), fill_value="refuse")
+            got = comm.all_reduce(x, "max", "rel:1e-3", plan="fill:refuse", fill_value=FILL)
+            self.assertTrue((got[100:300] == FILL).all())
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            foldwire.run(3, program)
+
     def test_a_warning_that_is_an_error_comes_after_the_result(self):
         x = np.linspace(0, 1, 1000).reshape(10, 100)
         x[0, 5] = 1e20

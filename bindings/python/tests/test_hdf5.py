@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import numpy as np
 
@@ -66,6 +67,23 @@ class Filter(unittest.TestCase):
         back, _ = self.written(depths, (3000,), "rel:1e-3", "dense", fill_value=1e20)
         np.testing.assert_array_equal(back == 1e20, depths == 1e20)
         self.assertLessEqual(np.abs(back - depths).max(), 2e-3)
+
+    def test_a_suspected_fill_value_is_warned_of_or_refused(self):
+        depths = np.sin(np.arange(9000) * 1e-3)
+        depths[100:200] = 1e20
+        with self.assertWarnsRegex(UserWarning, "1e20 sets the value range"):
+            self.written(depths, (3000,), "rel:1e-3")
+        # HDF5 cannot refuse a chunk safely: it crashes if a filter fails while it closes a file.
+        with self.assertWarnsRegex(UserWarning, "1e20 sets .*is stored unchanged"):
+            back, _ = self.written(depths, (3000,), "rel:1e-3", fill_value="refuse")
+        np.testing.assert_array_equal(back[:3000], depths[:3000])
+        self.assertFalse((back[3000:] == depths[3000:]).all())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for data, bound, fill in ((depths, "rel:1e-3", 1e20), (depths, "abs:1e-3", "refuse"),
+                                      (np.sin(depths), "rel:1e-3", "refuse")):
+                back, _ = self.written(data, (3000,), bound, fill_value=fill)
+                self.assertLessEqual(np.abs(back - data).max(), 2.1e-3)
 
     def test_data_sets_have_the_type_that_was_told(self):
         field = np.sin(np.arange(64 * 64) * 1e-2).reshape(64, 64) * 50

@@ -170,6 +170,14 @@ class Numcodecs(unittest.TestCase):
         span = np.ptp(self.field)
         np.testing.assert_allclose(back, field, rtol=0, atol=1.001e-3 * span)
 
+    def test_a_suspected_fill_value_is_refused(self):
+        codec = self.codec("rel:1e-3", fill_value="refuse")
+        self.assertEqual(numcodecs.get_codec(codec.get_config()), codec)
+        field = np.sin(np.arange(4000) * 1e-2)
+        codec.encode(field)
+        field[5:90] = 1e20
+        self.refused(lambda: codec.encode(field), "sets the value range")
+
     def test_fill_values_of_all_types_of_numbers_are_stored(self):
         for fill in (np.float32(1e20), np.float64(1e20), np.int64(-9999), -9999, np.array(1e20)):
             codec = self.codec("rel:1e-3", fill_value=fill)

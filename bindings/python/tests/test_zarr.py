@@ -73,6 +73,18 @@ class Zarr(unittest.TestCase):
             np.testing.assert_allclose(back[8:], field[8:], rtol=0,
                                        atol=1.01e-3 * np.ptp(self.field))
 
+    def test_a_suspected_fill_value_is_refused(self):
+        codec = self.codec("rel:1e-3", fill_value="refuse")
+        np.testing.assert_allclose(self.stored(self.field, codec), self.field,
+                                   atol=1.01e-3 * np.ptp(self.field))
+        holes = self.field.copy()
+        holes[3:7] = 1e20
+        with self.assertRaisesRegex(foldwire.Error, "sets the value range"):
+            self.stored(holes, codec)
+        # The array's own fill value is no longer suspected.
+        back = self.stored(holes, codec, fill_value=1e20)
+        np.testing.assert_array_equal(back == 1e20, holes == 1e20)
+
     def test_damaged_chunks_are_errors(self):
         store = {}
         made = zarr.create_array(store, shape=(100,), chunks=(100,), dtype="f4", name="a",

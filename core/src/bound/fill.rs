@@ -9,6 +9,7 @@
 use super::ValueRange;
 use crate::element::Float;
 use crate::element::sealed::Wide;
+use core::fmt;
 
 /// Number of values in the sample.
 const SAMPLE: usize = 1024;
@@ -70,6 +71,22 @@ impl ValueRange {
             (least, most) = (least.min(x), most.max(x));
         }
         Some((n_equal, [least, most]))
+    }
+}
+
+/// A suspected fill value, as a warning in words.
+#[derive(Clone, Copy, Debug)]
+pub struct SuspectedFill(pub f64);
+
+impl fmt::Display for SuspectedFill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the value {:?} sets the value range, and a bound relative to it leaves little of the \
+             other values: if it marks missing data, pass it as the fill value, or use an absolute \
+             bound",
+            self.0
+        )
     }
 }
 

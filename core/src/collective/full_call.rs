@@ -19,7 +19,7 @@ use crate::element::DType;
 #[cfg(feature = "alloc")]
 use crate::element::Element;
 use crate::engine::{Buffers, Coding, Engine, Program, Work};
-use crate::error::Error;
+use crate::error::{Error, FillError};
 #[cfg(feature = "alloc")]
 use crate::frame::StepQuantity;
 use crate::handle::Progress;
@@ -58,6 +58,8 @@ pub(super) enum Phase {
     Probe(Probe),
     /// Exchange of the results of each rank's data scan.
     DataScan(DataScan),
+    /// Agreement on a suspected fill value, before a plan that refuses one.
+    FillCheck(FillCheck),
     /// The call itself.
     Call(CallPhase),
 }
@@ -70,6 +72,13 @@ pub(super) struct DataScan {
     /// The automatic plan for which ranks also exchange estimates, and then choose. Its strides are
     /// those that this rank found, if it searched.
     undecided: Option<Plan>,
+}
+
+/// A search for a suspected fill value in progress.
+pub(super) struct FillCheck {
+    /// This rank's suspected fill value, or [`value_range::UNKNOWN`].
+    suspected: [f64; 1],
+    budget: Budget,
 }
 
 /// The call itself in progress.
@@ -90,6 +99,7 @@ impl Phase {
             #[cfg(feature = "alloc")]
             Self::Probe(probe) => probe.exchanged(),
             Self::DataScan(scan) => scan.exchanged(),
+            Self::FillCheck(check) => &mut check.suspected,
             Self::Call(_) => &mut [],
         }
     }
@@ -134,6 +144,7 @@ impl<'s> FullCall<'s> {
             #[cfg(feature = "alloc")]
             Some(Phase::Probe(_)) => "measuring links",
             Some(Phase::DataScan(_)) => "learning the value range",
+            Some(Phase::FillCheck(_)) => "agreeing on fill values",
             Some(Phase::Call(_)) | None => "running",
         }
     }
@@ -317,6 +328,7 @@ impl<'s> FullCall<'s> {
             #[cfg(feature = "alloc")]
             Phase::Probe(probe) => self.end_probe(comm, work, probe)?,
             Phase::DataScan(scan) => self.end_data_scan(comm, work, &scan)?,
+            Phase::FillCheck(check) => self.end_fill_check(comm, work, &check)?,
             Phase::Call(call) => {
                 if let Err(error) = self.request.end(comm.size(), comm.rank(), work) {
                     // The other ranks learn of it by a notice of this call.
@@ -369,11 +381,50 @@ impl<'s> FullCall<'s> {
         }
         let resolve = if self.is_preparation { resolve_for_later_data } else { resolve };
         let budget = resolve(&self.spec, value_range)?;
-        if let Some(report) = &mut self.setup_report {
-            let own = self.request.own(comm.size(), comm.rank());
-            report.suspected_fill = work.suspect_fill(own, value_range, budget.bound)?;
+        if !self.spec.plan.may_suspect_fill() {
+            return self.start_within(comm, work, &budget);
         }
-        let (resolved, call) = self.resolve_call(comm, &budget, work)?;
+        let own = self.request.own(comm.size(), comm.rank());
+        let suspected = work.suspect_fill(own, value_range, budget.bound)?;
+        if let Some(report) = &mut self.setup_report {
+            report.suspected_fill = suspected;
+        }
+        // All ranks have the same bound and range, so they all check or none does.
+        if !self.spec.plan.refuses_fill || value_range.is_none() || budget.bound == 0.0 {
+            return self.start_within(comm, work, &budget);
+        }
+        let suspected = [suspected.unwrap_or(value_range::UNKNOWN)];
+        let (measure, quantity) = required_bound(&self.spec, false);
+        let exchange = self.spec.for_data_scan(suspected.len());
+        let codec = comm.sizes(&exchange, Quantum::LOSSLESS);
+        let program = comm.program(&exchange, &codec, self.spec.header(measure, quantity))?;
+        let check = FillCheck { suspected, budget };
+        self.run(comm, program, program.report(), Phase::FillCheck(check));
+        Ok(())
+    }
+
+    /// Continues after all ranks searched for a fill value: fails on all alike if one found any, as
+    /// after a data scan.
+    fn end_fill_check<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        &FillCheck { suspected: [value], budget }: &FillCheck,
+    ) -> Result<(), Error> {
+        if value > value_range::UNKNOWN {
+            return Err(FillError::Suspected { value }.into());
+        }
+        self.start_within(comm, work, &budget)
+    }
+
+    /// Starts the engine on the call itself within this error budget.
+    fn start_within<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        work: &mut dyn Operands,
+        budget: &Budget,
+    ) -> Result<(), Error> {
+        let (resolved, call) = self.resolve_call(comm, budget, work)?;
         self.start(comm, &resolved, call);
         Ok(())
     }

@@ -30,7 +30,7 @@ pub const N_VALUES: usize = 6;
 /// lossy codec.
 pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
 /// Stands in for a value that a rank does not know. It does not affect the maximum.
-pub(super) const UNKNOWN: f64 = f64::NEG_INFINITY;
+pub(crate) const UNKNOWN: f64 = f64::NEG_INFINITY;
 /// Smallest number of bits that a value is assumed to need.
 const MIN_BITS: f64 = 0.05;
 /// Smallest fraction of a sample's range that each half must cover. If one covers less, the sample

@@ -68,6 +68,12 @@ impl Decoder {
         matches!(self.next, Part::Nothing)
     }
 
+    /// Returns whether the next part is a payload.
+    #[must_use]
+    pub fn is_at_payload(&self) -> bool {
+        matches!(self.next, Part::Payload { .. })
+    }
+
     /// Number of bytes that the next call of [`read`](Self::read) takes: at most 8 MiB.
     #[must_use]
     pub fn n_bytes(&self) -> usize {
@@ -209,6 +215,12 @@ impl Payload<'_> {
     #[must_use]
     pub const fn n_values(&self) -> usize {
         self.n_values
+    }
+
+    /// Number of bytes of its values.
+    #[must_use]
+    pub const fn n_bytes(&self) -> usize {
+        self.n_values * self.dtype.n_bytes()
     }
 
     /// Decodes the values and appends them, all or none.

@@ -1,5 +1,7 @@
 //! Writes a compressed array segment by segment, each with the codec that makes it shortest.
 
+mod suspected;
+
 use super::fill::{self, Prepared};
 use super::interp::{self, Choice};
 use super::numbers::{self, NumberForm, Numbers};
@@ -93,6 +95,8 @@ pub struct Encoder {
     /// Value range that determines the bound. Fill values are searched for in its parts.
     searched: Option<ValueRange>,
     suspected_fill: Option<f64>,
+    /// True if a suspected fill value is an error.
+    refuses_fill: bool,
     checksum: u64,
     n_values: u64,
     expected: Option<u64>,
@@ -214,8 +218,10 @@ impl Encoder {
         let info = Info { dtype, layout, step, bound };
         Ok(Self {
             settings: Settings { dtype, codecs, params, fill },
-            searched: value_range.filter(|_| fill.is_none() && bound > 0.0),
+            searched: value_range
+                .filter(|_| fill.is_none() && bound > 0.0 && plan.may_suspect_fill()),
             suspected_fill: None,
+            refuses_fill: plan.refuses_fill,
             checksum: info.emit(out),
             n_values: 0,
             expected,
@@ -225,6 +231,15 @@ impl Encoder {
             n_pending: 0,
             trials: Trials::default(),
         })
+    }
+
+    /// Encodes on these threads, in place of all of rayon's pool (feature `rayon`) or one. The
+    /// bytes do not depend on them. Segments of values that are passed together go on several
+    /// threads; each thread needs memory of its own.
+    #[must_use]
+    pub fn on(mut self, threads: Threads) -> Self {
+        self.settings = self.settings.on(threads);
+        self
     }
 
     /// Encodes the next values of the array, and appends full segments to `out`. The encoder keeps
@@ -242,12 +257,7 @@ impl Encoder {
     /// # Panics
     /// If the bytes are not aligned for the type, or not a whole number of values.
     pub fn encode_bytes(&mut self, values: &[u8], out: &mut Vec<u8>) {
-        if let Some(range) = self.searched {
-            let Settings { dtype, params, .. } = self.settings;
-            let bound = params.quantum.bound();
-            self.suspected_fill = range.suspected_fill_of_bytes(dtype, values, bound);
-            self.searched = self.searched.filter(|_| self.suspected_fill.is_none());
-        }
+        self.note_fill(values);
         if !self.is_shape_open {
             self.feed(values, out);
         } else if self.n_pending == 0 && values.len() >= self.segment_bytes {
@@ -299,14 +309,17 @@ impl Encoder {
     fn feed(&mut self, values: &[u8], out: &mut Vec<u8>) {
         let mut left = values;
         if self.n_pending > 0 {
-            let n_missing = self.segment_bytes - self.n_pending;
-            left = self.keep(left, n_missing);
-            if self.n_pending == self.segment_bytes {
-                self.flush(out);
+            left = self.keep(left, self.segment_bytes - self.n_pending);
+            if self.n_pending < self.segment_bytes {
+                return;
             }
         }
+        let pending = core::mem::take(&mut self.pending);
+        let first = &bytemuck::cast_slice(&pending)[..core::mem::take(&mut self.n_pending)];
         let (segments, rest) = left.split_at(left.len() - left.len() % self.segment_bytes);
-        self.segments(segments, out);
+        let first = Some(first).filter(|first| !first.is_empty());
+        self.segments(first.into_iter().chain(segments.chunks_exact(self.segment_bytes)), out);
+        self.pending = pending;
         self.keep(rest, rest.len());
     }
 
@@ -330,19 +343,13 @@ impl Encoder {
         }
     }
 
-    /// Returns a value that sets the range of a relative bound and seems to be a fill value, if
-    /// there is one among the values so far and the layout names none
-    /// ([`ValueRange::suspected_fill`]).
-    #[must_use]
-    pub const fn suspected_fill(&self) -> Option<f64> {
-        self.suspected_fill
-    }
-
     /// Ends the array.
     ///
     /// # Errors
-    /// [`CompressError::Count`] if there were more or fewer values than the layout says.
+    /// [`CompressError::Count`] if there were more or fewer values than the layout says;
+    /// [`CompressError::SuspectedFill`] if the plan refuses the values.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), CompressError> {
+        self.check_fill()?;
         if self.is_shape_open {
             self.feed_first(out);
         }
@@ -359,9 +366,9 @@ impl Encoder {
         }
     }
 
-    /// Appends full segments of these values.
-    fn segments(&mut self, values: &[u8], out: &mut Vec<u8>) {
-        let mut segments = values.chunks_exact(self.segment_bytes);
+    /// Appends segments of these values.
+    fn segments<'v>(&mut self, segments: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) {
+        let mut segments = segments;
         // How interp predicts depends on the first segment that it can take, not on which thread is
         // the first.
         let has_interp = self.settings.codecs.as_slice().contains(&CodecId::Interp);

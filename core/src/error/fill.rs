@@ -1,10 +1,12 @@
 //! Calls that cannot have a fill value.
 
+use crate::bound::SuspectedFill;
 use crate::codec::CodecId;
 use crate::element::DType;
 
-/// Reason why a call cannot have its plan's [fill value](crate::Plan::with_fill).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Reason why a call cannot have its plan's [fill value](crate::Plan::with_fill), or is refused for
+/// lack of one.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FillError {
     /// The fill value is NaN.
@@ -36,4 +38,11 @@ pub enum FillError {
     /// The receiver of a message knows no plan, so it cannot restore fill values.
     #[error("messages between two ranks have no fill values; send NaN in their place")]
     Message,
+    /// A value of some rank seems to be a fill value, and the plan
+    /// [refuses](crate::Plan::refusing_fill) such data.
+    #[error("{}", SuspectedFill(*value))]
+    Suspected {
+        /// The value; the largest of all ranks'.
+        value: f64,
+    },
 }

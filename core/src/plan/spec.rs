@@ -47,6 +47,8 @@ pub struct PlanSpec {
     pub rounding: Rounding,
     /// Value that stands for missing data.
     pub fill: Option<Fill>,
+    /// True if data are refused in which a fill value is suspected.
+    pub refuses_fill: bool,
 }
 
 impl fmt::Debug for PlanSpec {
@@ -149,7 +151,7 @@ pub enum ParsePlanError {
     #[error("a dimension of the shape is 0")]
     Shape,
     /// The text is not a fill value.
-    #[error("`{text}` is not a fill value, such as -9999")]
+    #[error("`{text}` is not a fill value, such as -9999, or `refuse`")]
     Fill {
         /// The text.
         text: String,
@@ -195,8 +197,10 @@ impl PlanSpec {
         if let Some(shape) = self.shape {
             plan = plan.with_shape(&shape);
         }
-        let Self { setting, scope, schedule, exact_below, rounding, fill, .. } = *self;
-        Ok(Plan { setting, scope, schedule, exact_below, rounding, fill, ..plan })
+        let Self { setting, scope, schedule, exact_below, rounding, .. } = *self;
+        let Self { fill, refuses_fill, .. } = *self;
+        let plan = Plan { fill, refuses_fill, ..plan };
+        Ok(Plan { setting, scope, schedule, exact_below, rounding, ..plan })
     }
 }
 
@@ -206,8 +210,8 @@ impl FromStr for PlanSpec {
     /// Parses a comma-separated list of words: a mode (`exact`, `lossless`, `compress`, `auto`), a
     /// bound (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`,
     /// `schedule:ring`, `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`,
-    /// `fill:-9999`, `fill:1e20:number`. Without a mode, a plan with a bound or codec compresses,
-    /// and any other plan is exact.
+    /// `fill:-9999`, `fill:1e20:number`, `fill:refuse`. Without a mode, a plan with a bound or codec
+    /// compresses, and any other plan is exact.
     ///
     /// # Errors
     /// If a word is unknown, appears twice, or contradicts another one.
@@ -224,6 +228,7 @@ impl FromStr for PlanSpec {
                 "below" => "limit",
                 "shape" => "shape",
                 "unbiased" => "seed",
+                "fill" if value == "refuse" => "refusal",
                 "fill" => "fill value",
                 _ => return Err(ParsePlanError::Word { word: word.into() }),
             };
@@ -251,6 +256,7 @@ impl FromStr for PlanSpec {
                 "below" => spec.exact_below = number(value)?,
                 "shape" => spec.shape = Some(shape(value)?),
                 "unbiased" => spec.rounding = Rounding::unbiased(number(value)?),
+                "fill" if value == "refuse" => spec.refuses_fill = true,
                 "fill" => spec.fill = Some(fill(value)?),
                 _ if kind == "bound" => {
                     let invalid = |error| ParsePlanError::Bound { word: word.into(), error };
@@ -336,6 +342,9 @@ mod tests {
         assert_eq!((plan.codec, plan.strides), (CodecId::Dense, [128, 64 * 128]));
         assert_eq!((plan.exact_below, plan.scope), (4096, Scope::Result));
         assert_eq!(plan.fill, Some(Fill { value: 1e20, is_number: true }));
+        assert!(!plan.refuses_fill);
+        let both = parse("rel:1e-4,fill:-9999,fill:refuse").unwrap().plan().unwrap();
+        assert_eq!(both, Plan::foldwire(Bound::Relative(1e-4)).with_fill(-9999.0).refusing_fill());
         let turned: Vec<&str> = text.split(',').rev().collect();
         assert_eq!(parse(&turned.join(", ")).unwrap().plan(), Ok(plan));
         assert_eq!(parse("raw").unwrap().plan(), Ok(Plan::raw()));
@@ -371,7 +380,7 @@ mod tests {
             ("below:-1", "`-1` is not a whole number in range"),
             ("codec:truncate:70000", "`70000` is not a whole number in range"),
             ("scope:all", "a scope is `operand` or `result`"),
-            ("fill:none", "`none` is not a fill value, such as -9999"),
+            ("fill:none", "`none` is not a fill value, such as -9999, or `refuse`"),
         ] {
             assert_eq!(parse(text).err().unwrap().to_string(), message);
         }

@@ -6,7 +6,7 @@ use foldwire::codec::{CodecId, Loss};
 use foldwire::error::FillError;
 use foldwire::schedule::{self, Collective};
 use foldwire::{
-    Bound, Call, Error, Float, Op, Outgoing, Plan, Rank, Report, Rounding, Sampling,
+    Bound, Call, Error, Float, Op, Outgoing, Plan, Rank, Report, Rounding, Sampling, Scope,
     SharedCommunicator, f16, pipeline,
 };
 use foldwire_tests::data;
@@ -372,4 +372,88 @@ fn calls_that_cannot_have_a_fill_value_are_refused_and_leave_the_communicator_us
         assert_eq!(sent, refused(FillError::Message));
         comm.all_reduce(&mut x, Op::Sum, &plan).expect("the communicator is usable");
     });
+}
+
+/// A plan that refuses suspected fill values fails on all ranks alike, and before any data are
+/// sent, even where only one rank has the value. The communicator can go on.
+#[test]
+fn a_suspected_fill_value_is_refused_on_all_ranks_alike() {
+    let refused = Error::Fill(FillError::Suspected { value: -9999.0 });
+    for bound in [Bound::Relative(1e-3), Bound::Psnr(50.0), Bound::Absolute(0.5)] {
+        let refuses = bound.needs_value_range();
+        let plans = [
+            Plan::foldwire(bound),
+            Plan::foldwire(bound).with_codec(CodecId::Dense),
+            Plan::foldwire(bound).with_scope(Scope::Result),
+        ];
+        for plan in plans.map(Plan::refusing_fill) {
+            World::new(3).run(|mut comm| {
+                let expected = |is_refused| if is_refused { Err(refused) } else { Ok(()) };
+                for turn in 0..2 {
+                    let mut x: Vec<f32> = (0..9000).map(|i| (i as f32 * 0.01).sin()).collect();
+                    let sound = x.clone();
+                    if comm.rank() == Rank::new(1) {
+                        x[700..1500].fill(-9999.0);
+                    }
+                    let mut all = vec![0.0; 3 * x.len()];
+                    let gathered = comm.all_gather(&x, &mut all, &plan).map(drop);
+                    assert_eq!(gathered, expected(refuses), "{plan:?}, {turn}");
+                    let prepared = comm.prepare(Call::all_gather(&x, &mut all), &plan).map(drop);
+                    assert_eq!(prepared, expected(refuses), "{plan:?}, {turn}");
+                    let reduced = comm.all_reduce(&mut x, Op::Max, &plan).map(drop);
+                    assert_eq!(reduced, expected(refuses), "{plan:?}, {turn}");
+                    let gathered = comm.all_gather(&sound, &mut all, &plan).map(drop);
+                    assert_eq!(gathered, Ok(()), "{plan:?}, {turn}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_group_with_a_suspected_fill_value_is_refused_on_all_ranks_alike() {
+    let refused = Error::Fill(FillError::Suspected { value: 1e36 });
+    World::new(2).run(|comm| {
+        let comm = SharedCommunicator::new(comm.into_transport(), 2).expect("channels");
+        for is_sound in [false, true] {
+            let mut arrays = [0, 1].map(|at| data::smooth::<f64>(at, 3000));
+            if !is_sound && comm.rank() == Rank::new(1) {
+                arrays[1][50..90].fill(1e36);
+            }
+            let mut group: Vec<_> =
+                arrays.iter_mut().map(|x| (&mut x[..], Bound::Relative(1e-3))).collect();
+            let plan = Plan::foldwire(Bound::Relative(1e-3)).refusing_fill();
+            let reduced = comm.all_reduce_group(&mut group, Op::Sum, &plan).map(drop);
+            assert_eq!(reduced, if is_sound { Ok(()) } else { Err(refused) });
+        }
+    });
+}
+
+#[test]
+fn a_message_with_a_suspected_fill_value_is_refused_before_it_is_sent() {
+    let plan = Plan::foldwire(Bound::Relative(1e-3)).refusing_fill();
+    World::new(2).run(|mut comm| {
+        let mut x: Vec<f64> = (0..5000).map(|i| (f64::from(i) * 0.01).sin()).collect();
+        let to = Rank::new(1 - comm.rank().index());
+        x[100..200].fill(1e20);
+        let sent = comm.exchange(&mut [Outgoing::new(to, 0, &x)], &mut [], &plan).map(drop);
+        assert_eq!(sent, Err(Error::Fill(FillError::Suspected { value: 1e20 })));
+        comm.all_reduce(&mut x, Op::Sum, &Plan::raw()).expect("the communicator is usable");
+    });
+}
+
+#[test]
+fn ranks_that_do_not_all_refuse_fill_values_disagree() {
+    let results = World::new(2).run(|mut comm| {
+        let plan = Plan::foldwire(Bound::Relative(1e-3));
+        let plan = if comm.rank() == Rank::new(0) { plan.refusing_fill() } else { plan };
+        let mut x: Vec<f32> = (0..9000).map(|i| (i as f32 * 0.01).sin()).collect();
+        comm.all_reduce(&mut x, Op::Sum, &plan).map(drop)
+    });
+    for result in results {
+        assert!(
+            matches!(result, Err(Error::Mismatch { .. } | Error::Aborted { .. })),
+            "{result:?}"
+        );
+    }
 }

@@ -462,6 +462,30 @@ const ROUGH: &str = "\
     0000000000000000ecb4636f209bdaad\
 ";
 
+/// Payloads of codec interp that are long enough for 16 and 32 states. In place of their bytes, the
+/// number of bytes and the last checksum are recorded, in which all bytes before it count. The
+/// payload's fourth byte names the states in its two highest bits.
+#[test]
+fn payloads_of_interp_with_more_states() {
+    let value = |i: u32| {
+        (i.wrapping_mul(i).wrapping_mul(0x9e37_79b9) >> 28) as f32 + (i % 200 + i / 200) as f32
+    };
+    let plan = Plan::foldwire(Bound::Absolute(0.5)).with_codec(CodecId::Interp);
+    let recorded = [(150, 1, 11789, "1ac5fd9eb7aedd71"), (500, 2, 38057, "23c759445718cd77")];
+    for (n_rows, states, n_bytes, checksum) in recorded {
+        let values: Vec<f32> = (0..n_rows * 200).map(value).collect();
+        let layout = Layout::new(&[n_rows as usize, 200]);
+        let bytes = compress_with(&values, &layout, &plan).expect("positive");
+        // The head of the array, and that of the segment.
+        let payload = &bytes[48 + 24..];
+        assert_eq!((payload[3] >> 6, &payload[..2]), (states, &[2, 1][..]));
+        let sum = to_hex(&bytes[bytes.len() - 8..]);
+        assert_eq!((bytes.len(), &sum[..]), (n_bytes, checksum));
+        let restored: Vec<f32> = decompress(&bytes).expect("undamaged");
+        assert!(values.iter().zip(restored).all(|(x, y)| (x - y).abs() <= 0.5));
+    }
+}
+
 /// The codes of enumerations in messages.
 #[test]
 fn codes_of_types_operations_codecs_and_collectives() {

@@ -190,7 +190,19 @@ fn ratios_on_f32_fields_are_well_above_the_published_ones() {
 /// The slowest tests. They seldom fail unless a faster test fails too.
 mod long {
     use super::*;
-    use foldwire::codec::{CodecExt, CodecId, CodecParams};
+    use foldwire::Plan;
+    use foldwire::codec::{CodecExt, CodecId, CodecParams, Loss};
+    use foldwire::compress::{Layout, compress_with};
+
+    /// Returns the shape in a field's name, such as `echam_t_17x96x192.f32`.
+    fn shape_in(name: &str, n_values: usize) -> Vec<usize> {
+        let (stem, _) = name.rsplit_once('.').expect("an extension");
+        let (_, sizes) = stem.rsplit_once('_').expect("a shape");
+        let shape: Vec<usize> =
+            sizes.split('x').map(|size| size.parse().expect("a size")).collect();
+        assert_eq!(shape.iter().product::<usize>(), n_values, "{name}");
+        shape
+    }
 
     /// The seam that rolling puts inside a field, and chunks that begin elsewhere, cost some bytes.
     /// They are more than 3 % of one field, which has only 34 chunks and few bytes.
@@ -226,5 +238,40 @@ mod long {
     fn rolling_a_field_changes_sizes_of_dense_and_fz_nd_by_three_per_cent_at_most() {
         rolled::<f32>();
         rolled::<f64>();
+    }
+
+    /// Codecs that keep a bound, and the exact ones, on whole fields with their shapes.
+    fn choices<T: Float>() {
+        let codecs = CodecId::OF_ARRAYS.iter().copied().filter(|codec| {
+            codec.is_for(T::DTYPE) && matches!(codec.loss(), Loss::Bound | Loss::None)
+        });
+        let codecs: Vec<CodecId> = codecs.collect();
+        for (name, values) in fields::<T>() {
+            let layout = Layout::new(&shape_in(&name, values.len()));
+            for relative in [1e-2, 1e-3, 1e-4, 1e-5] {
+                let auto = Plan::auto(Bound::Relative(relative));
+                let n_bytes =
+                    |plan: &Plan| compress_with(&values, &layout, plan).expect("a plan").len();
+                let chosen = n_bytes(&auto) as f64;
+                for &codec in &codecs {
+                    let plan = match codec.loss() {
+                        Loss::Bound => Plan::foldwire(Bound::Relative(relative)).with_codec(codec),
+                        _ => Plan::lossless().with_codec(codec),
+                    };
+                    let excess = chosen / n_bytes(&plan) as f64;
+                    let of = format!("{name} at {relative:e}, auto / {}", codec.name());
+                    assert!(excess <= 1.03, "{of}: {excess:.4} of the bytes");
+                    if excess > 1.0 {
+                        println!("{of}: {excess:.4} of the bytes");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_automatic_choice_of_compress_is_within_three_per_cent_of_every_codec() {
+        choices::<f32>();
+        choices::<f64>();
     }
 }

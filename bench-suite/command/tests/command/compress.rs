@@ -109,6 +109,56 @@ fn a_fill_value_is_warned_of_or_kept() {
         let n_fills = back.iter().filter(|&&x| x == -9999.0).count();
         assert!(is_warned_of || n_fills == 89_000, "{n_fills}");
     }
+    // Nothing is written, not even to a pipe, though the value stands only at the end.
+    let mut values = wave(2 * SEGMENT);
+    values[2 * SEGMENT - 10..].fill(1e20);
+    fs::write(folder.path().join("x.f32"), bytes(&values)).unwrap();
+    for output in ["z.fwz", "-"] {
+        let args = format!("compress x.f32 --bound rel:1e-3 --output {output} --fill refuse");
+        let done = foldwire(folder.path(), &args);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{said}");
+        assert!(said.contains("sets the value range"), "{said}");
+    }
+    assert!(!folder.path().join("z.fwz").exists());
+    succeeds(folder.path(), "compress x.f32 --bound abs:1e-3 --output z.fwz --fill refuse");
+}
+
+/// Segments are whole rows, so that pieces of the file end within them.
+#[test]
+fn several_threads_write_the_bytes_that_one_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let values = wave(5 * SEGMENT + 4);
+    fs::write(folder.join("x.f32"), bytes(&values)).unwrap();
+    // The range is 76.
+    for (of, options, bound) in [
+        ("x.f32", "--bound rel:1e-3 --codec dense", 0.077),
+        ("x.f32", "--bound abs:1e-3 --codec fz-light --dims 1310721x4", 1e-3),
+        ("x.f32", "--lossless --dims 1747628x3", 0.0),
+        ("f32:-", "--bound abs:1e-3 --codec fz-nd", 1e-3),
+    ] {
+        let compressed = [1, 2].map(|n_threads| {
+            let args = format!("compress {of} {options} --output - --threads {n_threads}");
+            let output = piped(folder, &args, &bytes(&values));
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            output.stdout
+        });
+        assert!(compressed[0] == compressed[1], "{options}");
+        fs::write(folder.join("x.fwz"), &compressed[0]).unwrap();
+        let restored = [1, 2].map(|n_threads| {
+            let args = format!("decompress x.fwz --output y.f32 --force --threads {n_threads}");
+            succeeds(folder, &args);
+            fs::read(folder.join("y.f32")).unwrap()
+        });
+        assert!(restored[0] == restored[1], "{options}");
+        assert!(is_within(bound, &values, &floats(&restored[0])), "{options}");
+        // Damage after the first segments is found, and there is no output.
+        fs::write(folder.join("x.fwz"), &compressed[0][..compressed[0].len() - 3]).unwrap();
+        let output = foldwire(folder, "decompress x.fwz --output z.f32 --threads 2");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(!folder.join("z.f32").exists());
+    }
 }
 
 #[test]

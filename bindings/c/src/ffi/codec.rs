@@ -1,5 +1,6 @@
 //! Parsing of plans, and the codec without communication.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
 use foldwire::codec::CodecId;
@@ -24,7 +25,8 @@ const MAX_TEXT: usize = 1000;
 ///   (dB).
 /// - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
 /// - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
-/// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data.
+/// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data; fill:refuse, to
+///   refuse data in which a value seems to be one.
 ///
 /// Errors: FW_INVALID_ARGUMENT if a word is unknown, appears twice, or contradicts another one.
 #[unsafe(no_mangle)]
@@ -141,14 +143,15 @@ pub unsafe extern "C" fn fwCompressMaxSize(
 /// Compresses values[count] of data_type into compressed[capacity] (bytes). Every value is kept
 /// within the plan's error bound, or exactly if the plan has none or is NULL; integers are always
 /// exact. A relative bound refers to the value range of these values, fill values such as 1e20
-/// included, and no result says that there are any: use fwCompressFill. The plan's codec is used; a
-/// plan without one takes the codec that makes the output shortest. The plan's shape says which
+/// included: beside one, nothing may be left of the others. fwSuspectedFill then names it, and a
+/// plan with refuses_fill refuses the values; pass it to fwCompressFill. The plan's codec is used;
+/// a plan without one takes the codec that makes the output shortest. The plan's shape says which
 /// values are neighbours. The output stores its type, count and bound, and fwDecompress needs
 /// nothing else.
 ///
 /// n_bytes receives the size of the output in bytes. With FW_NO_ROOM it receives the size that is
 /// needed. Errors: FW_UNSUPPORTED for codecs that are not for data_type, and for plans with
-/// scope:result or with unbiased rounding.
+/// scope:result or with unbiased rounding; FW_INVALID_ARGUMENT for values that the plan refuses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCompress(
     values: *const c_void,
@@ -161,6 +164,19 @@ pub unsafe extern "C" fn fwCompress(
 ) -> fwResult {
     // SAFETY: guaranteed by the caller.
     unsafe { compress_into((values, count), data_type, None, plan, compressed, capacity, n_bytes) }
+}
+
+thread_local! {
+    /// The fill value that this thread's last compression suspected.
+    static SUSPECTED_FILL: Cell<Option<f64>> = const { Cell::new(None) };
+}
+
+/// Returns a value that sets the range of a relative bound in the array of this thread's last
+/// fwCompress, and costs the other values most of their digits: perhaps a fill value for missing
+/// data, such as 1e20. NaN: none.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwSuspectedFill() -> f64 {
+    SUSPECTED_FILL.get().unwrap_or(f64::NAN)
 }
 
 /// Compresses like fwCompress an array of floats with missing values, which are fill_value: the
@@ -205,11 +221,14 @@ unsafe fn compress_into(
         // SAFETY: guaranteed by the caller.
         let n_bytes = unsafe { out_value(n_bytes, "size") }?;
         *n_bytes = 0;
+        SUSPECTED_FILL.set(None);
         // SAFETY: guaranteed by the caller.
         let plan = plan::spec_of(&unsafe { copied_plan(plan) }?)?;
         let layout = Layout { fill_value: fill, ..Layout::line(count) };
         // SAFETY: guaranteed by the caller.
-        let (bytes, _) = unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
+        let (bytes, suspected_fill) =
+            unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
+        SUSPECTED_FILL.set(suspected_fill);
         *n_bytes = bytes.len();
         // SAFETY: guaranteed by the caller.
         let room = unsafe { out_values(compressed.cast::<u8>(), capacity) }?;

@@ -262,8 +262,9 @@ pub struct fwPlan {
     /// FW_UNSUPPORTED: of integers, by user-defined operations, by codecs that take no bound, with
     /// unbiased rounding, on devices, and messages.
     pub fill_kind: fwFillKind,
-    /// Must be 0.
-    pub reserved: i32,
+    /// If not 0, a call fails with FW_INVALID_ARGUMENT on all ranks if a value of any rank seems to
+    /// be a fill value that sets the range of the bound. No data are sent then.
+    pub refuses_fill: i32,
 }
 
 /// Memory that holds the arrays of collectives. Initialize with FW_MEMORY_INIT.

@@ -227,6 +227,15 @@ static void *within_bounds(void *argument) {
     fwReport report = FW_REPORT_INIT;
     OK(fwCommReport(own->comm, &report));
     CHECK(own->rank == 1 ? report.suspected_fill == 1e20f : isnan(report.suspected_fill));
+    /* A plan may refuse them: on all ranks, which can go on. */
+    OK(fwPlanParse("rel:1e-3,fill:refuse", &relative));
+    CHECK(relative.refuses_fill == 1 && relative.fill_kind == FW_NO_FILL);
+    for (size_t i = 0; i < N; i++) {
+        data[i] = own->rank == 1 && i % 7 == 0 ? 1e20f : sinf(1e-3f * (float)i);
+    }
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(data, data, N, FW_FLOAT32, FW_MAX, &relative, own->comm, NULL));
+    CHECK(strstr(fwGetLastError(), "sets the value range"));
     /* As the fill value they do not: a sum with one is missing, or takes it as a number. */
     const char *filled[] = {"rel:1e-3,fill:1e20", "exact,fill:1e20", "rel:1e-3,fill:1e20:number"};
     for (size_t t = 0; t < 3; t++) {

@@ -353,7 +353,14 @@ static void codec(void) {
     values[5] = 0;
     values[100] = values[9000] = 1e20f;
     OK(fwPlanParse("rel:1e-3", &plan));
+    OK(fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
+    CHECK(fwSuspectedFill() == 1e20f);
+    plan.refuses_fill = 1;
+    FAILS(FW_INVALID_ARGUMENT, fwCompress(values, N, FW_FLOAT32, &plan, bytes, most, &n_bytes));
+    CHECK(n_bytes == 0 && isnan(fwSuspectedFill()));
+    CHECK(strstr(fwGetLastError(), "sets the value range"));
     OK(fwCompressFill(values, N, FW_FLOAT32, 1e20, &plan, bytes, most, &n_bytes));
+    CHECK(isnan(fwSuspectedFill()));
     OK(fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N, &count));
     for (size_t i = 0; i < N; i++) {
         CHECK(values[i] == 1e20f ? back[i] == 1e20f : fabsf(values[i] - back[i]) <= 2e-3f);

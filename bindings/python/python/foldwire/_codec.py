@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from . import _native
 from ._arguments import codec_text, has_bound, whole
 from ._arrays import as_ndarray, code_of, dtype_of
 from ._errors import Error
-from ._fill import fill_number, marked_fill, warn_of_fill
+from ._fill import REFUSAL, fill_number, marked_fill, refuses, warn_of_fill
+
+if TYPE_CHECKING:
+    from ._types import FillValue
 
 __all__ = ["Info", "compress", "decompress", "info"]
 
@@ -37,7 +40,7 @@ class Info(NamedTuple):
 
 def compress(array, bound: Optional[str] = None, codec: str = "auto",
              shape: Optional[Tuple[int, ...]] = None,
-             fill_value: Optional[float] = None) -> bytes:
+             fill_value: FillValue = None) -> bytes:
     """Compresses an array to bytes that :func:`decompress` turns back into it, with its type,
     shape, memory order and byte order.
 
@@ -52,14 +55,17 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     ``fill_value`` is the value that stands for missing data among floats, such as 1e20. It keeps
     its bits, and does not count in the range of a relative bound. By default, with a bound, it is
     the ``_FillValue`` or ``missing_value`` among the attributes of an array of xarray or h5py.
-    Without one, a value that seems to be one and sets the range causes a warning.
+    Without one, a value that seems to be one and sets the range causes a warning. With
+    ``fill_value="refuse"`` it is an error instead.
 
     Raises :class:`Error` of kind ``"unsupported"`` for other types, masked arrays, codecs that are
     not for the type, and fill values of integers; and of kind ``"argument"`` for an invalid bound
-    or shape, and a bound that the codec does not keep.
+    or shape, a bound that the codec does not keep, and refused values.
     """
     plan = codec_text(codec, bound)
     given, array = array, as_ndarray(array)
+    if refuses(fill_value):
+        plan, fill_value = f"{plan},{REFUSAL}", None
     if fill_value is None and has_bound(plan):
         fill_value = marked_fill(given, array.dtype)
     code = code_of(array.dtype)
@@ -78,10 +84,17 @@ def compress(array, bound: Optional[str] = None, codec: str = "auto",
     try:
         data, suspected = _native.compress(memory, code, layout, plan + hint)
     except Error as failure:
-        failure.field = failure.field or ("codec" if "codec " in str(failure) else "bound")
+        failure.field = failure.field or _field_of(str(failure))
         raise
     warn_of_fill(suspected)
     return data
+
+
+def _field_of(message: str) -> str:
+    """Returns the argument that a message of the library is about."""
+    if "codec " in message:
+        return "codec"
+    return "fill_value" if "sets the value range" in message else "bound"
 
 
 def _hint(array, shape) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Concatenate
 
     from ._requests import C, P, R, Request
-    from ._types import Array, ArrayLike, Counts, Op, Text
+    from ._types import Array, ArrayLike, Counts, FillValue, Op, Text
 
 _FLOAT32 = TYPES["f32"][0]
 
@@ -93,7 +93,7 @@ class Collectives:
 
     def _all_reduce(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
                     out: Optional[Array] = None, dtype: Text = None,
-                    fill_value: Optional[float] = None) -> Call[Array]:
+                    fill_value: FillValue = None) -> Call[Array]:
         """Returns the reduction of all ranks' arrays, with the same bits on every rank.
 
         :param array: this rank's input; the same shape and type on every rank
@@ -116,7 +116,7 @@ class Collectives:
 
     def _reduce(self, array: ArrayLike, op: Op = "sum", root: int = 0, bound: Text = None,
                 plan: Text = None, out: Optional[Array] = None,
-                dtype: Text = None, fill_value: Optional[float] = None) -> Call[Optional[Array]]:
+                dtype: Text = None, fill_value: FillValue = None) -> Call[Optional[Array]]:
         """Returns the reduction of all ranks' arrays on rank ``root``, and None on other ranks.
 
         The other arguments are those of :meth:`all_reduce`. ``out`` is used on the root only.
@@ -128,7 +128,7 @@ class Collectives:
 
     def _reduce_scatter(self, array: ArrayLike, op: Op = "sum", counts: Counts = None,
                         bound: Text = None, plan: Text = None, out: Optional[Array] = None,
-                        dtype: Text = None, fill_value: Optional[float] = None) -> Call[Array]:
+                        dtype: Text = None, fill_value: FillValue = None) -> Call[Array]:
         """Returns this rank's block of the reduction of all ranks' arrays, with one dimension.
 
         Without ``counts``, this is ``total.reshape(-1)[comm.share(array.size)]`` of the reduction
@@ -149,7 +149,7 @@ class Collectives:
                     **self._reduction(op, array, dtype, bound, plan, fill_value))
 
     def _scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None, plan: Text = None,
-              out: Optional[Array] = None, fill_value: Optional[float] = None) -> Call[Array]:
+              out: Optional[Array] = None, fill_value: FillValue = None) -> Call[Array]:
         """Returns the reduction of the arrays of ranks 0 to this rank (inclusive scan).
 
         The arguments are those of :meth:`all_reduce`.
@@ -161,7 +161,7 @@ class Collectives:
 
     def _exclusive_scan(self, array: ArrayLike, op: Op = "sum", bound: Text = None,
                         plan: Text = None, out: Optional[Array] = None,
-                        fill_value: Optional[float] = None) -> Call[Array]:
+                        fill_value: FillValue = None) -> Call[Array]:
         """Returns the reduction of the arrays of the ranks before this one (exclusive scan).
 
         Rank 0 returns ``out`` unchanged, or zeros without ``out``. The arguments are those of
@@ -177,7 +177,7 @@ class Collectives:
     # Data movement
 
     def _broadcast(self, array: Array, root: int = 0, bound: Text = None, plan: Text = None,
-                   dtype: Text = None, fill_value: Optional[float] = None) -> Call[Array]:
+                   dtype: Text = None, fill_value: FillValue = None) -> Call[Array]:
         """Overwrites ``array`` with that of rank ``root``, and returns it.
 
         The array has the same bits on every rank, also on the root if the plan compresses. It has
@@ -208,7 +208,7 @@ class Collectives:
 
     def _all_gather(self, array: ArrayLike, counts: Counts = None, bound: Text = None,
                     plan: Text = None, out: Optional[Array] = None,
-                    dtype: Text = None, fill_value: Optional[float] = None) -> Call[Array]:
+                    dtype: Text = None, fill_value: FillValue = None) -> Call[Array]:
         """Returns the arrays of all ranks, with the same bits on every rank.
 
         The result has the shape ``(size, *array.shape)``; row r is the array of rank r. With
@@ -223,7 +223,7 @@ class Collectives:
 
     def _gather(self, array: ArrayLike, root: int = 0, counts: Counts = None, bound: Text = None,
                 plan: Text = None, out: Optional[Array] = None,
-                fill_value: Optional[float] = None) -> Call[Optional[Array]]:
+                fill_value: FillValue = None) -> Call[Optional[Array]]:
         """Returns the result of :meth:`all_gather` on rank ``root``, and None on other ranks."""
         array = as_operand(array)
         share, shape = self._rows(array, counts)
@@ -233,7 +233,7 @@ class Collectives:
 
     def _scatter(self, array: Optional[ArrayLike], out: Array, root: int = 0,
                  counts: Counts = None, bound: Text = None, plan: Text = None,
-                 fill_value: Optional[float] = None) -> Call[Array]:
+                 fill_value: FillValue = None) -> Call[Array]:
         """Fills ``out`` with this rank's block of the root's array, and returns it.
 
         The root's array has ``size * out.size`` values. With ``counts``, ``out`` of rank r has
@@ -257,7 +257,7 @@ class Collectives:
                      self._filled(bound, plan, fill_value, out), root=root, **share._asdict())
 
     def _all_to_all(self, array: ArrayLike, bound: Text = None, plan: Text = None,
-                    out: Optional[Array] = None, fill_value: Optional[float] = None) -> Call[Array]:
+                    out: Optional[Array] = None, fill_value: FillValue = None) -> Call[Array]:
         """Sends row r of the array to rank r. Row r of the result is from rank r.
 
         The first axis of the array has length ``size``. The result has the shape of the array.
@@ -275,7 +275,7 @@ class Collectives:
     def _all_to_all_v(self, array: ArrayLike, send_counts: Sequence[int],
                       recv_counts: Sequence[int], bound: Text = None, plan: Text = None,
                       out: Optional[Array] = None,
-                      fill_value: Optional[float] = None) -> Call[Array]:
+                      fill_value: FillValue = None) -> Call[Array]:
         """Sends ``send_counts[r]`` rows of the array to rank r. Receives ``recv_counts[r]`` rows.
 
         Rows of the array and of the result are in order of ranks. The result has the shape
@@ -318,7 +318,7 @@ class Collectives:
                          bounds: Union[None, str, Sequence[Text]] = None,
                          feedback: Optional[Iterable[Array]] = None, plan: Text = None,
                          dtype: Text = None,
-                         fill_value: Optional[float] = None) -> List[Array]:
+                         fill_value: FillValue = None) -> List[Array]:
         """All-reduces several arrays of floats in place, as one call. Returns the list of arrays.
 
         This is faster than separate calls, because short arrays share messages.

@@ -74,8 +74,9 @@ def _parser():
     compress.add_argument("--codec", metavar="NAME[:N]",
                           help="codec, with a setting as truncate:16 (then without --bound), or "
                                "lossless (the one that makes the array shortest)")
-    compress.add_argument("--fill", type=float, metavar="VALUE",
-                          help="value that stands for missing data, such as 1e20")
+    compress.add_argument("--fill", type=_fill, metavar="VALUE",
+                          help="value that stands for missing data, such as 1e20; with refuse, a "
+                               "value that seems to be one is an error")
     compress.add_argument("--dims", metavar="DIMS",
                           help="dimensions of raw values, slowest first, as 64x128x128")
     compress.set_defaults(run=_compress)
@@ -127,6 +128,10 @@ def _info(arguments):
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:{width}}  {value}")
+
+
+def _fill(text):
+    return text if text == "refuse" else float(text)
 
 
 def _compress(arguments):

@@ -51,7 +51,9 @@ class Communicator(Collectives, Messages, Sums):
     reduction with a missing value is missing: the result is the fill value where the value of any
     rank is the fill value or NaN, or where infinities cancel. Without ``fill_value``, it is a
     number like others. In a plan, ``"fill:1e20"`` says the same, and ``"fill:1e20:number"`` that
-    reductions take it as a number, which does not count in the range either.
+    reductions take it as a number, which does not count in the range either. Without one, a value
+    that seems to be one and sets the range causes a warning on the ranks that have it; with
+    ``fill_value="refuse"``, an error on all ranks, before any data are sent.
 
     *Plans.* ``plan`` sets more: ``"auto"``, ``"codec:dense,shape:64x64x64"``, ``"schedule:ring"``,
     ``"scope:result"``. All ranks pass the same bound and plan.

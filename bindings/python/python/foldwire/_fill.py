@@ -13,10 +13,21 @@ from ._device_arrays import DeviceArray
 from ._errors import Error, warn
 
 
+# The word of a plan that refuses data in which a fill value is suspected.
+REFUSAL = "fill:refuse"
+
+
+def refuses(fill_value) -> bool:
+    """Returns whether an argument ``fill_value`` asks to refuse what seems to be a fill value."""
+    return isinstance(fill_value, str) and fill_value == "refuse"
+
+
 def with_fill(text: str, fill_value, like, dtype=None) -> str:
     """Adds a fill value, if there is one, to the text of a plan for arrays like this one."""
     if fill_value is None:
         return text
+    if refuses(fill_value):
+        return f"{text},{REFUSAL}"
     if isinstance(like, DeviceArray):
         raise Error("fill values need arrays on the CPU", kind="unsupported", field="fill_value")
     return f"{text},fill:{fill_number(fill_value, like.dtype, dtype)!r}"
@@ -27,7 +38,7 @@ def fill_number(fill_value, of, dtype=None) -> Optional[float]:
 
     ``dtype`` as for :func:`code_of`.
     """
-    if fill_value is None:
+    if fill_value is None or refuses(fill_value):
         return None
     if not is_float(code_of(of, dtype)):
         message = f"fill values are for floats, not {type_name(of, dtype)}"
@@ -35,11 +46,16 @@ def fill_number(fill_value, of, dtype=None) -> Optional[float]:
     try:
         value = float(fill_value)
     except (TypeError, ValueError):
-        message = f"fill_value is {fill_value!r}; it must be a number"
+        message = f'fill_value is {fill_value!r}; it must be a number, or "refuse"'
         raise Error(message, field="fill_value") from None
     if value != value:
         raise Error("NaN needs no fill_value: it keeps its place already", field="fill_value")
     return value
+
+
+def stored_fill(fill_value):
+    """Checks a fill value, and converts it to what a configuration of a codec can hold."""
+    return fill_value if refuses(fill_value) else fill_number(fill_value, np.dtype("f8"))
 
 
 def marked_fill(of, dtype) -> Optional[float]:

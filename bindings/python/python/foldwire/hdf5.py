@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping
-from typing import Optional, Tuple, Union
+from typing import TYPE_CHECKING, Optional, Tuple, Union
 
 import h5py
 import numpy as np
@@ -25,7 +25,10 @@ from ._arguments import U32, codec_text, whole
 from ._arrays import code_of
 from ._codec import compress
 from ._errors import Error
-from ._fill import fill_number
+from ._fill import REFUSAL, fill_number, refuses
+
+if TYPE_CHECKING:
+    from ._types import FillValue
 
 __all__ = ["FILTER_ID", "Foldwire"]
 
@@ -50,7 +53,10 @@ class Foldwire(Mapping):
 
     ``bound``, ``codec`` and ``fill_value`` are those of :func:`foldwire.compress`. A relative bound
     refers to the value range of each chunk; for the same error in all chunks, use an absolute
-    bound. Integers and bool are exact with any bound.
+    bound. Integers and bool are exact with any bound. A chunk in which a value seems to be a fill
+    value causes a warning when HDF5 writes it, which may be when the file is closed; with
+    ``fill_value="refuse"``, it is stored unchanged then. It is no error, because HDF5 may crash if
+    a filter fails while a file is closed.
 
     The data set gets the type that is told here, and no shuffle filter. HDF5 refuses to create one
     of floats of another type or byte order with these parameters, or with another filter before
@@ -58,18 +64,20 @@ class Foldwire(Mapping):
     """
 
     def __init__(self, dtype, chunks: Union[int, Tuple[int, ...]], bound: Optional[str] = None,
-                 codec: str = "auto", fill_value: Optional[float] = None):
+                 codec: str = "auto", fill_value: FillValue = None):
         dtype = np.dtype(dtype)
         if not dtype.isnative:
             message = f"the type {dtype} is not in native byte order"
             raise Error(message, kind="unsupported", field="dtype")
         chunks = [whole(n, "chunks", 0, U32) for n in (chunks if np.iterable(chunks) else [chunks])]
-        fill_value = fill_number(fill_value, dtype)
+        fill_value = fill_value if refuses(fill_value) else fill_number(fill_value, dtype)
         # Report invalid arguments here, not at the first chunk.
         compress(np.zeros(1, dtype), bound, codec, fill_value=fill_value)
         self._said = (f"{str(dtype)!r}, {tuple(chunks)}, {bound!r}, codec={codec!r}, "
                       f"fill_value={fill_value!r}")
-        text = codec_text(codec, bound).encode()
+        words = codec_text(codec, bound)
+        text = (f"{words},{REFUSAL}" if refuses(fill_value) else words).encode()
+        fill_value = None if refuses(fill_value) else fill_value
         fill = struct.unpack("<2I", struct.pack("<d", 0 if fill_value is None else fill_value))
         four = struct.unpack(f"<{(len(text) + 3) // 4}I", text + b"\0" * (-len(text) % 4))
         # With its own type, h5py would pass chunks of the type of the data.

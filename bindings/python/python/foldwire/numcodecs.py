@@ -18,7 +18,7 @@ from numcodecs.registry import register_codec
 from . import compress, decompress, info
 from ._arrays import TYPES, dtype_of, refuse_masks
 from ._errors import Error
-from ._fill import fill_number
+from ._fill import stored_fill
 
 __all__ = ["Foldwire"]
 
@@ -48,7 +48,9 @@ class Foldwire(Codec):
     :param dtype: type of the values, for example ``">f4"``. Needed if chunks are bytes (after other
         filters). Chunks are decoded to this type.
     :param codec: ``"auto"``, or the name of a codec, as for :func:`foldwire.compress`.
-    :param fill_value: value that stands for missing data, as for :func:`foldwire.compress`.
+    :param fill_value: value that stands for missing data, or ``"refuse"``, as for
+        :func:`foldwire.compress`. For data sets of xarray, :func:`foldwire.xarray.encoding` finds
+        it.
 
     Values are stored and restored in memory order, C or Fortran, and in their byte order. Raises
     :class:`foldwire.Error` if an argument is invalid, or if a chunk has another type or is damaged.
@@ -61,7 +63,7 @@ class Foldwire(Codec):
         self.dtype = None if dtype is None else _dtype(dtype)
         self.codec = codec
         # Numbers of numpy's other types cannot be stored in a configuration.
-        self.fill_value = fill_number(fill_value, np.dtype("f8"))
+        self.fill_value = stored_fill(fill_value)
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
         made = self._compress(np.zeros(1, _numpys(self.dtype or "f8")))
         # Zeros have no range, so that every bound of a fraction of it is 0 here.

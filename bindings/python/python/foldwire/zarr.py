@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import numpy as np
 from zarr.abc.codec import ArrayBytesCodec
@@ -23,7 +23,10 @@ from zarr.registry import register_codec
 from . import compress, decompress
 from ._arguments import codec_text, has_bound
 from ._errors import Error
-from ._fill import fill_number, usable_fill
+from ._fill import refuses, stored_fill, usable_fill
+
+if TYPE_CHECKING:
+    from ._types import FillValue
 
 __all__ = ["Foldwire"]
 
@@ -37,19 +40,19 @@ class Foldwire(ArrayBytesCodec):
     bound. Integers and bool are exact with any bound.
 
     With a bound and without ``fill_value``, the array's own fill value, unless it is 0, stands for
-    missing data. xarray keeps ``_FillValue`` as an attribute, which codecs do not see: name it as
-    ``fill_value`` in the encoding, too.
+    missing data. xarray keeps ``_FillValue`` as an attribute, which codecs do not see:
+    :func:`foldwire.xarray.encoding` names it.
     """
 
     bound: Optional[str] = None
     codec: str = "auto"
-    fill_value: Optional[float] = None
+    fill_value: FillValue = None
 
     is_fixed_size = False
 
     def __post_init__(self):
         # Numbers of numpy's other types cannot be stored among an array's attributes.
-        fill_value = fill_number(self.fill_value, np.dtype("f8"))
+        fill_value = stored_fill(self.fill_value)
         object.__setattr__(self, "fill_value", fill_value)
         # Report invalid arguments here, not at the first chunk. All codecs are for f8.
         self._compress(np.zeros(1))
@@ -75,8 +78,9 @@ class Foldwire(ArrayBytesCodec):
 
     def _encode_sync(self, chunk_array, chunk_spec):
         values, fill_value = chunk_array.as_numpy_array(), self.fill_value
-        if fill_value is None and values.dtype.kind == "f" and self._is_within_bound():
-            fill_value = usable_fill(chunk_spec.fill_value)
+        is_open = fill_value is None or refuses(fill_value)
+        if is_open and values.dtype.kind == "f" and self._is_within_bound():
+            fill_value = usable_fill(chunk_spec.fill_value) or fill_value
         data = compress(values, self.bound, self.codec, fill_value=fill_value)
         return chunk_spec.prototype.buffer.from_bytes(data)
 

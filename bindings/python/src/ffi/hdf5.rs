@@ -22,7 +22,10 @@ use std::sync::OnceLock;
 
 use foldwire::DType;
 use foldwire::compress::{Info, Layout};
+use foldwire::plan::PlanSpec;
 use foldwire_c::ffi::rust::{self, RawArray};
+
+use crate::report;
 
 /// Number of the filter. The HDF Group leaves numbers from 32768 to everyone.
 pub(crate) const FILTER_ID: c_int = 32_931;
@@ -287,18 +290,34 @@ impl<'a> Parameters<'a> {
         (values.bytes().len() == n_bytes).then(|| values.bytes().to_vec())
     }
 
-    /// Compresses a chunk. `None` if the plan is invalid, or the chunk has another length.
+    /// Compresses a chunk. `None` if the plan is invalid or refuses the values, or the chunk has
+    /// another length: HDF5 then stores it as it is. Warns of a suspected fill value.
+    ///
+    /// A refusal cannot be an error: HDF5 writes chunks when it closes a file, and its memory is
+    /// damaged if a filter fails then.
     fn compress(self, chunk: &[u8]) -> Option<Vec<u8>> {
         if self.n_values * self.dtype.n_bytes() != chunk.len() {
             return None;
         }
         let text: Vec<u8> = self.text.iter().flat_map(|four| four.to_le_bytes()).collect();
-        let plan = str::from_utf8(text.get(..self.n_text)?).ok()?.parse().ok()?;
+        let plan: PlanSpec = str::from_utf8(text.get(..self.n_text)?).ok()?.parse().ok()?;
         let layout = Layout { shape: self.shape, fill_value: self.fill_value, ..Layout::line(0) };
         let address = chunk.as_ptr().expose_provenance();
         let array = RawArray { address, n_values: self.n_values };
         // SAFETY: the chunk exists, and nobody writes it.
-        let made = unsafe { rust::compress(array, self.dtype, &layout, &plan) };
-        Some(made.ok()?.0)
+        match unsafe { rust::compress(array, self.dtype, &layout, &plan) } {
+            Ok((bytes, suspected_fill)) => {
+                if let Some(fill) = suspected_fill {
+                    report::warn(report::suspected_fill(fill));
+                }
+                Some(bytes)
+            }
+            Err(error) => {
+                if plan.refuses_fill {
+                    report::warn(format!("{} (the chunk is stored unchanged)", error.message));
+                }
+                None
+            }
+        }
     }
 }

@@ -210,9 +210,13 @@ impl<X: Transport> Communicator<X> {
         let segment = max_segment(&codec, self.transport.frame_capacity(), 1)?;
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
         report.add_message(budget.bound);
-        let suspect = |run| value_range::suspect_fill(&data[run], value_range, budget.bound);
-        report.suspected_fill =
-            report.suspected_fill.or_else(|| send.rows.runs(0..count).find_map(suspect));
+        let range = value_range.filter(|_| plan.may_suspect_fill());
+        let suspect = |run| value_range::suspect_fill(&data[run], range, budget.bound);
+        let suspected = send.rows.runs(0..count).find_map(suspect);
+        if let Some(value) = suspected.filter(|_| plan.refuses_fill) {
+            return Err(FillError::Suspected { value }.into());
+        }
+        report.suspected_fill = report.suspected_fill.or(suspected);
         if report.codec == CodecId::Raw {
             report.codec = send.codec.as_dyn().id();
         }

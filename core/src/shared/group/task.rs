@@ -5,10 +5,11 @@ use super::SharedCommunicator;
 use crate::bound::{Bound, ValueRange};
 use crate::budget::{Budget, resolve};
 use crate::call_spec::CallSpec;
-use crate::collective::{Call, CallState, Communicator, Request, value_range};
+use crate::collective::value_range::{self, UNKNOWN};
+use crate::collective::{Call, CallState, Communicator, Request};
 use crate::element::Element;
 use crate::engine::Work;
-use crate::error::Error;
+use crate::error::{Error, FillError};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -103,8 +104,17 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut suspected_fills = Vec::with_capacity(arrays.len());
         for ((spec, (values, _)), value_range) in spec.iter().zip(&*arrays).zip(value_ranges) {
             let budget = resolve(spec, value_range)?;
+            let value_range = value_range.filter(|_| spec.plan.may_suspect_fill());
             suspected_fills.push(value_range::suspect_fill(values, value_range, budget.bound));
             budgets.push(budget);
+        }
+        if spec.iter().any(|spec| spec.plan.refuses_fill && spec.plan.may_suspect_fill()) {
+            let largest = suspected_fills.iter().flatten().copied().fold(UNKNOWN, f64::max);
+            let mut all = [largest];
+            self.maxima(&mut all, &progress).await?;
+            if all[0] > UNKNOWN {
+                return Err(FillError::Suspected { value: all[0] }.into());
+            }
         }
         self.round(arrays, feedback, &spec, &budgets);
         let mut batches: Vec<GroupBatch<T>> =

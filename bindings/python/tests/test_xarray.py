@@ -1,0 +1,97 @@
+"""Tests of data sets of xarray in stores of zarr, formats 2 and 3."""
+
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+
+try:
+    import xarray
+    import zarr
+    # The codecs need zarr 3.
+    xarray = xarray if hasattr(zarr, "create_array") else None
+except ImportError:
+    xarray = None
+
+import foldwire
+import foldwire.xarray
+
+FILL = np.float32(1e20)
+
+
+@unittest.skipIf(xarray is None, "xarray: it or zarr 3 is missing")
+class DataSets(unittest.TestCase):
+    def setUp(self):
+        self.field = np.cumsum(np.random.default_rng(2).normal(size=(64, 100)), 1).astype("f4")
+        self.is_missing = np.zeros(self.field.shape, bool)
+        self.is_missing[10:20, 30:60] = self.is_missing[::7, 3] = True
+        self.most = 1.01e-3 * np.ptp(self.field[~self.is_missing])
+
+    def variable(self, is_masked, attributes=None, how=None):
+        hole = np.float32(np.nan) if is_masked else FILL
+        values = np.where(self.is_missing, hole, self.field)
+        return xarray.Variable(("y", "x"), values, attributes, how)
+
+    def stored(self, data, form, *arguments, **how):
+        """Writes a data set, and returns it as it is stored and as xarray decodes it."""
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.filterwarnings("error", "(?s).*value range")
+            made = foldwire.xarray.encoding(data, *arguments, zarr_format=form, **how)
+            data.to_zarr(folder, zarr_format=form, consolidated=False, encoding=made)
+            n_bytes = {name: array.nbytes_stored() for name, array in zarr.open(folder).arrays()}
+            raw = xarray.open_zarr(folder, consolidated=False, mask_and_scale=False).load()
+            return raw, xarray.open_zarr(folder, consolidated=False).load(), n_bytes
+
+    def test_fill_values_of_attributes_and_of_encodings_are_followed(self):
+        data = xarray.Dataset({
+            "raw": self.variable(False, {"_FillValue": FILL}),
+            "old": self.variable(False, {"missing_value": FILL}),
+            "masked": self.variable(True, None, {"_FillValue": FILL}),
+            "old_masked": self.variable(True, None, {"missing_value": FILL, "_FillValue": FILL}),
+            "nan": self.variable(True),
+        })
+        for form in (2, 3):
+            for fill in (None, "refuse", 1e20):
+                raw, decoded, n_bytes = self.stored(data, form, "rel:1e-3", fill_value=fill)
+                for name in data:
+                    values, seen = raw[name].values, decoded[name].values
+                    hole = np.isnan(values) if name == "nan" else values == FILL
+                    np.testing.assert_array_equal(hole, self.is_missing, f"{name} {form}")
+                    np.testing.assert_allclose(values[~hole], self.field[~hole], rtol=0,
+                                               atol=self.most)
+                    np.testing.assert_array_equal(np.isnan(seen), self.is_missing)
+                    self.assertTrue((values[~hole] != self.field[~hole]).any())
+                    self.assertLess(n_bytes[name], self.field.nbytes / 2)
+
+    def test_a_fill_value_that_nothing_names_is_suspected(self):
+        data = xarray.Dataset({"t": self.variable(False)})
+        for form in (2, 3):
+            with self.assertRaisesRegex(UserWarning, "sets the value range"):
+                self.stored(data, form, "rel:1e-3")
+            with self.assertRaisesRegex(foldwire.Error, "sets the value range"):
+                self.stored(data, form, "rel:1e-3", fill_value="refuse")
+            self.stored(data, form, "rel:1e-3", fill_value=1e20)
+
+    def test_data_sets_that_were_read_are_written_again(self):
+        packed = {"dtype": "i2", "scale_factor": 0.01, "_FillValue": -32768, "chunks": (16, 100)}
+        data = xarray.Dataset({
+            "t": self.variable(True, {"units": "K"}, {"_FillValue": FILL, "chunks": (32, 50)}),
+            "packed": self.variable(True, None, packed),
+            "name": ("n", np.array(["a", "b"])),
+            "when": ("n", np.array(["2026-01-01", "2026-01-02"], "M8[ns]")),
+        })
+        for form in (2, 3):
+            _, once, _ = self.stored(data, form, "abs:0.01")
+            _, twice, _ = self.stored(once, form, "abs:0.01")
+            for decoded in (once, twice):
+                self.assertEqual(decoded["t"].encoding["chunks"], (32, 50))
+                np.testing.assert_array_equal(np.isnan(decoded["t"]), self.is_missing)
+                np.testing.assert_allclose(decoded["packed"], data["packed"], atol=0.0051)
+                np.testing.assert_array_equal(decoded["name"], data["name"])
+                np.testing.assert_array_equal(decoded["when"], data["when"])
+            np.testing.assert_allclose(twice["t"], data["t"], atol=0.0202)
+
+
+if __name__ == "__main__":
+    unittest.main()
