@@ -53,7 +53,7 @@ def encoding(dataset, bound: Optional[str] = None, codec: str = "auto",
 
 def _fill_of(variable, said) -> Optional[float]:
     marks = (said[key] for key in ("_FillValue", "missing_value") if said.get(key) is not None)
-    return next(filter(None, map(usable_fill, marks)), None) or marked_fill(variable)
+    return next(filter(None, map(usable_fill, marks)), None) or marked_fill(variable, variable.dtype)
 
 
 def _compressed(bound, codec, fill_value, zarr_format):
