@@ -166,7 +166,6 @@ impl Task for Pack<'_> {
     type Output = [[u64; LANES]; 3];
 
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "iterators hide the number of lanes")]
     fn run(self) -> Self::Output {
         let Self { form, sums } = self;
         let [mut facts, mut first, mut second] = [[0; LANES]; 3];
