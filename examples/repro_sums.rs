@@ -102,8 +102,9 @@ fn main() {
 /// Prints the tables, without or with links of this many Gbit/s.
 fn report(n_ranks: usize, rate: Option<f64>) {
     println!("sums  values/rank  two all-reduces, us  by hand, us  reproducible, us");
-    let of_one = [(1, 1), (1, 1000), (1, 1_000_000)];
-    let of_many = [(8, 1), (8, 100), (100, 1), (100, 100), (1000, 1), (1000, 100)];
+    let of_one = [(1, 1), (1, 100), (1, 1_000_000)];
+    let of_many =
+        [(2, 2), (8, 1), (8, 100), (16, 10), (100, 1), (100, 100), (1000, 1), (1000, 100)];
     for (n_sums, n_values) in of_one.into_iter().chain(of_many) {
         let mut world = World::new(n_ranks);
         if let Some(rate) = rate {

@@ -52,6 +52,7 @@ mod messages;
 pub mod oracle;
 mod places;
 mod prepared;
+pub mod repro_sums;
 pub mod suite;
 pub mod tamper;
 pub mod wrapped;

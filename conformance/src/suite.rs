@@ -11,6 +11,7 @@ use crate::integers::integers;
 use crate::messages::messages;
 use crate::places::Places;
 use crate::prepared::prepared;
+use crate::repro_sums::repro_sums;
 use crate::tamper::tamper;
 use crate::{
     AnyBackend, Backend, Case, Operation, Threads,
@@ -37,10 +38,11 @@ pub type Make<'a> = dyn Fn(Option<usize>) -> AnyBackend<'a> + 'a;
 pub type Check = (&'static str, fn(&Make<'_>, usize));
 
 /// Number of checks.
-pub const N_CHECKS: usize = 15;
+pub const N_CHECKS: usize = 16;
 
 /// Number of checks that also make their calls in the memory of [devices](crate::OnDevices). They
-/// are the first. A device takes part in no message between two ranks and in no prepared call.
+/// are the first. A device takes part in no message between
+/// two ranks, in no prepared call and in no reproducible sum.
 pub const N_ON_DEVICES: usize = 12;
 
 /// All checks. The cases of the first check are divided among the [`SIZES`]. The others run with
@@ -63,6 +65,7 @@ pub fn checks() -> [Check; N_CHECKS] {
         ("messages between two ranks, several at once", messages),
         ("messages under way come to the receives they are for", concurrent_messages),
         ("prepared calls give the bits of calls made in full", prepared),
+        ("reproducible sums have the same bits everywhere", repro_sums),
     ]
 }
 

@@ -11,6 +11,7 @@ mod sixteen;
 
 use crate::kernel::Kernels;
 use core::fmt;
+use core::ops::{BitAnd, BitOr, BitXor};
 
 pub use half::{bf16, f16};
 
@@ -207,6 +208,12 @@ pub trait Float: Element + sealed::OnLattice {
     fn to_f64(self) -> f64;
 }
 
+/// An integer type, of 8 to 64 bits, with or without a sign.
+pub trait Integer:
+    Element + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Ord
+{
+}
+
 /// Implements `Value` for a float through the functions of `op`.
 macro_rules! float_value {
     ($float:ident, zero: $zero:expr, one: $one:expr) => {
@@ -236,6 +243,10 @@ macro_rules! float_value {
 
             fn add_all(acc: &mut [Self], other: &[Self]) {
                 $crate::op::add_all(acc, other);
+            }
+
+            fn on_bits(_: $crate::op::BitOp) -> Option<$crate::op::CombineFn<Self>> {
+                None
             }
 
             fn weight(n_operands: u32) -> Self {

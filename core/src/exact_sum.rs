@@ -7,7 +7,7 @@
 //!
 //! Arrays take a shorter way ([`slices`]): floats split into multiples of a power of two, whose
 //! sums are exact in floats, so that the compiler vectorizes them. What the slices do not hold is
-//! added digit by digit. Many short sums at once (`ShortSums`) do without digits, too.
+//! added digit by digit. Many short sums at once ([`batch`]) do without digits, too.
 //!
 //! Cost: about 3 ns a value digit by digit, and 0.3 to 0.5 ns in slices of long arrays.
 //!
@@ -15,6 +15,8 @@
 //! "Fast exact summation using small and large superaccumulators" (2015), for lazy carry; J. Demmel
 //! and H. D. Nguyen, "Parallel reproducible summation" (2015), for the slices.
 
+#[cfg(any(test, feature = "alloc"))]
+mod batch;
 #[cfg(any(test, feature = "alloc"))]
 mod short;
 mod slices;
@@ -29,7 +31,12 @@ use core::ops::Range;
 use slices::Slicer;
 
 #[cfg(any(test, feature = "alloc"))]
-pub(crate) use short::{NONE, Short, ShortSums};
+pub(crate) use batch::{BatchSums, LANES};
+#[cfg(any(test, feature = "alloc"))]
+pub(crate) use short::{NONE, Short};
+
+#[cfg(feature = "alloc")]
+pub(crate) use batch::{Batch, MAX_VALUES};
 
 /// Number of digits. 2098 bits hold every finite value; the others hold carries of 2⁷⁷ values.
 pub(crate) const N_DIGITS: usize = 68;
@@ -370,7 +377,7 @@ pub(crate) const fn up([lower, upper]: Pair, by: u64) -> Pair {
 }
 
 /// Divides by 2^`by`.
-#[cfg(feature = "alloc")]
+#[cfg(any(test, feature = "alloc"))]
 #[inline(always)]
 pub(crate) const fn down([lower, upper]: Pair, by: u64) -> Pair {
     let carried = shl(upper, 64_u64.wrapping_sub(by)) | shr(upper, by.wrapping_sub(64));

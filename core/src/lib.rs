@@ -138,7 +138,7 @@ pub use collective::{
 };
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};
-pub use element::{DType, Element, Float, bf16, f16};
+pub use element::{DType, Element, Float, Integer, bf16, f16};
 pub use engine::Buffers;
 pub use error::Error;
 pub use exact_sum::ExactSum;

@@ -5,9 +5,14 @@
 //! Minimum and maximum order −0 below +0 and return NaN if an operand is NaN (IEEE 754-2019
 //! `minimum` and `maximum`).
 
+mod bits;
+
 use crate::element::{Element, Float, sealed::Wide};
 use crate::kernel::{Kernel, Level};
 use core::fmt;
+
+pub(crate) use bits::of_integers;
+pub use bits::{BitOp, CombineFn};
 
 /// Operation that combines values of different ranks.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@
 //! leave ⌈log₂ P⌉ bits free, so P of them fit. There are two forms:
 //!
 //! - *Long:* an [`ExactSum`] as numbers of w = 62 − ⌈log₂ P⌉ bits, with its sign, behind facts with
-//!   the flags. Up to [`MAX_LONG`] sums travel like this, in 37 words and more.
+//!   the flags. A sum alone travels like this, in 37 words and more.
 //! - *Short:* two words a sum for up to 16 ranks, and three for more. A sum of a rank with bits
 //!   from 2ᵇ to 2ᵉ is an integer m · 2ᵇ. The facts contain b and e. The digits hold m · 2ᵇ mod M,
 //!   with M = 2ⁿ − 1. Since 2ⁿ mod M = 1, that is m rotated by b mod n bits, wherever the sum lies.
@@ -42,7 +42,7 @@ use crate::error::Buffer;
 use crate::error::Error;
 use crate::exact_sum::ExactSum;
 #[cfg(feature = "alloc")]
-use crate::exact_sum::{Seen, Short, ShortSums};
+use crate::exact_sum::{Batch, BatchSums, LANES, MAX_VALUES, Seen};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -57,9 +57,10 @@ use core::ops::Range;
 use short::{ShortForm, Writer, write_values};
 use words::{Form, MAX_LONG_WORDS, combine_all};
 
-/// Most sums of a call that travel in long form. They need no second all-reduce.
+/// Number of words of a message that lie on the stack.
 #[cfg(feature = "alloc")]
-const MAX_LONG: usize = 8;
+const N_FEW_WORDS: usize = 64;
+
 /// This rank's values of several sums. The ranks may have different numbers of values.
 #[derive(Clone, Copy, Debug)]
 pub enum Summands<'a, T> {
@@ -117,31 +118,35 @@ impl<T: Float> Summands<'_, T> {
         }
     }
 
-    /// Computes all sums, in order, as short numbers.
+    /// Computes all sums, in order, as short numbers. The last batch may have fewer.
     #[cfg(feature = "alloc")]
-    fn for_each_short(self, n_sums: usize, mut then: impl FnMut(Short)) {
-        let mut sums = ShortSums::new();
+    fn for_each_batch(self, n_sums: usize, mut then: impl FnMut(&Batch)) {
+        let mut sums = BatchSums::new();
         match self {
-            Self::Arrays(arrays) => {
-                arrays.iter().for_each(|array| then(sums.sum(array)));
-            }
+            Self::Arrays(all) => all.chunks(LANES).for_each(|some| then(sums.arrays(some))),
             Self::Rows(values) if !values.is_empty() => {
-                let arrays = values.chunks_exact(values.len() / n_sums);
-                arrays.for_each(|array| then(sums.sum(array)));
+                let n_values = values.len() / n_sums;
+                for some in values.chunks(LANES * n_values) {
+                    let mut arrays = [&values[..0]; LANES];
+                    let rows = arrays.iter_mut().zip(some.chunks_exact(n_values));
+                    rows.for_each(|(array, row)| *array = row);
+                    then(sums.arrays(&arrays[..some.len() / n_values]));
+                }
             }
-            Self::Columns(values) if values.len() <= N_ROWS * n_sums => {
-                let mut buffer = [[T::ZERO; N_ROWS]; N_COLUMNS];
-                let all: Vec<usize> = (0..n_sums).collect();
-                for columns in all.chunks(N_COLUMNS) {
-                    let n_rows = copy_columns(values.chunks_exact(n_sums), columns, &mut buffer);
-                    for of_column in &buffer[..columns.len()] {
-                        then(sums.sum(&of_column[..n_rows]));
-                    }
+            Self::Columns(values) if (1..=MAX_VALUES).contains(&(values.len() / n_sums)) => {
+                for first in (0..n_sums).step_by(LANES) {
+                    then(sums.columns(values, n_sums, first));
                 }
             }
             _ => {
                 let all: Vec<usize> = (0..n_sums).collect();
-                self.for_each(n_sums, &all, |_, sum| then(sum.take_short()));
+                let mut batch = Batch::default();
+                self.for_each(n_sums, &all, |place, sum| {
+                    batch.set(place % LANES, sum.take_short());
+                    if (place + 1) % LANES == 0 || place + 1 == n_sums {
+                        then(&batch);
+                    }
+                });
             }
         }
     }
@@ -214,26 +219,32 @@ fn all_sums<T: Float>(
 ) -> Result<Report, Error> {
     summands.check(sums.len())?;
     let form = Form::of(size);
-    if sums.len() <= MAX_LONG {
-        let which: Vec<usize> = (0..sums.len()).collect();
-        let mut words = vec![0; which.len() * form.n_long_words()];
-        return long_sums((summands, &which), sums, form, &mut words, reduce);
+    if sums.len() == 1 {
+        let mut words = [0; MAX_LONG_WORDS];
+        let words = &mut words[..form.n_long_words()];
+        return long_sums((summands, &[0]), sums, form, words, reduce);
     }
     let short = ShortForm::of(form);
-    let mut words = vec![0; short.n_words * sums.len()];
+    let n_words = short.n_words * sums.len();
+    let (mut few, mut many) = ([0; N_FEW_WORDS], Vec::new());
+    let words = if n_words <= N_FEW_WORDS {
+        &mut few[..n_words]
+    } else {
+        many.resize(n_words, 0);
+        &mut many
+    };
     match summands {
         Summands::Rows(values) | Summands::Columns(values) if values.len() == sums.len() => {
-            write_values(short, values, &mut words);
+            write_values(short, values, words);
         }
         _ => {
-            let mut writer = Writer::new(short, sums.len(), &mut words);
-            summands.for_each_short(sums.len(), |sum| writer.push(sum));
-            writer.flush();
+            let mut writer = Writer::new(short, sums.len(), words);
+            summands.for_each_batch(sums.len(), |sums| writer.write(sums));
         }
     }
-    let mut report = reduce(&mut words)?;
+    let mut report = reduce(words)?;
     // All ranks have the same words, so they find the same wide sums.
-    let which = short.read(&words, sums);
+    let which = short.read(words, sums);
     if which.is_empty() {
         return Ok(report);
     }
@@ -308,7 +319,7 @@ macro_rules! methods {
         ///
         /// This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. If bits of
         /// one sum lie far apart (more than about 85 binary digits, or 25 decimal ones), a second
-        /// all-reduce follows for such sums, of as many bits. Up to 8 sums never need it. Of the
+        /// all-reduce follows for such sums, of as many bits. One sum alone never needs it. Of the
         /// plan only the schedule matters.
         ///
         /// # Errors

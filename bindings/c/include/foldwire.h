@@ -918,7 +918,7 @@ fwResult fwReproSum(const void *values,
 //
 // This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. A sum whose
 // largest and smallest bit are more than about 85 binary digits (25 decimal ones) apart needs a
-// second all-reduce, as long as these digits. Up to 8 sums never need it.
+// second all-reduce, as long as these digits. One sum alone never needs it.
 fwResult fwReproSums(const void *values,
                      size_t n_sums,
                      size_t count,

@@ -1,7 +1,8 @@
 //! Integer elements, which travel and are reduced exactly.
 
 use super::sealed::Value;
-use super::{DType, Element};
+use super::{DType, Element, Integer};
+use crate::op::{BitOp, CombineFn, of_integers};
 
 macro_rules! integer {
     ($($integer:ident: $dtype:ident),*) => {
@@ -10,6 +11,8 @@ macro_rules! integer {
                 const DTYPE: DType = DType::$dtype;
                 type Residue = Self;
             }
+
+            impl Integer for $integer {}
 
             impl Value for $integer {
                 const ZERO: Self = 0;
@@ -37,6 +40,10 @@ macro_rules! integer {
 
                 fn add_all(acc: &mut [Self], other: &[Self]) {
                     acc.iter_mut().zip(other).for_each(|(a, &b)| *a = a.sum(b));
+                }
+
+                fn on_bits(op: BitOp) -> Option<CombineFn<Self>> {
+                    Some(of_integers(op))
                 }
 
                 // Calls refuse averages of integers, so the next three functions do nothing.

@@ -1,6 +1,7 @@
 //! Private traits behind the public `Element` and `Float`.
 
 use crate::kernel::{Code, Kernels, Level};
+use crate::op::{BitOp, CombineFn};
 use core::fmt;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shl, Shr, Sub};
 
@@ -18,6 +19,11 @@ pub trait Value: Copy {
 
     /// Adds `other` to `acc`, value by value.
     fn add_all(acc: &mut [Self], other: &[Self])
+    where
+        Self: Sized;
+
+    /// Returns the function of an operation on bits; `None` for floats.
+    fn on_bits(op: BitOp) -> Option<CombineFn<Self>>
     where
         Self: Sized;
 

@@ -1,9 +1,6 @@
-//! Sums as integers of at most 128 bits: from an [`ExactSum`], or straight from short arrays.
-//!
-//! Cost: about 1 ns a value in arrays of 100.
+//! Sums as integers of at most 128 bits, from an [`ExactSum`] or from one value.
 
-use super::slices::{SHORT, Slicer};
-use super::{DIGIT_BITS, ExactSum, Pair, Seen, calculates_exactly, log2, lowest_bit};
+use super::{DIGIT_BITS, ExactSum, Pair, Seen, log2, lowest_bit};
 use crate::element::Float;
 use crate::element::sealed::Word;
 
@@ -26,7 +23,7 @@ pub(crate) struct Short {
 pub(crate) const NONE: u64 = 0xfff;
 
 impl Short {
-    fn zero(seen: Seen) -> Self {
+    pub(super) fn zero(seen: Seen) -> Self {
         Self { magnitude: [0; 2], sign: 0, begin: NONE, end: 0, seen: seen.0.into() }
     }
 
@@ -70,53 +67,6 @@ impl Short {
             begin: if is_zero { NONE } else { at.wrapping_add(n_zeros) },
             end: if is_zero { 0 } else { end },
             seen: if exponent == largest { special } else { finite },
-        }
-    }
-}
-
-/// Sums arrays, one after the other.
-pub(crate) struct ShortSums {
-    /// `None` if this thread does not calculate as IEEE 754 says.
-    slicer: Option<Slicer>,
-    /// Zero between two sums.
-    sum: ExactSum,
-}
-
-impl ShortSums {
-    pub(crate) fn new() -> Self {
-        Self { slicer: calculates_exactly().then(Slicer::new), sum: ExactSum::new() }
-    }
-
-    /// Returns the sum of an array.
-    #[inline]
-    pub(crate) fn sum<T: Float>(&mut self, values: &[T]) -> Short {
-        match *values {
-            [value] => return Short::of(value),
-            _ if values.len() <= SHORT => {
-                if let Some(integer) = self.slicer.as_mut().and_then(|one| one.integer(values)) {
-                    return integer.short();
-                }
-            }
-            _ => {}
-        }
-        self.sum.add_all(values);
-        let short = self.sum.take_short();
-        self.sum.clear();
-        short
-    }
-}
-
-/// `value` · 2^(`at` − 1074).
-pub(super) struct Integer {
-    pub(super) value: i128,
-    pub(super) at: u32,
-}
-
-impl Integer {
-    fn short(&self) -> Short {
-        match self.value.unsigned_abs() {
-            0 => Short::zero(Seen::FINITE),
-            magnitude => Short::new(self.value < 0, magnitude, self.at, Seen::FINITE),
         }
     }
 }

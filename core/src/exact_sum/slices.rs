@@ -14,8 +14,6 @@
 //! rounding mode of the processor matters.
 
 use super::ExactSum;
-#[cfg(any(test, feature = "alloc"))]
-use super::short::Integer;
 use crate::element::Float;
 use crate::kernel::Level;
 use crate::kernel::at_level::{self, Task};
@@ -26,13 +24,13 @@ pub(super) const CHUNK: usize = 1024;
 /// Arrays of fewer values are added digit by digit.
 pub(super) const MIN_VALUES: usize = 16;
 /// Arrays of up to this many values need less memory.
-pub(super) const SHORT: usize = 128;
+const SHORT: usize = 128;
 /// Number of values between those that are added and those that are prefetched.
 const AHEAD: usize = 512;
 /// Number of independent sums.
 const LANES: usize = 16;
 /// Number of bits of a slice.
-const SLICE_BITS: i32 = 42;
+pub(super) const SLICE_BITS: i32 = 42;
 /// Slices of a pass that stores the rest.
 const N_SLICES: usize = 2;
 const MAX_PASSES: usize = 2;
@@ -45,12 +43,12 @@ const MAX_FAILURES: u32 = 4;
 /// Smallest exponent of a slice. Its unit has a reciprocal.
 const LOWEST: i32 = -900;
 
-const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
+pub(super) const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
 /// Biased exponent of 2⁰.
-const BIAS: i32 = f64::MAX_EXP - 1;
+pub(super) const BIAS: i32 = f64::MAX_EXP - 1;
 /// Minus the exponent of the smallest `f64`.
 #[cfg(any(test, feature = "alloc"))]
-const SMALLEST: i32 = BIAS + FRACTION_BITS - 1;
+pub(super) const SMALLEST: i32 = BIAS + FRACTION_BITS - 1;
 
 /// Sums chunks whose values are of similar size, one after the other. The processor must calculate
 /// as IEEE 754 says.
@@ -72,26 +70,6 @@ impl Slicer {
             Some(sums) => sums.iter().for_each(|&of_slice| sum.add(of_slice)),
             None => add(sum, values),
         }
-    }
-
-    #[cfg(any(test, feature = "alloc"))]
-    /// Returns the sum of at most [`SHORT`] values. `None` if their bits lie too far apart, if some
-    /// are not finite, or if all are zeros.
-    pub(super) fn integer<T: Float>(&mut self, values: &[T]) -> Option<Integer> {
-        let mut sums = self.split(values)?;
-        let limit = power_of_two(self.splitter + SLICE_BITS - FRACTION_BITS);
-        if sums[0].abs() >= limit {
-            // The values have grown. With an e of their own, this does not happen.
-            self.splitter = i32::MIN;
-            sums = self.split(values)?;
-        }
-        let lowest = self.splitter - (N_QUICK as i32 - 1) * SLICE_BITS - FRACTION_BITS;
-        // The first slice has at most 42 bits, so all have at most 126, and a carry.
-        let value = (0..).zip(sums).fold(0, |all: i128, (i, of_slice)| {
-            let unit = self.splitter - i * SLICE_BITS - FRACTION_BITS;
-            (all << SLICE_BITS) + i128::from((of_slice * power_of_two(-unit)) as i64)
-        });
-        Some(Integer { value, at: (lowest + SMALLEST) as u32 })
     }
 
     /// Returns the sums of the slices of a chunk, if slices hold it and it is not zero.
@@ -125,17 +103,17 @@ impl Slicer {
 }
 
 /// Returns the exponent of a positive number: it is at least 2^`exponent` and less than twice that.
-const fn exponent(x: f64) -> i32 {
+pub(super) const fn exponent(x: f64) -> i32 {
     (x.to_bits() >> FRACTION_BITS) as i32 - BIAS
 }
 
 /// Returns 2ⁿ. It must be normal.
-const fn power_of_two(n: i32) -> f64 {
+pub(super) const fn power_of_two(n: i32) -> f64 {
     f64::from_bits(((n + BIAS) as u64) << FRACTION_BITS)
 }
 
 /// Finds the largest |x|. NaN counts as 0.
-struct Largest<'a, T>(&'a [T]);
+pub(super) struct Largest<'a, T>(pub(super) &'a [T]);
 
 impl<T: Float> Task for Largest<'_, T> {
     type Output = f64;
@@ -217,10 +195,10 @@ impl Lanes {
     }
 }
 
-/// Combines lanes pairwise.
+/// Combines lanes pairwise. Their number is a power of two.
 #[inline(always)]
-fn folded<N: Copy>(mut lanes: [N; LANES], combine: impl Fn(N, N) -> N) -> N {
-    let mut n = LANES;
+pub(super) fn folded<N: Copy, const L: usize>(mut lanes: [N; L], combine: impl Fn(N, N) -> N) -> N {
+    let mut n = L;
     while n > 1 {
         n /= 2;
         for i in 0..n {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::element::{bf16, f16};
+use crate::kernel::Level;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -118,7 +119,7 @@ fn check(values: &[f64], random: &mut Random) {
         for sum in [&one_by_one, &whole, &parts, &numbers] {
             assert_eq!(sum.to_f64().to_bits(), expected, "{sum:?} of {values:?}");
         }
-        if let Some(sum) = value_of(ShortSums::new().sum(&values)) {
+        if let Some(sum) = value_of(BatchSums::new().arrays(&[&values[..]]).get(0)) {
             assert_eq!(sum.to_bits(), expected, "{values:?}");
         }
         random.shuffle(&mut values);
@@ -151,29 +152,91 @@ fn through_numbers(sum: &ExactSum, n_bits: u32) -> ExactSum {
     copy
 }
 
+/// Compares a short sum with the sum of values. It may lack if they are wide.
+fn check_short<T: Float>(short: Short, values: impl Iterator<Item = T> + Clone, is_wide: bool) {
+    let mut expected = ExactSum::new();
+    values.clone().for_each(|x| expected.add(x));
+    match value_of(short) {
+        None => assert!(is_wide, "{:?}", values.collect::<Vec<T>>()),
+        Some(sum) => assert_eq!(sum.to_bits(), expected.to_f64().to_bits(), "{expected:?}"),
+    }
+}
+
 #[test]
-fn short_sums_stay_exact_while_values_grow_and_shrink() {
+fn batches_stay_exact_while_values_grow_and_shrink() {
     let mut random = Random(13);
-    let mut sums = ShortSums::new();
-    for round in 0..3000 {
-        // Equal values, so that the sum is as long as it can be.
-        let exponent = 900 + random.bits() % 300;
-        let n = 1 + random.bits() as usize % 128;
-        let value = random.value(exponent..exponent + 1);
-        let values = if round % 2 == 0 {
-            std::vec![value; n]
-        } else {
-            let end = exponent + 1 + random.bits() % 60;
-            random.values(n, exponent..end)
-        };
-        let short = sums.sum(&values);
-        let mut expected = ExactSum::new();
-        values.iter().for_each(|&x| expected.add(x));
-        match value_of(short) {
-            None => assert!(round % 2 == 1),
-            Some(sum) => assert_eq!(sum.to_bits(), expected.to_f64().to_bits(), "{values:?}"),
+    let mut sums = BatchSums::new();
+    for round in 0..2000 {
+        // Arrays of few values, of more than a row, of one length, and of different ones.
+        let most = [5, 16, 17, 128, 140][random.bits() as usize % 5];
+        let n_arrays = 1 + random.bits() as usize % LANES;
+        let wide: Vec<bool> = (0..n_arrays).map(|_| random.bits().is_multiple_of(4)).collect();
+        let values = wide.iter().map(|&is_wide| {
+            let exponent = [random.bits() % 2040, 900 + random.bits() % 200][round % 2];
+            let n = random.bits() as usize % (most + 1);
+            // Equal values, so that the sum is as long as it can be, or others; or zeros.
+            match random.bits() % 4 {
+                0 => std::vec![random.value(exponent..exponent + 1); n],
+                1 => std::vec![[0.0, -0.0][random.bits() as usize % 2]; n],
+                _ if is_wide => random.values(n, exponent..2047),
+                _ => random.values(n, exponent..(exponent + 20).min(2047)),
+            }
+        });
+        let values: Vec<Vec<f64>> = values.collect();
+        let arrays: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+        let batch = sums.arrays(&arrays);
+        for (i, array) in arrays.iter().enumerate() {
+            check_short(batch.get(i), array.iter().copied(), wide[i]);
+        }
+        if round % 100 == 0 {
+            sums = BatchSums::new();
         }
     }
+}
+
+#[test]
+fn all_levels_sum_batches_to_the_same_bits() {
+    let mut random = Random(19);
+    for (n, exponents) in [(3, 1000..1040), (100, 1000..1040), (100, 0..40), (30, 2000..2047)] {
+        let values: Vec<f64> = random.values(n * LANES, exponents);
+        let arrays: Vec<&[f64]> = values.chunks(n).collect();
+        let all = [Level::Scalar, Level::Avx2, Level::Avx512].map(|level| {
+            let mut sums = BatchSums::at(level);
+            let of_rows = *sums.arrays(&arrays);
+            let of_columns = *sums.columns(&values, LANES, 0);
+            let of_few = *sums.columns(&values, 2, 0);
+            [of_rows, of_columns, of_few].map(|batch| format!("{batch:?}"))
+        });
+        assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    }
+}
+
+#[test]
+fn columns_are_summed_in_batches() {
+    fn check<T: Float>(random: &mut Random, from_bits: impl Fn(u64) -> T) {
+        let mut sums = BatchSums::new();
+        for n_columns in [1, 3, 8, 9, 21] {
+            for n_rows in [1, 2, 7, 128] {
+                let values: Vec<T> =
+                    (0..n_rows * n_columns).map(|_| from_bits(random.bits())).collect();
+                for first in (0..n_columns).step_by(LANES) {
+                    let batch = sums.columns(&values, n_columns, first);
+                    for i in first..n_columns.min(first + LANES) {
+                        let column = values.iter().skip(i).step_by(n_columns).copied();
+                        check_short(batch.get(i - first), column, true);
+                    }
+                }
+            }
+        }
+    }
+    let mut random = Random(17);
+    // Many of these are too wide, not finite, or subnormal.
+    check(&mut random, f64::from_bits);
+    check(&mut random, |bits| f32::from_bits(bits as u32));
+    check(&mut random, |bits| f16::from_bits(bits as u16));
+    check(&mut random, |bits| f64::from_bits(bits & (1 << 63)));
+    check(&mut random, |bits| f64::from_bits(bits & !(0x7f0 << 52) | 0x3f0 << 52));
+    check(&mut random, |bits| f64::from_bits(bits & !(0x7ff << 52)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::words::{MAX_LONG_WORDS, combine};
 use super::*;
+use crate::exact_sum::Short;
 use crate::exact_sum::tests::{Random, oracle};
 use std::vec::Vec;
 
@@ -57,9 +58,9 @@ fn both(sums: &[ExactSum], form: Form, random: &mut Random) -> (f64, Option<f64>
 }
 
 fn write(form: ShortForm, sum: Short, words: &mut [u64]) {
-    let mut writer = Writer::new(form, 1, words);
-    writer.push(sum);
-    writer.flush();
+    let mut batch = Batch::default();
+    batch.set(0, sum);
+    Writer::new(form, 1, words).write(&batch);
 }
 
 fn read_one(form: ShortForm, words: &[u64]) -> Option<f64> {
@@ -206,13 +207,12 @@ fn check_short<I: Iterator<Item = f64>>(
     by_sum: impl Fn(usize) -> I,
 ) {
     let form = ShortForm::of(Form::of(1));
-    let mut sums = Vec::new();
-    summands.for_each_short(n_sums, |sum| {
-        let mut words = [0; 2];
-        write(form, sum, &mut words);
-        sums.push(read_one(form, &words));
-    });
-    let expected: Vec<_> = (0..n_sums).map(|i| Some(by_sum(i).sum())).collect();
+    let mut words = std::vec![0; form.n_words * n_sums];
+    let mut writer = Writer::new(form, n_sums, &mut words);
+    summands.for_each_batch(n_sums, |sums| writer.write(sums));
+    let mut sums = std::vec![7.5; n_sums];
+    assert!(form.read(&words, &mut sums).is_empty());
+    let expected: Vec<_> = (0..n_sums).map(|i| by_sum(i).sum()).collect();
     assert_eq!(sums, expected);
 }
 

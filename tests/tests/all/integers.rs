@@ -5,7 +5,8 @@ use foldwire::error::Field;
 use foldwire::frame::{CallHeader, Header, MessageKind};
 use foldwire::transport::Tag;
 use foldwire::{
-    Bound, Call, Communicator, DType, Element, Error, Op, Plan, Rank, SharedCommunicator, Transport,
+    Bound, Call, Collective, Communicator, DType, Element, Error, Op, Plan, Rank,
+    SharedCommunicator, Transport, schedule,
 };
 use foldwire_tests::integers::all_calls;
 use foldwire_tests::{Threads, data};
@@ -37,6 +38,71 @@ fn every_type<const N: usize>(sizes: impl Fn(usize) -> [usize; N]) {
 #[test]
 fn every_type_is_moved_and_reduced_exactly_by_every_schedule() {
     every_type(|nth| [3, SIZES[nth % SIZES.len()]]);
+}
+
+/// Operations on the bits of integers, each with its definition for two values.
+macro_rules! bit_ops {
+    ($integer:ty) => {{
+        let truth = |is_true: bool| <$integer>::from(is_true);
+        let ops: [(Op<'_, $integer>, &(dyn Fn($integer, $integer) -> $integer + Sync)); 6] = [
+            (Op::BIT_AND, &|a, b| a & b),
+            (Op::BIT_OR, &|a, b| a | b),
+            (Op::BIT_XOR, &|a, b| a ^ b),
+            (Op::LOGICAL_AND, &move |a, b| truth(a != 0 && b != 0)),
+            (Op::LOGICAL_OR, &move |a, b| truth(a != 0 || b != 0)),
+            (Op::LOGICAL_XOR, &move |a, b| truth((a != 0) != (b != 0))),
+        ];
+        check_bit_ops(&ops);
+    }};
+}
+
+/// An operation, and its definition.
+type Defined<'a, T> = (Op<'a, T>, &'a (dyn Fn(T, T) -> T + Sync));
+
+/// Reduces by each of the operations with every schedule, and compares with their definitions.
+/// The bound of the plan does not apply.
+fn check_bit_ops<T: Element>(ops: &[Defined<'_, T>]) {
+    const COUNT: usize = 203;
+    let lossy = Plan::foldwire(Bound::Relative(0.1));
+    for size in [2, 3, 5] {
+        let values = |rank: usize| {
+            let mut random = data::Random(rank as u64 + 7);
+            // A third are 0, and a third have one of two bits.
+            let value = |i: usize| [0, 1 << (random.bits() % 2), random.bits()][i % 3];
+            (0..COUNT).map(value).map(data::from_bits::<T>).collect::<Vec<T>>()
+        };
+        World::new(size).run(|mut comm| {
+            let rank = comm.rank().index();
+            for (op, define) in ops {
+                let reduced = |ranks: std::ops::Range<usize>| {
+                    let combine = |a: Vec<T>, b: Vec<T>| {
+                        a.into_iter().zip(b).map(|(a, b)| define(a, b)).collect()
+                    };
+                    ranks.map(values).reduce(combine).expect("a rank")
+                };
+                for schedule in schedule::ALL {
+                    let plan = lossy.with_schedule(*schedule);
+                    if schedule.supports(Collective::AllReduce) {
+                        let mut all = values(rank);
+                        comm.all_reduce(&mut all, *op, &plan).expect("a reduction");
+                        assert_eq!(all, reduced(0..size), "{}", schedule.name());
+                    }
+                    if schedule.supports(Collective::Scan) {
+                        let mut scan = values(rank);
+                        comm.scan(&mut scan, *op, &plan).expect("a scan");
+                        assert_eq!(scan, reduced(0..rank + 1), "{}", schedule.name());
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn bits_and_truth_are_combined_by_every_schedule() {
+    bit_ops!(u8);
+    bit_ops!(i16);
+    bit_ops!(u64);
 }
 
 /// Slow tests. When one fails, a faster test usually fails too.

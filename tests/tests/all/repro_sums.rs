@@ -3,9 +3,9 @@
 //!
 //! The oracle adds integers: the values are k · 2⁻⁶⁰ with integers k, and 128 bits hold their sum.
 
-use foldwire::schedule;
-use foldwire::{Collective, Error, ExactSum, Op, Plan, Rank, SharedCommunicator, Summands};
+use foldwire::{Error, ExactSum, Op, Plan, Rank, SharedCommunicator, Summands};
 use foldwire_tests::data::Random;
+use foldwire_tests::repro_sums::{self, deal};
 use foldwire_threads::World;
 
 /// Returns values, and their sum.
@@ -16,13 +16,6 @@ fn values(random: &mut Random, n: usize) -> (Vec<f64>, f64) {
     let integers: Vec<i64> = (0..n).map(|_| integer(random)).collect();
     let sum: i128 = integers.iter().map(|&k| i128::from(k)).sum();
     (integers.iter().map(|&k| k as f64 * unit).collect(), sum as f64 * unit)
-}
-
-/// Deals values to ranks: each value to any rank.
-fn deal(random: &mut Random, values: &[f64], size: usize) -> Vec<Vec<f64>> {
-    let mut dealt = vec![Vec::new(); size];
-    values.iter().for_each(|&x| dealt[random.below(size)].push(x));
-    dealt
 }
 
 fn bits(sums: &[f64]) -> Vec<u64> {
@@ -48,36 +41,37 @@ fn one_sum_has_the_same_bits_on_any_number_of_ranks() {
     }
 }
 
-#[test]
-fn many_sums_have_the_same_bits_for_every_schedule_and_distribution() {
-    const N_SUMS: usize = 40;
+/// Computes the suite's sums on each of `sizes` ranks, by the schedules that `chosen` takes.
+fn suites_sums(sizes: impl IntoIterator<Item = usize>, chosen: fn(usize, usize) -> bool) {
+    let (values, expected): (Vec<_>, Vec<u64>) = repro_sums::inputs().into_iter().unzip();
     let mut random = Random(2);
-    let mut all: Vec<(Vec<f64>, f64)> = (0..N_SUMS).map(|_| values(&mut random, 150)).collect();
-    // One that cancels, one beyond the largest value, one over the whole range, and subnormals.
-    all[3] = (vec![1e308, 1e308, 0.5, -1e308, -1e308, 5e-324, -5e-324], 0.5);
-    all[7] = (vec![1e308, -5e-324, 1e308], f64::INFINITY);
-    all[8] = (vec![1e308, 5e-324, -1e308], 5e-324);
-    all[9] = (vec![5e-324; 1000], 1000.0 * 5e-324);
-    all[39] = (vec![f64::INFINITY, 1.0, f64::NEG_INFINITY], f64::NAN);
-    let expected: Vec<f64> = all.iter().map(|(_, sum)| *sum).collect();
-    for size in [1, 2, 3, 5, 8, 33, 64] {
-        let dealt: Vec<_> = all.iter().map(|(x, _)| deal(&mut random, x, size)).collect();
-        let chosen = |at: &usize| size < 8 || at % 2 == size % 2;
-        let schedules = schedule::ALL.iter().filter(|one| one.supports(Collective::AllReduce));
+    for size in sizes {
+        let dealt: Vec<_> = values.iter().map(|x| deal(&mut random, x, size)).collect();
+        let schedules = repro_sums::schedules().into_iter().enumerate();
         let schedules: Vec<_> =
-            schedules.enumerate().filter(|(at, _)| chosen(at)).map(|(_, one)| *one).collect();
-        assert!(!schedules.is_empty());
+            schedules.filter(|&(at, _)| chosen(size, at)).map(|(_, one)| one).collect();
         World::new(size).run(|mut comm| {
             let rank = comm.rank().index();
-            let arrays: Vec<&[f64]> = dealt.iter().map(|of_sum| &of_sum[rank][..]).collect();
-            for schedule in &schedules {
-                let plan = Plan::raw().with_schedule(*schedule);
-                let mut sums = [1.0; N_SUMS];
-                comm.repro_sums(Summands::Arrays(&arrays), &mut sums, &plan).expect("sums");
-                let name = schedule.name();
-                assert_eq!(bits(&sums), bits(&expected), "{size} ranks, {name}: {sums:?}");
-            }
+            let own: Vec<_> = dealt.iter().map(|of_sum| of_sum[rank].clone()).collect();
+            repro_sums::check(&mut comm, &own, &expected, &schedules).expect("sums");
         });
+    }
+}
+
+/// The [suite](foldwire_tests::suite) does this on every backend, up to 5 ranks.
+#[test]
+fn many_sums_have_the_same_bits_for_every_schedule_and_distribution() {
+    let quick = |size, at| size < 8 || at % 3 == size % 3;
+    suites_sums([1, 4, 7, 8, 16, 17, 33, 64], quick);
+}
+
+/// Slow tests. When one fails, a faster test usually fails too.
+mod long {
+    use super::*;
+
+    #[test]
+    fn sums_have_the_same_bits_on_1_to_64_ranks_by_every_schedule() {
+        suites_sums((1..=64).chain(1..=64), |_, _| true);
     }
 }
 

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn fwReproSum(
 ///
 /// This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. A sum whose
 /// largest and smallest bit are more than about 85 binary digits (25 decimal ones) apart needs a
-/// second all-reduce, as long as these digits. Up to 8 sums never need it.
+/// second all-reduce, as long as these digits. One sum alone never needs it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwReproSums(
     values: *const c_void,

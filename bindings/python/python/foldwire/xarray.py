@@ -51,9 +51,11 @@ def encoding(dataset, bound: Optional[str] = None, codec: str = "auto",
     return made
 
 
-def _fill_of(variable, said) -> Optional[float]:
-    marks = (said[key] for key in ("_FillValue", "missing_value") if said.get(key) is not None)
-    return next(filter(None, map(usable_fill, marks)), None) or marked_fill(variable, variable.dtype)
+def _fill_of(variable, encoding) -> Optional[float]:
+    names = ("_FillValue", "missing_value")
+    marks = (encoding[name] for name in names if encoding.get(name) is not None)
+    said = next(filter(None, map(usable_fill, marks)), None)
+    return said or marked_fill(variable, variable.dtype)
 
 
 def _compressed(bound, codec, fill_value, zarr_format):
