@@ -41,8 +41,8 @@ pub type Check = (&'static str, fn(&Make<'_>, usize));
 pub const N_CHECKS: usize = 16;
 
 /// Number of checks that also make their calls in the memory of [devices](crate::OnDevices). They
-/// are the first. A device takes part in no message between
-/// two ranks, in no prepared call and in no reproducible sum.
+/// are the first. A device takes part in no message between two ranks, in no prepared call and in
+/// no reproducible sum.
 pub const N_ON_DEVICES: usize = 12;
 
 /// All checks. The cases of the first check are divided among the [`SIZES`]. The others run with
