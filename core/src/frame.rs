@@ -249,6 +249,11 @@ impl Header {
         Self { kind, call, as_floats: false, from, part, round, n_values, n_bytes, operands }
     }
 
+    /// Returns whether the message belongs to an earlier communicator on the channel of `ours`.
+    pub(crate) const fn is_left_over(&self, ours: &CallHeader) -> bool {
+        self.call.context == ours.context && ours.age_of(self.call.epoch) > 0
+    }
+
     /// Writes the header in front of the `n_bytes` of payload in `frame`.
     ///
     /// # Panics

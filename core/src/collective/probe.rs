@@ -60,13 +60,15 @@ pub(super) struct CountedCall {
 }
 
 impl Measurements {
-    /// Counts a kept call. Returns whether to replay it. If a measurement is due before it, leaves
-    /// the count to the full call. So every rank counts the same calls, whether it replays them or
-    /// plans them anew.
+    /// Counts a kept call. Returns whether to replay it. Leaves the count to the full call if a
+    /// measurement is due before it, or if its kind has been forgotten: counting it then drops
+    /// another kind, and with it kept calls. So every rank counts the same calls and drops the same
+    /// results, whether it replays calls or plans them anew.
     pub(super) fn count_replay(&mut self, call: &CountedCall) -> bool {
         let mut links = self.links;
         let is_probe_due = call.n_bytes.is_some_and(|n_bytes| links.count_call(n_bytes));
-        if is_probe_due || call.kind.is_some_and(|kind| self.trials.is_due(&kind)) {
+        let needs_full_call = |kind| !self.trials.knows(&kind) || self.trials.is_due(&kind);
+        if is_probe_due || call.kind.is_some_and(needs_full_call) {
             return false;
         }
         self.links = links;
@@ -388,6 +390,8 @@ mod tests {
         let n_calls = LENGTHS[0] * CALL_BYTES_PER_PROBE_BYTE / n_bytes;
         let depends_on_links = CountedCall { n_bytes: Some(n_bytes), kind: None };
         let mut measured = Measurements::default();
+        // The first call of a kind is never replayed.
+        measured.trials.count(&kind);
         let replayed = |measured: &mut Measurements, call| {
             (0..2 * n_calls).take_while(|_| measured.count_replay(&call)).count()
         };
@@ -401,6 +405,39 @@ mod tests {
         assert!(n_before_trial > 0 && measured.trials.is_due(&kind), "{n_before_trial}");
         let depends_on_nothing = CountedCall { n_bytes: None, kind: None };
         assert_eq!(replayed(&mut measured, depends_on_nothing), 2 * n_calls);
+    }
+
+    /// A replay must not drop a kind, since calls that other ranks keep may depend on it.
+    #[test]
+    fn calls_of_a_forgotten_kind_are_not_replayed() {
+        let kind = |log2_bytes| CallKind {
+            collective: Collective::AllReduce,
+            op: OpCode::Sum,
+            dtype: DType::F32,
+            bound: None,
+            log2_bytes,
+        };
+        let call = |log2_bytes| CountedCall { n_bytes: Some(1000), kind: Some(kind(log2_bytes)) };
+        let mut measured = Measurements::default();
+        // Trials remember 16 kinds.
+        for log2_bytes in 0..16 {
+            for _ in 0..11 {
+                if measured.trials.is_due(&kind(log2_bytes)) {
+                    measured.trials.note(&kind(log2_bytes), 1.0);
+                } else {
+                    measured.trials.count(&kind(log2_bytes));
+                }
+            }
+        }
+        let has_all = |measured: &Measurements| {
+            (0..16).all(|log2_bytes| measured.trials.found(&kind(log2_bytes)).is_some())
+        };
+        assert!(has_all(&measured) && !measured.count_replay(&call(16)));
+        assert!(has_all(&measured) && measured.links.n_bytes == 0);
+        assert!(measured.count_replay(&call(15)) && measured.links.n_bytes == 1000);
+        // The full call counts it, and drops the oldest kind.
+        assert!(measured.trials.count(&kind(16)) && !has_all(&measured));
+        assert!(measured.count_replay(&call(16)));
     }
 
     #[test]

@@ -78,6 +78,9 @@ impl<X: Transport> Communicator<X> {
         let call = request.call(size).with_nodes(per_node);
         let (rules, network) = (self.config.select, self.network());
         let (mut choice, mut needs_samples) = (None, false);
+        // The automatic plan, if the call may compress values. Samples and measurements may change
+        // an exact choice.
+        let mut may_become = None;
         if plan.is_auto {
             let (farthest, has_configured_rate) =
                 (self.farthest(), self.declared_link_rate().is_some());
@@ -95,6 +98,7 @@ impl<X: Transport> Communicator<X> {
                 mode: trial_mode,
             };
             let chosen = automatic::choose(call, op, dtype, &plan, n_bytes, &known);
+            may_become = Some(plan).filter(|_| chosen.choice.is_some_and(|c| !c.is_settled()));
             (plan, choice, needs_samples) = (chosen.plan, chosen.choice, chosen.needs_samples);
         }
         let mut schedule = select::chosen(rules, call, op, &plan, n_bytes, network);
@@ -124,15 +128,17 @@ impl<X: Transport> Communicator<X> {
         match collective {
             // All ranks share one node. Reductions within a node are exact.
             Collective::AllReduce if self.ranks_per_node == size && size > 1 => {
-                plan = plan.exactly();
+                (plan, may_become) = (plan.exactly(), None);
             }
             Collective::AllReduce => {}
             // In all other collectives the parts are the ranks' shares.
             _ => plan.division = Division::Blocks,
         }
-        let rounds_first = request.begins_with_pass(&plan, size, rank)?;
-        if rounds_first && plan.marks(collective.reduces()).is_some() {
-            return Err(FillError::Rounding.into());
+        let rounds_first = self.begins_with_pass(request, &plan)?;
+        if let Some(plan) = may_become {
+            // Refuse the call now. After an exchange, a rank that cannot round would leave others
+            // waiting.
+            self.begins_with_pass(request, &plan)?;
         }
         // The rounding pass stores the rounded input in the result buffer. An all-gather then reads
         // it there.
@@ -158,6 +164,16 @@ impl<X: Transport> Communicator<X> {
         max_segment(&codec, self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(spec)
+    }
+
+    /// Returns whether the call begins with a rounding pass under this plan, or an error if it needs
+    /// one and cannot have it.
+    fn begins_with_pass(&self, request: &Request<'_>, plan: &Plan) -> Result<bool, Error> {
+        let rounds_first = request.begins_with_pass(plan, self.size(), self.rank())?;
+        if rounds_first && plan.marks(request.collective.reduces()).is_some() {
+            return Err(FillError::Rounding.into());
+        }
+        Ok(rounds_first)
     }
 
     /// Resolves a call within this error budget. Also returns the parameters of its codec.

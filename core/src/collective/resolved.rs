@@ -170,7 +170,9 @@ impl<X: Transport> Communicator<X> {
         counted.is_none_or(|call| self.state.measured.count_replay(call)).then_some(recent)
     }
 
-    /// Takes a prepared call on such buffers out of the kept ones, if it is among them.
+    /// Takes a prepared call on such buffers out of the kept ones, if it is among them. After a
+    /// change of the configuration none is. So ranks that keep different calls all check whether
+    /// they can still run the call.
     pub(super) fn take_prepared<T: Element>(
         &mut self,
         preparation: &Preparation,
@@ -179,6 +181,7 @@ impl<X: Transport> Communicator<X> {
         if self.poisoned {
             return None;
         }
+        self.state.recent.check(&self.config);
         let is_it = |RecentCall { origin, request, .. }: &RecentCall| {
             matches!(origin, Origin::Preparation(theirs) if theirs == preparation)
                 && (request.lengths, request.window) == (buffers.lengths(), buffers.window())

@@ -29,6 +29,9 @@ use core::time::Duration;
 
 const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
 
+/// Most frames that a lane takes in a turn. All but the last belong to earlier communicators.
+const FRAMES_PER_TURN: usize = 16;
+
 /// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneTurn {
@@ -216,7 +219,8 @@ impl<F: FrameBuffer> Lane<F> {
         Ok(LaneTurn::Stepped)
     }
 
-    /// Receives and checks the step's message. Returns whether it has arrived.
+    /// Receives and checks the step's message. Returns whether it has arrived. Drops frames that
+    /// earlier communicators left on the channel.
     fn receive<X: Transport<Frame = F>>(
         &mut self,
         program: &Program<'_>,
@@ -225,28 +229,44 @@ impl<F: FrameBuffer> Lane<F> {
         notices: &mut Notices,
         (from, step, run): (Rank, &Step, &Run<'_>),
     ) -> Result<bool, Error> {
-        let n_bytes = match self.progress {
-            #[cfg(feature = "alloc")]
-            StepProgress::Unchecked { n_bytes } => n_bytes,
-            _ => match transport.poll_recv(from, self.tag).map_err(transport_error)? {
-                Poll::Pending => return Ok(false),
-                Poll::Ready((frame, n_bytes)) => {
-                    self.put(Slot::In, frame, transport)?;
-                    n_bytes
-                }
-            },
-        };
-        let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
-        let (codec, operands) = self.check(program, notices, from, step, run, message)?;
-        let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
-        check_payload(from, run, codec, payload, compute)?;
-        let content = SlotContent::new(codec, operands, step.n_parts);
-        self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
-        self.progress = StepProgress::Received;
-        if let Some(next) = self.next_source(program) {
-            transport.expect(next, self.tag);
+        for _ in 0..FRAMES_PER_TURN {
+            let n_bytes = match self.progress {
+                #[cfg(feature = "alloc")]
+                StepProgress::Unchecked { n_bytes } => n_bytes,
+                _ => match transport.poll_recv(from, self.tag).map_err(transport_error)? {
+                    Poll::Pending => return Ok(false),
+                    Poll::Ready((frame, n_bytes)) => {
+                        self.put(Slot::In, frame, transport)?;
+                        n_bytes
+                    }
+                },
+            };
+            let message = self.slots.bytes(Slot::In)?.get(..n_bytes).ok_or(misuse())?;
+            let checked = self.check(program, notices, from, step, run, message)?;
+            let Some((codec, operands)) = checked else {
+                self.drop_leftover(from, transport);
+                continue;
+            };
+            let payload = message.get(HEADER_BYTES..).ok_or(misuse())?;
+            check_payload(from, run, codec, payload, compute)?;
+            let content = SlotContent::new(codec, operands, step.n_parts);
+            self.slots.fill(Slot::In, content.received(), n_bytes - HEADER_BYTES);
+            self.progress = StepProgress::Received;
+            if let Some(next) = self.next_source(program) {
+                transport.expect(next, self.tag);
+            }
+            return Ok(true);
         }
-        Ok(true)
+        Ok(false)
+    }
+
+    /// Recycles a received frame of an earlier communicator. The lane then waits for the message
+    /// behind it.
+    #[cold]
+    fn drop_leftover<X: Transport<Frame = F>>(&mut self, from: Rank, transport: &mut X) {
+        self.progress = StepProgress::Receiving;
+        self.slots.take(Slot::In).into_iter().for_each(|frame| transport.recycle(frame));
+        transport.expect(from, self.tag);
     }
 
     /// Returns whether the primitives that are left write to a frame in this slot.
@@ -360,7 +380,7 @@ impl<F: FrameBuffer> Lane<F> {
         step: &Step,
         run: &Run<'_>,
         message: &[u8],
-    ) -> Result<(CodecId, u32), Error> {
+    ) -> Result<Option<(CodecId, u32)>, Error> {
         let (part, round, n_values) = (step.part.0, self.round as u32, run.n_values() as u32);
         let fields = MessageFields { from: rank, part, round, n_values };
         let expected = self.operands(program, step);
@@ -369,10 +389,13 @@ impl<F: FrameBuffer> Lane<F> {
             && let header = program.template_of(step.part).filled(&fields, operands, false)
             && header.is_of(message, program.checksum)
         {
-            return Ok((program.rules.codec(), operands));
+            return Ok(Some((program.rules.codec(), operands)));
         }
         let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
+        if header.is_left_over(&program.header) {
+            return Ok(None);
+        }
         match header.kind {
             MessageKind::Data => {}
             MessageKind::Message => {
@@ -418,7 +441,7 @@ impl<F: FrameBuffer> Lane<F> {
             return Err(Error::Mismatch { rank, field: Field::Operands, ours, theirs });
         }
         let codec = if header.as_floats { CodecId::Raw } else { program.rules.codec() };
-        Ok((codec, header.operands))
+        Ok(Some((codec, header.operands)))
     }
 
     /// Returns how many ranks' values this rank's operand for a step combines: in the first part,

@@ -115,6 +115,12 @@ impl<F: FrameBuffer> Slots<F> {
         self.frames[Slot::Out.index()].take().ok_or(Error::Internal)
     }
 
+    /// Takes the frame out of a slot.
+    pub(super) fn take(&mut self, slot: Slot) -> Option<F> {
+        self.contents[slot.index()] = None;
+        self.frames[slot.index()].take()
+    }
+
     /// Takes all frames out.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = F> {
         self.contents = [None; Slot::COUNT];

@@ -228,6 +228,16 @@ impl Choice {
         Self { reason, weighed: CANDIDATES.map(of), link_rate: link_rate as f32 }
     }
 
+    /// Returns whether nothing that ranks learn later can change this choice of an exact call.
+    pub(crate) const fn is_settled(&self) -> bool {
+        match self.reason {
+            ChoiceReason::Unbounded | ChoiceReason::Alone => true,
+            // Calls that are not tried have no estimates.
+            ChoiceReason::Near => self.weighed[0].seconds.is_infinite(),
+            _ => false,
+        }
+    }
+
     /// Returns whether another rate of links could change the choice.
     #[cfg(feature = "alloc")]
     pub(crate) const fn depends_on_links(&self) -> bool {

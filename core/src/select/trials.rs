@@ -91,15 +91,22 @@ impl Trials {
         })
     }
 
-    /// Counts a call that is not part of a trial. Returns whether the result of a trial was
-    /// forgotten, because there are too many kinds.
+    /// Returns whether a call of this kind has been counted, and has not been forgotten since.
+    pub(crate) fn knows(&self, kind: &CallKind) -> bool {
+        self.record(kind).is_some()
+    }
+
+    /// Counts a call that is not part of a trial. Returns whether a trial was forgotten on which
+    /// the choice of calls depended, because there are too many kinds.
     pub(crate) fn count(&mut self, kind: &CallKind) -> bool {
         match self.record_mut(kind) {
             Some(record) => {
                 record.n_calls = record.n_calls.saturating_add(1);
                 false
             }
-            None => self.insert(*kind).is_some_and(|replaced| replaced.found.is_some()),
+            None => self
+                .insert(*kind)
+                .is_some_and(|replaced| replaced.found.is_some() || replaced.n_begun > 0),
         }
     }
 
@@ -256,10 +263,15 @@ mod tests {
         }
         assert_eq!(trials.found(&kind(0)), Some(Mode::Compressed));
         assert!(!trials.count(&kind(0)));
-        // The result that calls may have been planned with is gone.
+        // A trial that calls may have been planned with is gone, complete or not.
         assert!(trials.count(&kind(99)));
         assert_eq!(trials.found(&kind(0)), None);
         assert_eq!(trials.found(&kind(1)), Some(Mode::Compressed));
         assert_eq!(trials.records.len(), N_KINDS);
+        let mut trials = Trials::default();
+        calls(&mut trials, kind(0), [2.0, 1.0], FIRST as usize);
+        (1..N_KINDS as u32).for_each(|log2_bytes| assert!(!trials.count(&kind(log2_bytes))));
+        assert!(trials.count(&kind(99)));
+        assert!(trials.knows(&kind(99)) && !trials.knows(&kind(0)));
     }
 }

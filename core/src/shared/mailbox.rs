@@ -228,7 +228,7 @@ impl PeerMessages {
         let damaged = Error::Frame { rank, error: FrameError::Damaged };
         let header = Header::parse(message, comm.checksum())
             .map_err(|error| Error::Frame { rank, error })?;
-        if is_left_over(comm, &header) {
+        if header.is_left_over(&own_header(comm)) {
             return Ok(());
         }
         let number = header.call.sequence;
@@ -314,10 +314,7 @@ impl PeerMessages {
                 return Ok((None, n_taken > 0));
             }
             let taken = comm.take_frame(from, OPENING, |comm, message| {
-                let header = comm.read_message(from, message)?;
-                if is_left_over(comm, &header) {
-                    return Ok(None);
-                }
+                let Some(header) = comm.read_message(from, message)? else { return Ok(None) };
                 self.n_received = self.n_received.wrapping_add(1);
                 let (ours, theirs) = (own_header(comm), header.call);
                 check_fields(
@@ -387,11 +384,6 @@ impl PeerMessages {
 /// Returns the header fields that all messages of this rank share, whatever their type.
 const fn own_header<X: Transport>(comm: &Communicator<X>) -> CallHeader {
     CallHeader::of_no_call(comm.context, comm.epoch())
-}
-
-/// Returns whether a frame belongs to an earlier communicator on this channel.
-const fn is_left_over<X: Transport>(comm: &Communicator<X>, header: &Header) -> bool {
-    header.call.context == comm.context && own_header(comm).age_of(header.call.epoch) > 0
 }
 
 /// Returns the header of a grant by `from` for a message that `to` sends.

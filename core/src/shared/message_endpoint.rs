@@ -278,7 +278,7 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> MessageEndpoint<X> for ReceivingEn
         }
         let room = scratch(&mut self.scratch);
         let taken = comm.take_frame(from, REST, |comm, bytes| {
-            let header = comm.read_message(from, bytes)?;
+            let Some(header) = comm.read_message(from, bytes)? else { return Ok(()) };
             comm.check_message::<T>(from, number, &header)?;
             comm.take_segment(message, data, (&header, bytes), room, report)
         })?;

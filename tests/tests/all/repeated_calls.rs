@@ -212,6 +212,28 @@ fn prepared_calls_that_are_started_again_stay_what_they_were() {
     }
 }
 
+/// Ranks may keep different calls, and must start a prepared call alike.
+#[test]
+fn a_prepared_call_that_needs_more_lanes_than_are_left_is_refused_on_all_ranks() {
+    World::new(2).run(|mut comm| {
+        let mut x = vec![1.0_f32; 1 << 20];
+        let sum = comm.prepare(Call::all_reduce(&mut x, Op::Sum), &Plan::raw()).expect("prepared");
+        assert_eq!(sum.report().lanes, 4);
+        for _ in 0..N_TIMES {
+            sum.run(&mut comm, &mut x[..]).expect("a sum");
+        }
+        if comm.rank() == Rank(1) {
+            // Forgets all kept calls.
+            comm.transport_mut();
+        }
+        comm.config_mut().lanes = 2;
+        let refused = sum.start(&mut comm, &mut x[..]).map(drop);
+        assert_eq!(refused, Err(Error::NotAsPrepared));
+        comm.config_mut().lanes = 4;
+        sum.run(&mut comm, &mut x[..]).expect("a sum");
+    });
+}
+
 #[test]
 fn a_prepared_call_stays_itself_on_a_communicator_that_equals_its_own() {
     let [ones, others] = [World::new(2), World::new(2)].map(World::communicators);

@@ -2,6 +2,7 @@
 //! messages of one communicator do not reach another.
 
 use foldwire::error::AbortReason;
+use foldwire::schedule::Chain;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Bound, Call, Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, NetSettings, World as SimWorld};
@@ -121,6 +122,91 @@ fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
             let (value, _) = value.into_result().expect("the segment of this communicator");
             assert_eq!(value, [2], "rank {own}, after {n_between}");
         }
+    });
+}
+
+/// A call or message in which rank 0 sends `value` to rank 1, and waits for nothing. Returns the
+/// value that came.
+type Transfer = fn(&Comm, u32) -> Result<u32, Error>;
+
+fn broadcast(comm: &Comm, value: u32) -> Result<u32, Error> {
+    let mut values = [own_or_zero(comm, value)];
+    comm.broadcast(&mut values, Rank(0), &raw()).map(|_| values[0])
+}
+
+fn gather(comm: &Comm, value: u32) -> Result<u32, Error> {
+    let mut all = [own_or_zero(comm, value); 2];
+    comm.gather(2, &[own_or_zero(comm, value)], &mut all, Rank(1), &raw()).map(|_| all[0])
+}
+
+fn scan(comm: &Comm, value: u32) -> Result<u32, Error> {
+    let mut values = [own_or_zero(comm, value)];
+    comm.scan(&mut values, Op::Sum, &raw().with_schedule(&Chain)).map(|_| values[0])
+}
+
+fn message(comm: &Comm, value: u32) -> Result<u32, Error> {
+    let mut values = [own_or_zero(comm, value)];
+    let moved = match comm.rank() {
+        Rank(0) => comm.send(&values, Rank(1), 7, &raw()),
+        _ => comm.recv(&mut values, Rank(0), 7),
+    };
+    moved.map(|_| values[0])
+}
+
+fn own_or_zero(comm: &Comm, value: u32) -> u32 {
+    if comm.rank() == Rank(0) { value } else { 0 }
+}
+
+const TRANSFERS: [Transfer; 4] = [broadcast, gather, scan, message];
+
+/// Makes rank 0 send twice, and rank 1 refuse its own arguments. Nobody notices, so no call fails.
+fn leave_unreceived(comm: &Comm, transfer: Transfer) {
+    for value in [101, 102] {
+        if comm.rank() == Rank(0) {
+            assert_eq!(transfer(comm, value), Ok(value));
+        } else {
+            let refused = comm.broadcast(&mut [0_u32], Rank(2), &raw());
+            assert!(refused.is_err_and(|error| error.is_usage()));
+        }
+    }
+}
+
+/// A later communicator on the same channel may use it for calls or for messages.
+#[test]
+fn what_nobody_received_is_dropped_with_its_communicator() {
+    World::new(2).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::with_config(endpoint, config(), 1).expect("a channel");
+        for left in TRANSFERS {
+            for next in TRANSFERS {
+                let twin = world.duplicate(1).expect("the channel is free");
+                leave_unreceived(&twin, left);
+                drop(twin);
+                let twin = world.duplicate(1).expect("the channel is free");
+                for value in 1..6 {
+                    assert_eq!(next(&twin, value), Ok(value));
+                }
+            }
+        }
+    });
+}
+
+/// A channel that calls used becomes one for messages.
+#[test]
+fn messages_do_not_receive_what_a_call_left() {
+    World::new(2).run_endpoints(|endpoint| {
+        let config = config().with_messages();
+        let world = SharedCommunicator::with_config(endpoint, config, 1).expect("two channels");
+        let twin = world.duplicate(3).expect("there are channels");
+        for _ in 0..2 {
+            assert_eq!(twin.all_reduce_scalar(1_u32, Op::Sum), Ok(2));
+        }
+        // On the last of three channels for calls.
+        leave_unreceived(&twin, broadcast);
+        drop(twin);
+        // Takes the first of them, and the channel that had messages.
+        let _other = world.duplicate(1).expect("there are channels");
+        let twin = world.duplicate(1).expect("there are channels");
+        assert_eq!(message(&twin, 1), Ok(1));
     });
 }
 

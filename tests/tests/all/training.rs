@@ -2,9 +2,12 @@
 
 use foldwire::bound::rounding;
 use foldwire::codec::CodecId;
+use foldwire::error::FillError;
 use foldwire::kernel::Level;
+use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{Collective, Pairwise, ProgramSpec, RecursiveDoubling, Ring, Schedule};
+use foldwire::select::{self, Network};
 use foldwire::threads::Scoped;
 use foldwire::{
     Bound, Call, Element, Error, Float, Op, Plan, Rank, Report, Rounding, Scope,
@@ -277,6 +280,51 @@ fn every_codec_with_a_lattice_rounds_alike_and_others_refuse() {
                 assert_eq!(kept, Err(Error::NoLattice { codec }));
             }
         }
+    }
+}
+
+/// A sample may show that compression pays, where the usual ratios say the opposite. By then it is
+/// too late to refuse a call on one rank.
+#[test]
+fn automatic_calls_that_may_have_to_round_say_so_before_anything_is_sent() {
+    const COUNT: usize = 1 << 22;
+    const FRAME_BYTES: usize = 1 << 20;
+    let plan = Plan::auto(Bound::Absolute(1e-3)).with_rounding(Rounding::unbiased(1));
+    let is_exact_first = |&rate: &f64| {
+        let network = Network { link_rate: Some(rate), frame_bytes: FRAME_BYTES };
+        let call = ProgramSpec::new(Collective::ReduceScatter, 2, Rank(0));
+        let n_bytes = COUNT * f32::BYTES;
+        let (first, _) = select::plan(call, OpCode::Sum, f32::DTYPE, &plan, n_bytes, network);
+        first.codec.is_exact()
+    };
+    let reduce = |rate: f64, is_refused_first: bool| {
+        let codecs = World::new(2).link_rate(rate).frame_bytes(FRAME_BYTES).run(|mut comm| {
+            let mut data = vec![1.0_f32; COUNT];
+            if is_refused_first && comm.rank() == Rank(1) {
+                let share = &mut vec![0.0; COUNT / 2];
+                let refused = comm.reduce_scatter(&data, share, Op::Sum, &plan);
+                assert_eq!(refused, Err(Error::NoRoomToRound));
+                let with_fill = plan.with_fill(-1.0);
+                let refused = comm.reduce_scatter_in_place(&mut data, Op::Sum, &with_fill);
+                assert_eq!(refused, Err(FillError::Rounding.into()));
+            }
+            // The other rank notices nothing.
+            let report = comm.reduce_scatter_in_place(&mut data, Op::Sum, &plan);
+            report.expect("a reduce-scatter").codec
+        });
+        assert_eq!(codecs[0], codecs[1]);
+        codecs[0]
+    };
+    let mut rates = (0..24).map(|nth| 1e9 * 1.2_f64.powi(nth)).filter(is_exact_first);
+    let rate = rates.find(|&rate| !reduce(rate, false).is_exact()).expect("such a rate");
+    assert!(!reduce(rate, true).is_exact());
+    // Nothing can make these calls compress their values.
+    for size in [1, 2] {
+        World::new(size).run(|mut comm| {
+            let report = comm.broadcast(&mut [1.0_f32; 8], Rank(0), &plan).expect("a broadcast");
+            assert!(report.codec.is_exact());
+            comm.scan(&mut [1.0_f32; 8], Op::Prod, &plan).expect("a scan");
+        });
     }
 }
 

@@ -101,7 +101,8 @@ fn poll_network_after<X: Transport>(moved: bool, comm: &mut Communicator<X>) {
     }
 }
 
-/// Takes the next segment from a rank, if it has arrived. Returns whether it has.
+/// Takes the next segment from a rank, if it has arrived. Returns whether a frame has arrived, which
+/// may be one that an earlier communicator left.
 fn receive_segment<X: Transport, T: Element>(
     comm: &mut Communicator<X>,
     recvs: &mut [Incoming<'_, T>],
@@ -170,7 +171,7 @@ fn is_open<T: Element>(recv: &Incoming<'_, T>, from: Rank) -> bool {
 }
 
 /// Decodes a segment into the receive that is in progress, or else into the first receive with the
-/// segment's tag.
+/// segment's tag. Drops a frame of an earlier communicator.
 fn take<X: Transport, T: Element>(
     comm: &mut Communicator<X>,
     recvs: &mut [Incoming<'_, T>],
@@ -179,7 +180,7 @@ fn take<X: Transport, T: Element>(
     scratch: &mut [u8],
     report: &mut Report,
 ) -> Result<(), Error> {
-    let header = comm.read_message(rank, message)?;
+    let Some(header) = comm.read_message(rank, message)? else { return Ok(()) };
     comm.check_message::<T>(rank, 0, &header)?;
     let open = |recv: &Incoming<'_, T>| is_open(recv, rank);
     let is_begun = |recv: &Incoming<'_, T>| open(recv) && recv.message.cursor.is_in_progress();

@@ -363,10 +363,14 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Parses a frame that should be a segment of a message. Rejects frames of all other kinds.
-    pub(crate) fn read_message(&self, rank: Rank, message: &[u8]) -> Result<Header, Error> {
+    /// `None` if the frame belongs to an earlier communicator on this channel.
+    pub(crate) fn read_message(&self, rank: Rank, message: &[u8]) -> Result<Option<Header>, Error> {
         let damaged = Error::Frame { rank, error: FrameError::Damaged };
         let header = Header::parse(message, self.checksum())
             .map_err(|error| Error::Frame { rank, error })?;
+        if header.is_left_over(&CallHeader::of_no_call(self.context, self.epoch)) {
+            return Ok(None);
+        }
         match header.kind {
             MessageKind::Message => {}
             MessageKind::Data => {
@@ -383,7 +387,7 @@ impl<X: Transport> Communicator<X> {
             }
         }
         check_source(rank, &header)?;
-        Ok(header)
+        Ok(Some(header))
     }
 
     /// Checks that a segment belongs to a message to this rank, with this type and number.
