@@ -13,8 +13,8 @@ const DIGEST: u64 = 9_867_696_135_828_247_956;
 /// The values of a sum, and its bits.
 pub type Input = (Vec<f64>, u64);
 
-/// Returns the values of each sum. Most are integers times 2⁻⁶⁰, whose sum 128 bits hold. The others
-/// cancel, overflow on the way or at the end, span the whole range, or are special.
+/// Returns the values of each sum. Most are integers times 2⁻⁶⁰, whose sum 128 bits hold. The
+/// others cancel, overflow on the way or at the end, span the whole range, or are special.
 #[must_use]
 pub fn inputs() -> Vec<Input> {
     let mut random = Random(22);

@@ -442,8 +442,8 @@ impl Plan {
 
     /// The same plan that refuses data in which a value seems to be a fill value that sets the
     /// range of a relative bound: on all ranks alike, before any data are sent
-    /// ([`FillError::Suspected`](crate::error::FillError::Suspected)). Otherwise the report names it
-    /// ([`Report::suspected_fill`](crate::Report::suspected_fill)).
+    /// ([`FillError::Suspected`](crate::error::FillError::Suspected)). Otherwise the report names
+    /// it ([`Report::suspected_fill`](crate::Report::suspected_fill)).
     ///
     /// It takes one more exchange of a value. All ranks must choose the same.
     #[must_use]

@@ -10,8 +10,8 @@
 //! The CPU never reads such an array.
 //!
 //! *Safety argument of every block.* The interface is only read from `numpy.ndarray`, and
-//! only `_torch_tensors.reduce_in_place` passes addresses. Numpy and torch keep an array's memory in
-//! place while a reference to the array exists. Python callers hold a
+//! only `_torch_tensors.reduce_in_place` passes addresses. Numpy and torch keep an array's memory
+//! in place while a reference to the array exists. Python callers hold a
 //! reference until the function returns. Calls that run longer hold references in
 //! [`CallWithArrays`]. The user must ensure that no other thread writes an array during a call, nor
 //! reads one that the call writes. This holds for every library that releases the GIL while it

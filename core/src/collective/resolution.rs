@@ -166,8 +166,8 @@ impl<X: Transport> Communicator<X> {
         Ok(spec)
     }
 
-    /// Returns whether the call begins with a rounding pass under this plan, or an error if it needs
-    /// one and cannot have it.
+    /// Returns whether the call begins with a rounding pass under this plan, or an error if it
+    /// needs one and cannot have it.
     fn begins_with_pass(&self, request: &Request<'_>, plan: &Plan) -> Result<bool, Error> {
         let rounds_first = request.begins_with_pass(plan, self.size(), self.rank())?;
         if rounds_first && plan.marks(request.collective.reduces()).is_some() {

@@ -440,8 +440,8 @@ impl Settings {
         self.encode_by_shortest(values, trials)
     }
 
-    /// Encodes a segment by the codec that makes it shortest. The function is compiled once, in this
-    /// crate.
+    /// Encodes a segment by the codec that makes it shortest. The function is compiled once, in
+    /// this crate.
     fn encode_by_shortest(&self, values: &[u8], trials: &mut Trials) -> Coded {
         let (mut codec, mut shortest) = (CodecId::Raw, values.len());
         let extended = extended(self.dtype, values);

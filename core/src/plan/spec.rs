@@ -210,8 +210,8 @@ impl FromStr for PlanSpec {
     /// Parses a comma-separated list of words: a mode (`exact`, `lossless`, `compress`, `auto`), a
     /// bound (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`,
     /// `schedule:ring`, `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`,
-    /// `fill:-9999`, `fill:1e20:number`, `fill:refuse`. Without a mode, a plan with a bound or codec
-    /// compresses, and any other plan is exact.
+    /// `fill:-9999`, `fill:1e20:number`, `fill:refuse`. Without a mode, a plan with a bound or
+    /// codec compresses, and any other plan is exact.
     ///
     /// # Errors
     /// If a word is unknown, appears twice, or contradicts another one.

@@ -101,8 +101,8 @@ fn poll_network_after<X: Transport>(moved: bool, comm: &mut Communicator<X>) {
     }
 }
 
-/// Takes the next segment from a rank, if it has arrived. Returns whether a frame has arrived, which
-/// may be one that an earlier communicator left.
+/// Takes the next segment from a rank, if it has arrived. Returns whether a frame has arrived,
+/// which may be one that an earlier communicator left.
 fn receive_segment<X: Transport, T: Element>(
     comm: &mut Communicator<X>,
     recvs: &mut [Incoming<'_, T>],
