@@ -261,6 +261,7 @@ impl<X: Transport> Communicator<X> {
 
     /// Runs calls one after the other: what
     /// [`SharedCommunicator::in_turn`](crate::SharedCommunicator) does on one of its slots.
+    #[cfg(feature = "alloc")]
     pub(crate) fn in_turn<R>(&mut self, calls: impl FnOnce(&mut Self) -> R) -> R {
         calls(self)
     }
