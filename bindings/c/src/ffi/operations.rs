@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use foldwire::op::OpCode;
+use foldwire::op::{BitOp, OpCode};
 use foldwire::{DType, Element, Op};
 
 use super::memory::out_value;
@@ -59,68 +59,24 @@ impl ReduceCallback {
     }
 }
 
-/// Operation on the bits of integers, or on whether they are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BitOperation {
-    And,
-    Or,
-    Xor,
-    LogicalAnd,
-    LogicalOr,
-    LogicalXor,
-}
-
-impl BitOperation {
-    const fn of(code: fwRedOp) -> Option<Self> {
-        Some(match code {
-            FW_BAND => Self::And,
-            FW_BOR => Self::Or,
-            FW_BXOR => Self::Xor,
-            FW_LAND => Self::LogicalAnd,
-            FW_LOR => Self::LogicalOr,
-            FW_LXOR => Self::LogicalXor,
-            _ => return None,
-        })
-    }
-
-    /// Returns the function of two bytes; `None` if a value's bytes do not count one by one.
-    fn of_bytes(self) -> Option<fn(u8, u8) -> u8> {
-        match self {
-            Self::And => Some(|a, b| a & b),
-            Self::Or => Some(|a, b| a | b),
-            Self::Xor => Some(|a, b| a ^ b),
-            Self::LogicalAnd | Self::LogicalOr | Self::LogicalXor => None,
-        }
-    }
-
-    /// Returns the function for one type of integers.
-    pub(crate) fn of_type<T: Element>(self) -> Rc<CombineFn<T>> {
-        Rc::new(move |acc: &mut [T], other: &[T]| {
-            if let Some(of_bytes) = self.of_bytes() {
-                let bytes = bytemuck::cast_slice_mut::<T, u8>(acc);
-                let pairs = bytes.iter_mut().zip(bytemuck::cast_slice::<T, u8>(other));
-                return pairs.for_each(|(a, &b)| *a = of_bytes(*a, b));
-            }
-            let is_true = |value: &T| bytemuck::bytes_of(value).iter().any(|&byte| byte != 0);
-            for (a, b) in acc.iter_mut().zip(other) {
-                let (x, y) = (is_true(a), is_true(b));
-                let truth = match self {
-                    Self::LogicalAnd => x && y,
-                    Self::LogicalOr => x || y,
-                    _ => x != y,
-                };
-                *a = bytemuck::Zeroable::zeroed();
-                bytemuck::bytes_of_mut(a)[0] = truth.into();
-            }
-        })
-    }
+/// Returns the operation on bits with this number.
+const fn bit_operation(code: fwRedOp) -> Option<BitOp> {
+    Some(match code {
+        FW_BAND => BitOp::And,
+        FW_BOR => BitOp::Or,
+        FW_BXOR => BitOp::Xor,
+        FW_LAND => BitOp::LogicalAnd,
+        FW_LOR => BitOp::LogicalOr,
+        FW_LXOR => BitOp::LogicalXor,
+        _ => return None,
+    })
 }
 
 /// Operation of a reduction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReduceOperation {
     Known(OpCode),
-    Bits(BitOperation),
+    Bits(BitOp),
     User(ReduceCallback),
 }
 
@@ -131,7 +87,7 @@ impl ReduceOperation {
         if let Some(op) = known.filter(|op| !matches!(op, OpCode::None | OpCode::User)) {
             return Ok(Self::Known(op));
         }
-        if let Some(bits) = BitOperation::of(code) {
+        if let Some(bits) = bit_operation(code) {
             return Ok(Self::Bits(bits));
         }
         let table = table();
@@ -153,7 +109,7 @@ impl ReduceOperation {
     pub(crate) fn function<T: Element>(self) -> Option<Rc<CombineFn<T>>> {
         match self {
             Self::Known(_) => None,
-            Self::Bits(bits) => Some(bits.of_type()),
+            Self::Bits(bits) => bits.function().map(|function| Rc::new(function) as _),
             Self::User(callback) => Some(callback.of_type()),
         }
     }
