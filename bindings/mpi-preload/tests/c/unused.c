@@ -146,6 +146,10 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
     memset(&unset, 0x5a, sizeof unset), memset(&any, 0x5a, sizeof any);
+#ifdef MPI_ABI_VERSION
+    /* MPICH 5.0.2 itself reads all datatypes, to convert them from the standard ABI. */
+    unset = MPI_DATATYPE_NULL;
+#endif
     const int has_large = MPI_Allgather_c && MPI_Alltoall_c && MPI_Gather_c && MPI_Scatter_c;
     for (form = NOW; form <= (has_large ? LARGE : LATER); form++) {
         calls(4), calls(5000);
