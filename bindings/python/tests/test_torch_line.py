@@ -90,6 +90,8 @@ class LineTest(unittest.TestCase):
             self.made.clear()
             works = [self.start(n, is_async=n < 3) for n in range(4)]
             finish(works[0])
+            for work in works:
+                work.wait()
             self.assertEqual(self.names(), [0, 1, 2, 3])
 
     def test_the_end_makes_a_call_that_was_deferred(self):
