@@ -40,7 +40,7 @@
 //! | `net`, `incoming` | the message layer: choice of a connection, losses, shutdown; received messages |
 //! | `link`, `header` | order and credit of a link; header of a message |
 //! | `message_stream`, `reader`, `byte_stream` | one connection: send queue; parser; bytes, plain or encrypted |
-//! | `waker_thread` | wakes futures |
+//! | `rest`, `waker_thread` | waiting: yields, then sleep; waking of futures |
 #![forbid(unsafe_code)]
 
 mod byte_stream;
@@ -58,6 +58,7 @@ mod net;
 #[cfg(feature = "noise")]
 mod noise;
 mod reader;
+mod rest;
 mod secret;
 mod settings;
 #[cfg(unix)]

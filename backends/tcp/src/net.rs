@@ -30,7 +30,6 @@ use std::fmt;
 use std::io;
 use std::process;
 use std::task::Waker;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::transport::{Distance, MIN_FRAME_BYTES, Rank, Tag};
@@ -43,17 +42,10 @@ use crate::header::MessageHeader;
 use crate::incoming::{IncomingMessages, PeerReceiver};
 use crate::link::PeerLinks;
 use crate::message_stream::{MessageStream, QueuedMessage};
+use crate::rest::{LEAST_SLEEP, Rest};
 #[cfg(unix)]
 use crate::waker_thread::WakerThread;
 
-/// Time to yield the core to other threads before sleeping. Most answers arrive within this time.
-const YIELD_LIMIT: Duration = Duration::from_micros(50);
-/// A yield that takes as long shows that another thread wants this core.
-const CROWDED_YIELD: Duration = Duration::from_micros(20);
-/// Time without yields after such a one.
-const CROWDED_TIME: Duration = Duration::from_millis(100);
-/// Shortest sleep, since `poll` counts its timeout in milliseconds.
-const LEAST_SLEEP: Duration = Duration::from_millis(1);
 /// Shortest message that is passed in shared memory. A shorter one is copied sooner than its slot
 /// comes back.
 const LEAST_LENT: usize = 16 << 10;
@@ -94,10 +86,7 @@ pub struct Tcp {
     to_serve: VecDeque<usize>,
     peers: Vec<PeerStatus>,
     incoming: IncomingMessages,
-    /// Start of the current wait.
-    idle_since: Option<Instant>,
-    /// Time of the last yield that another thread took up.
-    crowded_since: Option<Instant>,
+    rest: Rest,
     /// Start of the end, if the endpoint announced it.
     ends_since: Option<Instant>,
     /// False if a call was aborted before the end.
@@ -142,8 +131,7 @@ impl Tcp {
             peers: (0..setup.size).map(|_| PeerStatus { loss: None, next_stream: 0 }).collect(),
             setup,
             incoming,
-            idle_since: None,
-            crowded_since: None,
+            rest: Rest::default(),
             ends_since: None,
             is_well: true,
         })
@@ -422,7 +410,7 @@ impl Net for Tcp {
         };
         let header = MessageHeader::Message { tag: on_wire(tag), n_bytes, number, matched, slot };
         self.push(to, Some(header), Some(QueuedMessage { tag, frame, n_bytes: n_after, matched }));
-        self.idle_since = None;
+        self.rest.end();
         Ok(())
     }
 
@@ -458,7 +446,7 @@ impl Net for Tcp {
         match (self.incoming.events.pop_front(), self.incoming.failed.take()) {
             (Some(event), failed) => {
                 self.incoming.failed = failed;
-                self.idle_since = None;
+                self.rest.end();
                 Ok(Some(event))
             }
             (None, Some(error)) => Err(error),
@@ -491,20 +479,10 @@ impl Net for Tcp {
         if !events.is_empty() || !self.to_serve.is_empty() {
             return;
         }
-        let now = Instant::now();
-        let since = *self.idle_since.get_or_insert(now);
-        // A yield gives the core to a busy process for a whole slice of its time. A rank that
-        // sleeps is woken as soon as a message arrives, and its core goes to whoever wants it.
-        let is_crowded = self.crowded_since.is_some_and(|at| now - at < CROWDED_TIME);
-        if budget < LEAST_SLEEP || now - since < YIELD_LIMIT && !is_crowded {
-            thread::yield_now();
-            if now.elapsed() > CROWDED_YIELD {
-                self.crowded_since = Some(now);
-            }
-            return;
+        if !self.rest.yields(budget) {
+            // An error is ignored here. The next `poll` returns it.
+            let _ = self.poll_system(budget);
         }
-        // An error is ignored here. The next `poll` returns it.
-        let _ = self.poll_system(budget);
     }
 
     #[cfg(unix)]
