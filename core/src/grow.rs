@@ -52,7 +52,7 @@ use waiting::{Registration, Watch};
 pub const BEAT: Duration = Duration::from_millis(50);
 /// Shortest time limit of the survivors' calls. The leader pauses for a beat between two of them,
 /// and looks into the store.
-const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
+const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 /// Most bytes of an offer.
 pub const MAX_OFFER_BYTES: usize = 448;
 /// Most bytes of the facts that survivors give to newcomers.

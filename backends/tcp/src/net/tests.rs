@@ -4,6 +4,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::thread;
 
 use foldwire::transport::TransportError;
 use foldwire::{Communicator, Plan};
