@@ -2,7 +2,7 @@
 
 use crate::{
     bare_metal, current_mpi, devices, fabrics, fuzz, loom, machine, packages, programs, sanitize,
-    test, torch,
+    test,
 };
 use anyhow::ensure;
 use foldwire_steps::Steps;
@@ -62,7 +62,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     computed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     #[cfg(target_os = "linux")]
     foldwire_cluster::test(steps)?;
-    torch::run_if_possible(steps)
+    Ok(())
 }
 
 /// Runs the other parts, which take as long as fuzzing and the sanitizer. The parts that users

@@ -1,5 +1,6 @@
 //! `cargo xtask torch`: runs programs of others over the group for torch, in a fresh environment
-//! with torch, Lightning and accelerate from PyPI. `cargo xtask deep` does so if it can.
+//! with torch, Lightning and accelerate from PyPI. `cargo xtask deep` leaves it out: it takes 6 GB
+//! and many minutes, and newer packages may change what it finds.
 //!
 //! The programs are in `bindings/python/tests/conformance`, and say what they check. Training on
 //! the emulated cluster is `bindings/python/examples/elastic.py`, one process for each node.
@@ -53,26 +54,6 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     install_others(steps)?;
     install_package(steps)?;
     parts.iter().try_for_each(|&part| run_part(steps, part))
-}
-
-/// Runs the parts for which there is time, if PyPI can be reached.
-pub(crate) fn run_if_possible(steps: &mut Steps) -> anyhow::Result<()> {
-    if !steps.has_time_for("torch's own tests") {
-        return Ok(());
-    }
-    let mut aside = steps.aside();
-    if let Err(error) = install_others(&mut aside) {
-        steps.skip("torch's own tests", &format!("{error:#}"));
-        return Ok(());
-    }
-    steps.append(aside);
-    install_package(steps)?;
-    for part in ALL {
-        if steps.has_time_for(part.name()) {
-            run_part(steps, part)?;
-        }
-    }
-    Ok(())
 }
 
 /// Makes the environment with torch and what the programs need.

@@ -163,7 +163,7 @@ impl Workspace {
         }
     }
 
-    /// Refuses a stream of which a graph is being made: the call would wait for ever.
+    /// Refuses a stream that is being captured: the call would wait for ever.
     fn check_stream(&self, caller: StreamId) -> Result<(), DeviceError> {
         if self.driver.is_captured(caller)? {
             let what = "a call in the order of a stream that is being captured into a graph";

@@ -126,7 +126,7 @@ impl SimulatedDevice {
         std::mem::take(&mut self.lock().most_at_once)
     }
 
-    /// Begins to make a graph of what is enqueued on a stream, of which the device does nothing.
+    /// Begins to capture a stream: what is enqueued on it becomes a graph and does not run.
     pub fn begin_capture(&self, stream: StreamId) {
         self.lock().captured.insert(stream, 0);
     }
