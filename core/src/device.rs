@@ -112,7 +112,7 @@ pub enum DeviceOp<'p> {
         values: DeviceSource<'p>,
         /// Codec of the payload.
         codec: CodecId,
-        /// Where to write it.
+        /// Room for the payload.
         to: &'p mut [u8],
     },
     /// Payload → values, each divided by `divisor` ([`Codec::decode_paced`]).
@@ -137,9 +137,9 @@ pub enum DeviceOp<'p> {
         payload: &'p [u8],
         /// Local values.
         own: Region,
-        /// Where to store the result, and the divisor.
+        /// Place of the result, and the divisor, if it is stored.
         store: Option<(Region, u32)>,
-        /// Where to write the payload.
+        /// Room for the payload.
         to: &'p mut [u8],
     },
     /// Payload → values, perhaps ⊕ local values → payload of the call's codec
@@ -151,7 +151,7 @@ pub enum DeviceOp<'p> {
         payload: &'p [u8],
         /// Local values.
         own: Option<Region>,
-        /// Where to write the payload.
+        /// Room for the payload.
         to: &'p mut [u8],
     },
     /// Payload ⊕ payload → payload of the call's codec ([`Homomorphic::combine_paced`]).
@@ -160,7 +160,7 @@ pub enum DeviceOp<'p> {
     Combine {
         /// The payloads.
         payloads: [&'p [u8]; 2],
-        /// Where to write the sum.
+        /// Room for the sum.
         to: &'p mut [u8],
     },
     /// Floats in a frame ⊕ local values, in place.
@@ -204,7 +204,7 @@ pub enum DeviceOp<'p> {
     Copy {
         /// Values to copy.
         from: Region,
-        /// Where they go.
+        /// Their destination.
         to: Region,
     },
 }

@@ -9,14 +9,13 @@
 //! The Python package describes an array on a device by a `DeviceArray`, which refers to its owner.
 //! The CPU never reads such an array.
 //!
-//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`, and
-//! only `_torch_tensors.reduce_in_place` passes addresses. Numpy and torch keep an array's memory
-//! in place while a reference to the array exists. Python callers hold a
-//! reference until the function returns. Calls that run longer hold references in
-//! [`CallWithArrays`]. The user must ensure that no other thread writes an array during a call, nor
-//! reads one that the call writes. This holds for every library that releases the GIL while it
-//! works on arrays, and the package documents it.
-#![allow(unsafe_code, reason = "access to numpy's memory")]
+//! *Safety argument of every block.* The interface is only read from `numpy.ndarray`, and only
+//! `_torch_tensors.reduce_in_place` passes addresses. Numpy and torch keep an array's memory in
+//! place while a reference to the array exists. Python callers hold a reference until the function
+//! returns. Calls that run longer hold references in [`CallWithArrays`]. The user must ensure that
+//! no other thread writes an array during a call, nor reads one that the call writes. This holds
+//! for every library that releases the GIL while it works on arrays, and the package documents it.
+#![allow(unsafe_code, reason = "access to the memory of numpy and torch")]
 
 pub(crate) mod hdf5;
 
