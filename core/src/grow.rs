@@ -126,7 +126,9 @@ pub struct Admission<'a> {
     /// Longest wait for a rank that does not answer; see [`Communicator::shrink`]. More than
     /// [`MAX_PATIENCE`] counts as that.
     pub patience: Duration,
-    /// Number of times that the group has grown. The new group has one more than the highest.
+    /// Number of times that the group has grown. The new group has one more than the survivors'
+    /// highest. It rises from admission to admission; a process that [rejoins](rejoin) takes over
+    /// the group's. Two halves of a network that splits count on their own.
     pub generation: u64,
     /// Bytes for the newcomers; those of the lowest survivor count. At most [`MAX_FACT_BYTES`].
     pub facts: &'a [u8],

@@ -82,6 +82,12 @@ fn who_waits_for_credit_for_a_fence_follows_to_the_next_epoch() {
     check(278_100..278_101);
 }
 
+/// A process leaves one half of a network that has split, and the other half takes it in.
+#[test]
+fn a_process_may_go_from_one_half_of_a_split_network_to_the_other() {
+    check_drawn(10_540_842..10_540_843, Scenario::with_cut_links);
+}
+
 /// Survivors wait for a newcomer many times as long as they wait for each other.
 #[test]
 fn a_short_patience_does_not_end_the_wait_for_a_newcomer() {

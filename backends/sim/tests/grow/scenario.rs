@@ -148,6 +148,8 @@ pub struct GroupRecord {
     /// Processes by rank.
     pub members: Vec<usize>,
     pub generation: u64,
+    /// True if the process entered it as a newcomer.
+    pub rejoined: bool,
 }
 
 /// Record of one process.
@@ -231,7 +233,7 @@ impl Process<'_> {
             let first = GroupTransport::first(Rc::clone(&self.endpoint), self.scenario.size);
             let comm = Communicator::with_config(first, self.config()).expect("a sound transport");
             let members: Vec<usize> = (0..self.scenario.size).collect();
-            self.note_group(&comm, 0, &members, 0);
+            self.note_group(&comm, 0, &members, 0, false);
             Some((comm, members, 0, 0))
         } else {
             self.clock.sleep(self.scenario.arrivals[self.number - self.scenario.size]).await;
@@ -270,7 +272,8 @@ impl Process<'_> {
         match voted {
             Ok(comm) => {
                 let members = members(&comm, &roster);
-                self.note_group(&comm, channel, &members, roster.generation);
+                let rejoined = roster.members[roster.rank].old_rank.is_none();
+                self.note_group(&comm, channel, &members, roster.generation, rejoined);
                 let step = roster.facts.as_slice().try_into().map(u64::from_le_bytes);
                 Some((comm, members, step.expect("a step"), roster.generation))
             }
@@ -281,10 +284,17 @@ impl Process<'_> {
         }
     }
 
-    fn note_group(&self, comm: &Group, channel: usize, members: &[usize], generation: u64) {
+    fn note_group(
+        &self,
+        comm: &Group,
+        channel: usize,
+        members: &[usize],
+        generation: u64,
+        rejoined: bool,
+    ) {
         let (epoch, rank) = (comm.epoch(), comm.rank().index());
         let members = members.to_vec();
-        let group = GroupRecord { channel, epoch, rank, members, generation };
+        let group = GroupRecord { channel, epoch, rank, members, generation, rejoined };
         self.record(|record| record.groups.push(group));
     }
 

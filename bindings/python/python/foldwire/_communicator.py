@@ -77,7 +77,8 @@ class Communicator(Collectives, Messages, Sums):
         self._timeout: Optional[float] = None
         self._report: Union[_native.Report, Dict[str, Any], None] = None
         self.generation: int = 0
-        """Number of times that the group has grown (:meth:`admit`)."""
+        """Number of times that the group has grown (:meth:`admit`). It rises from admission to
+        admission. Two halves of a network that splits count on their own."""
         self.facts: bytes = b""
         """Bytes that the survivors gave to the newcomers when the group grew."""
         self.old_ranks: Optional[List[Optional[int]]] = None
