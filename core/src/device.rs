@@ -218,7 +218,7 @@ pub trait Device {
     /// [`Error::Device`] if it could, but gives other bytes than the host.
     fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error>;
 
-    /// Begins a call. What the caller's own stream has enqueued so far comes first.
+    /// Begins a call, after all that the caller's own stream has enqueued so far.
     ///
     /// # Errors
     /// [`Error::Device`].

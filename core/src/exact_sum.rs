@@ -6,8 +6,8 @@
 //! values does not matter. [`ExactSum::to_f64`] rounds once, to nearest even.
 //!
 //! Arrays take a shorter way ([`slices`]): floats split into multiples of a power of two, whose
-//! sums are exact in floats, so that the compiler vectorizes them. What the slices do not hold is
-//! added digit by digit. Many short sums at once ([`batch`]) do without digits, too.
+//! sums are exact in floats, so that the compiler vectorizes them. Bits that the slices do not hold
+//! are added digit by digit. Many short sums at once ([`batch`]) do without digits, too.
 //!
 //! Cost: about 3 ns a value digit by digit, and 0.3 to 0.5 ns in slices of long arrays.
 //!
@@ -280,7 +280,7 @@ impl ExactSum {
         }
     }
 
-    /// Adds `number` · 2^(`at` − 1074), of which bits beyond the highest digit are dropped.
+    /// Adds `number` · 2^(`at` − 1074), without bits beyond the highest digit.
     pub(crate) fn add_number(&mut self, number: i64, at: u32) {
         if number == 0 {
             return;
@@ -424,7 +424,7 @@ pub(crate) const fn rounded_pair(
     let (highest, below, word_at) = if upper > 0 { (upper, lower, 64) } else { (lower, 0, 0) };
     let highest_bit = log2(highest);
     let n_zeros = 63_u64.wrapping_sub(highest_bit);
-    // The 64 highest bits, of which the lowest tells whether there are more.
+    // The 64 highest bits. The lowest one is also set if there are more bits below.
     let is_inexact = is_inexact || shl(below, n_zeros) > 0;
     let first = shl(highest, n_zeros) | shr(below, 64_u64.wrapping_sub(n_zeros));
     let first = first | is_inexact as u64;

@@ -2,8 +2,8 @@
 //!
 //! A codec gets a NaN of its own, the *mark*, in place of each fill value. Codecs within a bound
 //! store a NaN as an exception, at the price of a mask of bits. Value ranges leave it out, and a
-//! reduction with it is NaN. Where a mark comes back, or the NaN of a reduction, the fill value is
-//! stored.
+//! reduction with it is NaN. The fill value is stored in place of a mark that comes back, or of
+//! a reduction's NaN.
 
 use crate::element::sealed::{OnLattice, Word};
 use crate::element::{DType, Element, Float, with_float};

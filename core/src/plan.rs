@@ -410,7 +410,7 @@ impl Plan {
     /// it is with exact plans. On the way a NaN stands for the fill value: the quiet NaN with 0x3a
     /// in its low bits. If data has that NaN, it arrives as the canonical one.
     ///
-    /// All ranks pass a fill value. Each may have its own. Where a rank has none, missing values
+    /// All ranks pass a fill value. Each may have its own. On a rank without one, missing values
     /// come out as NaN. Choose one that is farther from all valid values and results than their
     /// errors: one beside it may get its bits.
     ///

@@ -319,8 +319,8 @@ macro_rules! methods {
         ///
         /// This is one all-reduce of 16 bytes for each sum, or 24 on more than 16 ranks. If bits of
         /// one sum lie far apart (more than about 85 binary digits, or 25 decimal ones), a second
-        /// all-reduce follows for such sums, of as many bits. One sum alone never needs it. Of the
-        /// plan only the schedule matters.
+        /// all-reduce follows for such sums, of as many bits. One sum alone never needs it. Only
+        /// the plan's schedule matters.
         ///
         /// # Errors
         /// [`Error::Length`] if there are no values for some sum. Otherwise any [`Error`]. The

@@ -68,7 +68,7 @@ pub struct FzLight<T: Float, const STATIC: bool = false> {
 /// hZCCL's own baseline (SC'24). Its bytes and values equal those of [`FzLight`].
 pub type FzStatic<T> = FzLight<T, true>;
 
-/// Numbers of a lattice, for kernels outside of this crate. `f64` holds those of all types exactly.
+/// Numbers of a lattice, for kernels outside of this crate. `f64` holds them exactly for all types.
 ///
 /// A value x has the code q = round-to-even(x · inverse), and is on the lattice if |q| ≤ limit and
 /// |x − q·step| < bound, all computed in the element type, or in `f32` for types of 16 bits.

@@ -94,7 +94,7 @@ impl Numbers {
         with_float!(dtype, T => {
             let floats: &[T] = bytemuck::cast_slice(values);
             let (decimal, binary) = (of_decimals(floats), of_binaries(floats));
-            // Of two lattices the coarser one has the smaller numbers. All values are on some
+            // The coarser of two lattices has the smaller numbers. All values are on some
             // decimal lattice that is fine enough, so ranks may be shorter than that.
             let power = |numbers: &Self| numbers.form.power().unwrap_or(f64::INFINITY);
             let is_finer = |of: &Self, other: &Self| power(of) >= power(other);

@@ -3,8 +3,8 @@
 //! One message fills only a part of a device. So while an encode is pending, the lane names those
 //! that it will ask for later, in order: of the run's other parts, of the steps that follow, and of
 //! the lane's next rounds. A device begins as many as it has streams and memory for. gZCCL's
-//! scatter is the model: its root encodes all blocks at once. Of blocks longer than a frame, these
-//! are their segments of several rounds.
+//! scatter is the model: its root encodes all blocks at once. A block longer than a
+//! frame has a segment in each of several rounds.
 //!
 //! A name is a forecast: the lane does not know yet which payloads it will receive. An encode that
 //! it named but does not ask for has cost time, and one that it did not name runs when it asks.

@@ -282,7 +282,7 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// Writes the sums, and returns which the slices hold. Those of zeros count as not held.
+    /// Writes the sums, and returns which the slices hold. Sums of zeros count as not held.
     #[inline(always)]
     fn write(&self, batch: &mut Batch) -> [bool; LANES] {
         let mut is_held = [0; LANES];
@@ -295,7 +295,7 @@ impl Sliced {
             batch.set(lane, short(slices, (below + SMALLEST) as u64));
             let limit = power_of_two(exponent - SUM_BITS + SLICE_BITS - FRACTION_BITS);
             let fits = self.largest[lane] > 0.0 && self.largest[lane] < limit;
-            // A rest of −0 is nothing. That of a NaN is a NaN.
+            // A rest of −0 is nothing. The rest of a NaN is a NaN.
             is_held[lane] = u64::from(fits && self.left[lane] << 1 == 0);
         }
         is_held.map(|is_held| is_held != 0)
@@ -521,7 +521,7 @@ fn last_row<T: Float>(values: &[T], n_last: usize) -> [f64; WIDE] {
     row
 }
 
-/// Masks of lanes. Those from n on clear all but the last n lanes.
+/// Masks of lanes. The masks from n on clear all but the last n lanes.
 const MASKS: [u64; 2 * WIDE] = {
     let mut masks = [0; 2 * WIDE];
     let mut i = WIDE;

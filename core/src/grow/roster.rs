@@ -46,7 +46,7 @@ pub struct Member {
     pub unique: u128,
     /// Rank in the group before; `None` for a newcomer.
     pub old_rank: Option<u32>,
-    /// Where it can be reached.
+    /// Its address, as it offered it.
     pub offer: Vec<u8>,
 }
 

@@ -100,7 +100,7 @@ impl Lanes {
     }
 }
 
-/// What a reader has read.
+/// A reader: words, and its states after those that it has read.
 pub(crate) struct Reader<'a> {
     lanes: Lanes,
     states: [u32; MAX_STATES],
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a writer has written.
+/// A writer: room for words, and its states after those that it has written.
 pub(crate) struct Writer<'a> {
     lanes: Lanes,
     states: [u32; MAX_STATES],

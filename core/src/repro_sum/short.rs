@@ -47,7 +47,7 @@ impl ShortForm {
         Self { form, n_words, digit_bits, n, upper_modulus, reciprocal }
     }
 
-    /// Packs a sum into facts and digits, of which there are one or two.
+    /// Packs a sum into facts and one or two digits.
     #[inline(always)]
     fn pack(self, sum: Short, n_digits: usize) -> (u64, [u64; 2]) {
         let magnitude = [sum.magnitude[0], sum.magnitude[1] & self.upper_modulus];
@@ -71,7 +71,7 @@ impl ShortForm {
             whole = add(whole, up([digit >> 1, 0], at));
             at += self.digit_bits;
         }
-        // The remainder has n − at bits in the facts. Those above are worth 2ⁿ, which is 1.
+        // The remainder has n − at bits in the facts. Bits above them are worth 2ⁿ, which is 1.
         let (upper, n_upper) = (facts >> DIGITS_AT, self.n - at);
         whole = add(whole, up([upper & ((1 << n_upper) - 1), 0], at));
         whole = add(whole, [upper >> n_upper, 0]);

@@ -1,4 +1,4 @@
-//! Automatic plans measure links whose rate nobody tells.
+//! Automatic plans measure links of unknown rate.
 
 use foldwire::codec::CodecId;
 use foldwire::select::ChoiceReason;

@@ -92,7 +92,7 @@ fn a_copy_of_a_look_at_a_sample_is_not_taken_for_the_look_at_all_data() {
     assert!(is_told_by_its_number, "{outcome:?}");
 }
 
-/// A rank with another tree sends to other ranks, some of which do not expect its frames.
+/// A rank with another tree sends to other ranks, and some of them do not expect its frames.
 #[test]
 fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
     let schedules: [&'static dyn Schedule; 2] = [&Binomial, &Chain];

@@ -159,7 +159,7 @@ fn own_or_zero(comm: &Comm, value: u32) -> u32 {
 
 const TRANSFERS: [Transfer; 4] = [broadcast, gather, scan, message];
 
-/// Makes rank 0 send twice, and rank 1 refuse its own arguments. Nobody notices, so no call fails.
+/// Makes rank 0 send twice, and rank 1 refuse its own arguments. No rank notices, so no call fails.
 fn leave_unreceived(comm: &Comm, transfer: Transfer) {
     for value in [101, 102] {
         if comm.rank() == Rank(0) {

@@ -216,7 +216,7 @@ impl<T: Float> Task for StrideSearch<'_, T> {
             }
             let cost = self.cost(strides);
             if cost < best.1 {
-                // What is found has to be better than what was told, or nothing, by more than the
+                // Found strides must be better than the told ones, or than none, by more than the
                 // sample's error.
                 let saves = if nth < 2 { SAVES } else { SAVES_MORE };
                 best = (strides, cost * (1.0 - saves));

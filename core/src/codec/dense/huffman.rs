@@ -5,8 +5,8 @@
 //! can take a fraction of a bit in a code of pairs, but not in a code of single numbers. Signs are
 //! not part of the code, because plus and minus are equally likely.
 //!
-//! There are eight codes, and each chunk says which one it has. They suit numbers from mostly 0 to
-//! those of which one in six is 0, with few or many large ones among them. They were fitted to
+//! There are eight codes, and each chunk says which one it has. They suit numbers that are
+//! mostly 0, down to one in six, with few or many large ones among them. They were fitted to
 //! residuals of real fields: on average a chunk takes 0.3 % more bytes than with a code of its own.
 
 use crate::kernel::BLOCK;

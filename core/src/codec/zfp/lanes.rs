@@ -48,7 +48,7 @@ pub(in crate::codec) struct LaneWriter<D, W, const N: usize> {
 pub(in crate::codec) struct LaneReader<W, const N: usize> {
     pub(in crate::codec) codes: Codes<W, N>,
     pieces: FoundPieces<W, N>,
-    /// Coefficients. Of several words, only the 32 highest planes have a meaning.
+    /// Coefficients. If one has several words, only its 32 highest planes have a meaning.
     pub(super) coefficients: Rows<W>,
 }
 
@@ -178,7 +178,7 @@ impl<D: Word, W: Word, const N: usize> LaneWriter<D, W, N> {
 fn put<W: Word, const N: usize>(code: &mut [W; N], bits: W, at: W) {
     code[0] = code[0] | bits.shifted_up(at);
     for (nth, code) in (1..).zip(&mut code[1..]) {
-        // Of both shifts, one has a number below 0, which is a large one, unless both have 0.
+        // One of the two shifts has a number below 0, which is a large one, unless both have 0.
         let start = word::<W>((W::BITS * nth).into());
         let (up, down) = (bits.shifted_up(at.minus(start)), bits.shifted_down(start.minus(at)));
         *code = *code | up | down;

@@ -106,11 +106,11 @@ pub(super) enum Group {
 pub(super) enum Columns {
     /// All of a row that is not parted.
     Whole,
-    /// Those of the front half.
+    /// Columns of the front half.
     Even,
-    /// Those of the other half.
+    /// Columns of the other half.
     Odd,
-    /// Those of both halves, in turn.
+    /// Columns of both halves, in turn.
     Both,
 }
 
@@ -216,8 +216,8 @@ impl Layer {
         }
     }
 
-    /// Returns values of a line, or of one that is as long, whose first value is at `start`. Those
-    /// of both halves come from the buffer.
+    /// Returns values of a line, or of one that is as long, whose first value is at `start`.
+    /// Columns of both halves come from the buffer.
     #[inline(always)]
     pub(super) fn view<'a, V: Copy>(
         &self,

@@ -1,4 +1,4 @@
-//! What the codes of a line become: symbols, and the contexts in which they are coded.
+//! Symbols of a line's codes, and the contexts in which they are coded.
 //!
 //! A *residual* is the number of bins between a code and its prediction. Its symbol holds a small
 //! residual, or the leading bits of a large one; other bits follow elsewhere. The context of a
@@ -56,7 +56,7 @@ pub(super) const fn activity(symbol: u8) -> u16 {
         return number.div_ceil(2) as u16;
     }
     let large = number - SMALL as u32;
-    // Those of 2¹² and more are alike.
+    // Residuals of 2¹² and more are alike.
     let n_low = large / 4 + SMALL_BITS - 3;
     if n_low > 9 { OFF - 1 } else { (4 + large as u16 % 4) << n_low }
 }
@@ -81,7 +81,7 @@ pub(super) fn activities(symbols: &[u8], active: &mut [u16]) {
     }
 }
 
-/// Symbols of which few, if any, are not those of small residuals.
+/// Number of symbols that are looked at together: few of them, if any, hold large residuals.
 pub(super) const CHUNK: usize = 16;
 
 /// Returns whether a symbol is not that of a small residual.
@@ -176,7 +176,7 @@ pub(super) struct Contexts {
     line: [u16; LINE + 2],
     even: [u16; LINE],
     odd: [u16; LINE],
-    /// Those of the half that was found last.
+    /// Contexts of the half that was found last.
     pub(super) of: [u8; HALF],
 }
 

@@ -46,7 +46,7 @@ impl Table {
         let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
         let rest = (0..=255).rev().max_by_key(|&i| counts[usize::from(i)]).unwrap_or(0);
         let mut frequencies = [0_u16; 256];
-        // What rounding added so far, to be taken back.
+        // Sum that rounding added so far, to be taken back.
         let mut excess = 0;
         for (symbol, (frequency, &count)) in (0..=255).zip(frequencies.iter_mut().zip(counts)) {
             if count > 0 && symbol != rest {

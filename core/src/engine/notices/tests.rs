@@ -56,7 +56,7 @@ pub(crate) struct MemoryTransport {
     n_free: usize,
     /// Frames that are free again after the next progress.
     n_under_way: usize,
-    /// Whether progress fails, as it does for a communicator that was stopped.
+    /// True if progress fails, as it does for a communicator that was stopped.
     is_stopped: bool,
     /// Number of nudges during computations.
     pub(crate) n_nudges: usize,
