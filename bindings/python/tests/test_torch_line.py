@@ -78,11 +78,67 @@ class LineTest(unittest.TestCase):
             work = self.start("deferred")
             jobs.wakes = wakes
             wakes.put(True) if puts else None
+        self.completes(work)
+        self.assertEqual(self.made[-1], ("deferred", jobs.thread))
+        self.assertLess(jobs.n_waited, 0, "later calls wake it")
+
+    def completes(self, work):
+        """Waits for a work as a program does that only asks whether it is complete."""
+        end = time.monotonic() + 60
         while not work.is_completed():
             self.assertLess(time.monotonic(), end)
             time.sleep(0.001)
-        self.assertEqual(self.made[-1], ("deferred", jobs.thread))
-        self.assertLess(jobs.n_waited, 0, "later calls wake it")
+
+    def test_a_call_after_an_idle_time_is_made_although_nobody_waits(self):
+        for n_waited in (8, 0, 1, 80):
+            for _ in range(n_waited):
+                self.start("short").wait()
+            # Longer than the thread looks for calls.
+            time.sleep(0.1)
+            self.completes(self.start("after a pause"))
+
+    def test_a_call_after_a_long_call_is_made_although_nobody_waits(self):
+        for _ in range(8):
+            self.start("short").wait()
+        long = self.line.start(lambda: time.sleep(0.1), "long")
+        self.completes(long)
+        self.completes(self.start("next"))
+
+    def test_a_call_that_is_queued_after_the_last_look_is_made(self):
+        jobs, works = self.line._jobs, []
+        pause = jobs.pause
+
+        def late():
+            if jobs.is_looking and not works:
+                works.append(self.start("late"))
+            return pause()
+
+        jobs.pause = late
+        self.look()
+        end = time.monotonic() + 60
+        while not works:
+            self.assertLess(time.monotonic(), end)
+            self.look()
+        self.completes(works[0])
+
+    def test_the_thread_goes_on_after_a_call_that_exits(self):
+        def exits():
+            raise SystemExit
+
+        failed = self.line.start(exits, None)
+        later = self.start("later")
+        self.completes(failed)
+        self.completes(later)
+        self.assertIsInstance(failed.exception(), Exception)
+        self.assertIsInstance(later.exception(), Exception, "calls after a failed one fail")
+
+    def test_a_line_whose_thread_cannot_be_started_makes_blocking_calls(self):
+        with unittest.mock.patch("threading.Thread.start", side_effect=RuntimeError("no thread")):
+            with self.assertRaisesRegex(RuntimeError, "no thread"):
+                self.start("first")
+        self.assertTrue(self.line.is_idle)
+        self.assertTrue(self.start("second", is_async=False).wait())
+        self.completes(self.start("third"))
 
     def test_calls_keep_their_order_if_one_was_deferred(self):
         for finish in (lambda work: work.get_future().wait(), lambda work: work.wait()):

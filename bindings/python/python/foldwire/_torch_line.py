@@ -238,14 +238,21 @@ class _Jobs:
                 woken = self.wakes.get(timeout=self.pause())
             except queue.Empty:
                 pass
-            while self.make_next():
-                self.n_waited = -_N_MADE
+            try:
+                while self.make_next():
+                    self.n_waited = -_N_MADE
+            except SystemExit:
+                # A call has exited. It failed, and the thread goes on with the others.
+                continue
 
     def pause(self):
         """Returns the seconds after which the thread looks for works without being woken, if it
         does."""
         with self.lock:
-            is_recent = time.monotonic() - self.last < _LOOKING or self.queued
+            # Nobody wakes the thread for a work that was queued after its last look.
+            if self.queued:
+                return 0
+            is_recent = time.monotonic() - self.last < _LOOKING
             self.is_looking = is_recent and self.n_waited >= _N_WAITED
             return _LOOK if self.is_looking else None
 
@@ -342,15 +349,16 @@ class Line:
         with jobs.entered:
             with jobs.lock:
                 is_now = not is_async and jobs.n_unfinished == 0
+                if not is_now and jobs.thread is None:
+                    thread = threading.Thread(target=jobs.work, name="foldwire", daemon=True)
+                    # The system may refuse to start one.
+                    thread.start()
+                    jobs.thread = thread
                 jobs.n_unfinished += 1
                 if is_now:
                     # Whoever still has the turn has finished.
                     jobs.turn.acquire()
                 else:
-                    if jobs.thread is None:
-                        name = "foldwire"
-                        jobs.thread = threading.Thread(target=jobs.work, name=name, daemon=True)
-                        jobs.thread.start()
                     work._gate = threading.Lock()
                     work._gate.acquire()
                     work._jobs = jobs
