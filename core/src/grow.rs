@@ -226,7 +226,7 @@ pub async fn admit<P: Transport, C: Connector>(
     let config = comm.config_mut();
     config.timeout = wanted.patience.saturating_mul(2).max(LEAST_TIMEOUT);
     config.deadline = None;
-    let mut comm = shrink(comm, wanted.patience).await?;
+    let mut comm = shrink(comm, wanted.patience, store).await?;
     // Attempts whose plan may be in the store although this rank has not got it.
     let mut attempts = Vec::new();
     let mut n_left = size + SPARE_ATTEMPTS;
@@ -250,7 +250,7 @@ pub async fn admit<P: Transport, C: Connector>(
         if let Some(roster) = find_plan(store, &attempts, own.unique)? {
             break roster;
         }
-        comm = shrink(comm, wanted.patience).await?;
+        comm = shrink(comm, wanted.patience, store).await?;
     };
     // Tells others, which may have missed the plan, that this rank has gone on.
     drop(comm);
@@ -261,8 +261,9 @@ pub async fn admit<P: Transport, C: Connector>(
 /// members, for [`vote`].
 ///
 /// # Errors
-/// [`GrowError::Store`], [`GrowError::Connect`]; [`GrowError::NotAdmitted`] if no group has
-/// admitted this process within `limit`.
+/// [`GrowError::Store`], also if the process that hosts the store computes for longer than the
+/// store waits for it; [`GrowError::Connect`]; [`GrowError::NotAdmitted`] if no group has admitted
+/// this process within `limit`.
 pub async fn rejoin<C: Connector>(
     store: &mut dyn Store,
     connector: &mut C,
@@ -295,7 +296,8 @@ pub async fn rejoin<C: Connector>(
     }
 }
 
-/// Last step of both sides: agrees on the members that are there, over the new transport.
+/// Last step of both sides: agrees on the members that are there, over the new transport. Serves
+/// the store meanwhile: others may still need the plan.
 ///
 /// # Errors
 /// As [`Communicator::shrink`], and [`Error::Excluded`] if no survivor is there. A process that was
@@ -303,8 +305,9 @@ pub async fn rejoin<C: Connector>(
 pub async fn vote<X: Transport>(
     comm: Communicator<X>,
     roster: &Roster,
+    store: &mut dyn Store,
 ) -> Result<Communicator<X>, Error> {
-    let comm = shrink(comm, roster.patience.saturating_mul(VOTE_PATIENCES)).await?;
+    let comm = shrink(comm, roster.patience.saturating_mul(VOTE_PATIENCES), store).await?;
     let members = (0..comm.size()).filter_map(|rank| comm.transport_rank(Rank::new(rank)));
     roster.check_survivors(members)?;
     Ok(comm)
@@ -336,8 +339,8 @@ async fn agree<P: Transport, C: Connector>(
     let mut blocks = vec![0; comm.size() * BLOCK_BYTES];
     let block = own.encode();
     let gathered = Call::all_gather(&block[..], &mut blocks[..]);
-    finish(comm.start(gathered, &Plan::raw())?).await?;
-    finish(comm.start(Call::broadcast(&mut fresh[..], Rank(0)), &Plan::raw())?).await?;
+    finish(comm.start(gathered, &Plan::raw())?, store).await?;
+    finish(comm.start(Call::broadcast(&mut fresh[..], Rank(0)), &Plan::raw())?, store).await?;
     let survivors: Vec<SurvivorBlock<'_>> = blocks
         .chunks(BLOCK_BYTES)
         .map(SurvivorBlock::decode)
@@ -349,7 +352,7 @@ async fn agree<P: Transport, C: Connector>(
     *attempt = Some(u128::from_le_bytes(fresh));
     // When the leader has this call's result, all survivors know the attempt. One that loses it
     // after that finds the plan.
-    beat(comm, &mut [STATUS_WAITING]).await?;
+    beat(comm, &mut [STATUS_WAITING], store).await?;
     let mut planning = if leads { Some(Watch::new(wanted, connector.now())) } else { None };
     let mut roster = Vec::new();
     loop {
@@ -369,13 +372,13 @@ async fn agree<P: Transport, C: Connector>(
             // Tell the others of a store that fails, and then return its error.
             status = [planned.unwrap_or(STATUS_FAILED)];
             let own_status = status;
-            let told = beat(comm, &mut status).await;
+            let told = beat(comm, &mut status, store).await;
             if own_status == [STATUS_FAILED] {
                 planned?;
             }
             told?;
         } else {
-            beat(comm, &mut status).await?;
+            beat(comm, &mut status, store).await?;
         }
         match status {
             [STATUS_WAITING] => {}
@@ -390,13 +393,13 @@ async fn agree<P: Transport, C: Connector>(
         }
     }
     let mut n_bytes = [roster.len() as u64];
-    finish(comm.start(Call::broadcast(&mut n_bytes[..], Rank(0)), &Plan::raw())?).await?;
+    finish(comm.start(Call::broadcast(&mut n_bytes[..], Rank(0)), &Plan::raw())?, store).await?;
     let n_bytes = usize::try_from(n_bytes[0]).unwrap_or(usize::MAX);
     if n_bytes > crate::store::MAX_VALUE_BYTES {
         return Err(StoreError::TooLong { n_bytes }.into());
     }
     roster.resize(n_bytes, 0);
-    finish(comm.start(Call::broadcast(&mut roster[..], Rank(0)), &Plan::raw())?).await?;
+    finish(comm.start(Call::broadcast(&mut roster[..], Rank(0)), &Plan::raw())?, store).await?;
     let roster = Roster::decode(&roster).ok_or(StoreError::Damaged)?;
     Ok(roster)
 }
@@ -406,9 +409,13 @@ const STATUS_PLANNED: u8 = 1;
 const STATUS_FAILED: u8 = 2;
 
 /// One call of the survivors: all learn the highest status, or that a rank is lost.
-async fn beat<P: Transport>(comm: &mut Communicator<P>, status: &mut [u8; 1]) -> Result<(), Error> {
+async fn beat<P: Transport>(
+    comm: &mut Communicator<P>,
+    status: &mut [u8; 1],
+    store: &mut dyn Store,
+) -> Result<(), Error> {
     let call = Call::all_reduce(&mut status[..], Op::Max);
-    finish(comm.start(call, &Plan::raw())?).await.map(|_| ())
+    finish(comm.start(call, &Plan::raw())?, store).await.map(|_| ())
 }
 
 fn plan_key(attempt: u128) -> String {
@@ -479,13 +486,16 @@ async fn connect<C: Connector>(
 async fn shrink<P: Transport>(
     comm: Communicator<P>,
     patience: Duration,
+    store: &mut dyn Store,
 ) -> Result<Communicator<P>, Error> {
-    finish(comm.start_shrink(patience)?).await
+    finish(comm.start_shrink(patience)?, store).await
 }
 
-/// Drives an operation to its end, and rests while nothing moves.
-async fn finish<U: Advance>(mut operation: Handle<U>) -> U::Output {
+/// Drives an operation to its end, and rests while nothing moves. Serves the store meanwhile: if
+/// this process hosts it, others need it, such as a leader that looks for newcomers.
+async fn finish<U: Advance>(mut operation: Handle<U>, store: &mut dyn Store) -> U::Output {
     poll_fn(|context| {
+        store.progress();
         match operation.0.advance() {
             Ok(Progress::Finished) => return Poll::Ready(operation.0.output(Ok(()))),
             Ok(Progress::Moved) => {}

@@ -214,7 +214,7 @@ pub fn admit<P: Transport>(
     let mut connector = TcpConnector::new(settings.clone());
     let config = *comm.config();
     let grown = block_on(grow::admit(comm, store, &mut connector, wanted))?;
-    finish(grown, config)
+    finish(grown, config, store)
 }
 
 /// Newcomer's side: waits until a group admits this process. `config` has the time limits, threads
@@ -235,17 +235,21 @@ pub fn rejoin(
         let left = limit.saturating_sub(start.elapsed());
         let grown = block_on(grow::rejoin(store, &mut connector, left))?;
         let config = grown.roster.tuning.configure(config);
-        match finish(grown, config) {
+        match finish(grown, config, store) {
             Err(GrowError::Group(error)) if !error.is_usage() && start.elapsed() < limit => {}
             finished => return finished,
         }
     }
 }
 
-fn finish(grown: Grown<Endpoint>, config: Config) -> Result<GrownGroup, GrowError<JoinError>> {
+fn finish(
+    grown: Grown<Endpoint>,
+    config: Config,
+    store: &mut dyn Store,
+) -> Result<GrownGroup, GrowError<JoinError>> {
     let Grown { group, roster } = grown;
     let comm = Communicator::with_config(group, config)?;
-    let group = block_on(grow::vote(comm, &roster))?;
+    let group = block_on(grow::vote(comm, &roster, store))?;
     let roster = Roster { rank: group.rank().index(), ..roster };
     Ok(Grown { group, roster })
 }

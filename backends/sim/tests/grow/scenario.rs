@@ -266,7 +266,7 @@ impl Process<'_> {
         let Grown { group, roster } = grown;
         let channel = group.channel;
         let voted = match Communicator::with_config(group, self.config()) {
-            Ok(comm) => grow::vote(comm, &roster).await,
+            Ok(comm) => grow::vote(comm, &roster, &mut self.store).await,
             Err(error) => Err(error),
         };
         match voted {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,7 +15,7 @@ use std::{env, fs, thread};
 
 use foldwire::grow::{Admission, GrowError};
 use foldwire::{Communicator, Config, Op, Plan};
-use foldwire_bootstrap::{FileStore, StoreExchange, StorePlace, Token};
+use foldwire_bootstrap::{FileStore, StoreExchange, StorePlace, TcpStore, Token};
 use foldwire_tcp::{Endpoint, GrownGroup, JoinError, Settings, admit, join, rejoin};
 
 /// Environment variables of a rank's process.
@@ -264,6 +264,41 @@ fn sum(comm: &mut Communicator<Endpoint>) -> f64 {
     let mut values = [comm.rank().0 as f64 + 1.0];
     comm.all_reduce(&mut values, Op::Sum, &Plan::raw()).unwrap();
     values[0]
+}
+
+/// The leader and newcomers need the store, whichever survivor hosts it.
+#[test]
+fn any_survivor_may_host_the_store() {
+    for host in 0..SIZE - 1 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut hosted = Some(TcpStore::host(listener, None).unwrap());
+        let reached = || TcpStore::connect(address, None, LIMIT);
+        thread::scope(|scope| {
+            let newcomer = scope.spawn(move || {
+                let made = rejoin(&mut reached(), &settings(), Config::default(), LIMIT);
+                sum(&mut made.unwrap().group)
+            });
+            let ranks = foldwire_bootstrap::InProcess::ranks(SIZE - 1).enumerate();
+            let ranks: Vec<_> = ranks
+                .map(|(rank, mut exchange)| {
+                    let own = if rank == host { hosted.take() } else { None };
+                    scope.spawn(move || {
+                        let mut store = own.unwrap_or_else(reached);
+                        let comm = join(&settings(), &mut exchange).unwrap();
+                        let comm = Communicator::new(comm).unwrap();
+                        let made = admit(comm, &mut store, &settings(), &wanted(b""));
+                        let sum = sum(&mut made.unwrap().group);
+                        (sum, store)
+                    })
+                })
+                .collect();
+            let expected = (1..=SIZE).sum::<usize>() as f64;
+            let results: Vec<_> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+            assert!(results.iter().all(|(sum, _)| *sum == expected), "host {host}");
+            assert_eq!(newcomer.join().unwrap(), expected);
+        });
+    }
 }
 
 /// Sockets that connect to every port that a plan names, and hostile values in the store, delay a
