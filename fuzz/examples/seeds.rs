@@ -222,6 +222,7 @@ fn main() -> io::Result<()> {
         encodings::<f16>(&folder, codec)?;
         encodings::<bf16>(&folder, codec)?;
     }
+    arrays(&folder)?;
     for (i, &collective) in Collective::ALL.iter().enumerate() {
         for checksum in [false, true] {
             put(&folder, "frame", &format!("{i}-{checksum}"), &message(collective, checksum))?;
@@ -347,11 +348,8 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
                 };
                 let (plan, layout) = (plan.with_codec(id), Layout::line(n_values));
                 let array = compress_with(&values, &layout, &plan).expect("a good plan");
-                // Bits 0 and 2 are the element type. Bit 1: the target corrects the checksums.
-                let nth_type = T::DTYPE as u8 - 1;
-                let choice = 2 | nth_type & 1 | nth_type >> 1 << 2;
                 let name = format!("{}-{}-{name}-{n_values}", id.name(), T::DTYPE);
-                put(folder, "decompress", &name, &[&[choice], &array[..]].concat())?;
+                put_array(folder, &name, &array)?;
             }
             let pair = [&one[..], &two].concat();
             let input = FuzzSetting { bytes: &pair, number: one.len(), ..setting }.to_bytes();
@@ -364,6 +362,60 @@ fn encodings<T: FuzzValue>(folder: &Path, id: CodecId) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes arrays of three dimensions, with fill values, of integers, and without loss.
+fn arrays(folder: &Path) -> io::Result<()> {
+    const SHAPE: [usize; 3] = [6, 20, 30];
+    const FILL: f64 = -9999.0;
+    let height = |i: usize| ((i % 30) as f64 * 0.2).sin() + ((i / 600) as f64).sqrt();
+    let is_land = |i: usize| i % 30 < 8 && i / 30 % 20 > 4;
+    let bounded = Plan::auto(Bound::Relative(1e-3));
+    let plans = [
+        ("auto", bounded),
+        ("interp", bounded.with_codec(CodecId::Interp)),
+        ("fz-nd", bounded.with_codec(CodecId::FzNd)),
+        ("lossless", Plan::lossless()),
+    ];
+    let values = |fill: Option<f64>| {
+        (0..SHAPE.iter().product()).map(move |i| match fill {
+            Some(fill) if is_land(i) => fill,
+            _ => height(i),
+        })
+    };
+    for (name, plan) in plans {
+        for fill_value in [None, Some(FILL)] {
+            let layout = Layout { fill_value, ..Layout::new(&SHAPE) };
+            let single: Vec<f32> = values(fill_value).map(|x| x as f32).collect();
+            let double: Vec<f64> = values(fill_value).collect();
+            let kind = if fill_value.is_some() { "filled" } else { "full" };
+            let arrays = [
+                ("f32", compress_with(&single, &layout, &plan)),
+                ("f64", compress_with(&double, &layout, &plan)),
+            ];
+            for (dtype, array) in arrays {
+                let array = array.expect("a good plan");
+                put_array(folder, &format!("{name}-{kind}-{dtype}"), &array)?;
+            }
+        }
+    }
+    let (layout, plan) = (Layout::new(&SHAPE), Plan::lossless());
+    let numbers = || values(None).map(|x| (100.0 * x) as i64);
+    let arrays = [
+        ("i64", compress_with(&numbers().collect::<Vec<i64>>(), &layout, &plan)),
+        ("i32", compress_with(&numbers().map(|x| x as i32).collect::<Vec<_>>(), &layout, &plan)),
+        ("u16", compress_with(&numbers().map(|x| x as u16).collect::<Vec<_>>(), &layout, &plan)),
+        ("u8", compress_with(&numbers().map(|x| x as u8).collect::<Vec<_>>(), &layout, &plan)),
+    ];
+    for (dtype, array) in arrays {
+        put_array(folder, &format!("integers-{dtype}"), &array.expect("a good plan"))?;
+    }
+    Ok(())
+}
+
+/// Writes an input of `foldwire_fuzz::decompress`, which corrects its checksums.
+fn put_array(folder: &Path, name: &str, array: &[u8]) -> io::Result<()> {
+    put(folder, "decompress", name, &[&[2], array].concat())
 }
 
 /// Makes a message of two values with a valid header.
