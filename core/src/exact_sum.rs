@@ -354,15 +354,20 @@ const fn lowest_bit<T: Float>() -> u32 {
     if exponent == 0 { bits.trailing_zeros() } else { exponent - 1 + FRACTION_BITS }
 }
 
-/// Returns whether this thread calculates as IEEE 754 says. Compilers of Fortran and C switch
-/// subnormal numbers off on request, for the whole program.
+/// Returns whether this thread calculates as IEEE 754 says, and rounds to nearest. Compilers of
+/// Fortran and C switch subnormal numbers off on request, for the whole program.
 fn calculates_exactly() -> bool {
     if cfg!(all(target_arch = "x86", not(target_feature = "sse2"))) {
         return false;
     }
     // An addition of subnormal numbers takes no longer than others, unlike a multiplication.
     let [one, two] = [1, 2].map(|bits| black_box(f64::from_bits(bits)));
-    (one + two).to_bits() == 3
+    let keeps_subnormals = (one + two).to_bits() == 3;
+    // No other rounding mode does both.
+    let quarter = black_box(f64::EPSILON / 4.0);
+    let rounds_down = 1.0 + quarter == 1.0;
+    let rounds_up = 1.0 + 3.0 * quarter == 1.0 + f64::EPSILON;
+    keeps_subnormals & rounds_down & rounds_up
 }
 
 /// A number below 2¹²⁸: its lower and its upper 64 bits. Loops over them are vectorized.

@@ -62,7 +62,8 @@ pub(crate) fn of_integers<T: Integer>(op: BitOp) -> CombineFn<T> {
 }
 
 /// Operations on the bits of integers, and on whether integers are 0. A result of the latter is 1
-/// or 0.
+/// or 0, except where one value alone contributes: on one rank, and in a scan on rank 0, it stays
+/// as it is.
 ///
 /// ```
 /// use foldwire::{Communicator, Error, Op, Plan, Transport};

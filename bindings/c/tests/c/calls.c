@@ -683,9 +683,12 @@ static void *survive(void *argument) {
     return NULL;
 }
 
-/* Sums are exact and rounded once, also if the program has switched subnormal numbers off. */
+/* Sums are exact and rounded once, also if the program has switched subnormal numbers off, or
+   chosen another rounding mode. */
 static void *sums(void *argument) {
-    enum { N_SUMS = 20, N = 100 };
+    enum { N_SUMS = 20, N = 100, N_MODES = 5 };
+    /* Nearest; flush to zero, denormals are zero; down; up; toward zero. */
+    static const unsigned modes[N_MODES] = {0, 0x8040, 0x2000, 0x4000, 0x6000};
     const Rank *own = argument;
     static const double spread[RANKS][4] = {
         {1e308, 0.1, 0, 0}, {1e308, 0.2, 5e-324, 0}, {-1e308, 0.3, -1e308, -5e-324}};
@@ -702,16 +705,19 @@ static void *sums(void *argument) {
                 values[layout == FW_ADJACENT ? i * N + j : j * N_SUMS + i] = to;
             }
         }
+        for (int nth = 0; nth < N_MODES; nth++) {
 #ifdef __SSE2__
-        const unsigned mode = _mm_getcsr();
-        _mm_setcsr(mode | 0x8040); /* flush to zero, denormals are zero */
+            const unsigned mode = _mm_getcsr();
+            _mm_setcsr(mode | modes[nth]);
 #endif
-        OK(fwReproSums(values, N_SUMS, N, FW_FLOAT64, layout, all, own->comm));
+            OK(fwReproSums(values, N_SUMS, N, FW_FLOAT64, layout, all, own->comm));
 #ifdef __SSE2__
-        _mm_setcsr(mode);
+            _mm_setcsr(mode);
 #endif
-        for (size_t i = 0; i < N_SUMS; i++) {
-            CHECK(all[i] == (i == 5 ? tiny : RANKS * (double)(i * (N * (N - 1) / 2 - 1)) / 64));
+            for (size_t i = 0; i < N_SUMS; i++) {
+                double exact = RANKS * (double)(i * (N * (N - 1) / 2 - 1)) / 64;
+                CHECK(all[i] == (i == 5 ? tiny : exact));
+            }
         }
     }
     fwReport report = FW_REPORT_INIT;
