@@ -12,6 +12,7 @@ mod text;
 use crate::element::{DType, Float, with_float};
 use crate::kernel::{Kernel, Level, sample};
 
+pub(crate) use fill::FillSearch;
 pub use fill::SuspectedFill;
 pub use quantum::{Quantum, Spacing};
 pub use text::ParseBoundError;
@@ -87,19 +88,6 @@ impl ValueRange {
     #[must_use]
     pub fn of_bytes(dtype: DType, values: &[u8]) -> Option<Self> {
         with_float!(dtype, T => Self::of::<T>(bytemuck::cast_slice(values)), else None)
-    }
-
-    /// Same as [`suspected_fill`](Self::suspected_fill) for the memory of values of any type.
-    /// `None` for integers.
-    ///
-    /// # Panics
-    /// If the bytes are not aligned for the type, or not a whole number of values.
-    #[must_use]
-    pub fn suspected_fill_of_bytes(self, dtype: DType, values: &[u8], bound: f64) -> Option<f64> {
-        with_float!(
-            dtype, T => self.suspected_fill::<T>(bytemuck::cast_slice(values), bound),
-            else None
-        )
     }
 
     /// The range of two arrays together.

@@ -220,7 +220,8 @@ pub fn compress_bytes(
     let scan = || layout.value_range(dtype, values);
     let value_range = if plan.needs_value_range() { scan() } else { None };
     let mut encoder = Encoder::new(dtype, layout, plan, value_range, &mut bytes)?;
-    encoder.search_fill(values)?;
+    encoder.search_fill(values);
+    encoder.check_fill()?;
     encoder.encode_bytes(values, &mut bytes);
     let suspected_fill = encoder.suspected_fill();
     encoder.finish(&mut bytes)?;
@@ -392,6 +393,32 @@ mod tests {
             short.extend(compress_bytes(DType::F32, bytes, &named, &plan).unwrap().0);
             assert!(Info::read(&short).unwrap().bound <= 0.02);
         }
+    }
+
+    /// A fill value may occur once in each piece.
+    #[test]
+    fn pieces_do_not_change_what_is_suspected() {
+        let mut values: Vec<f32> = (0..4000).map(|i| (i as f32 * 0.01).sin() * 12.0).collect();
+        (0..4000).step_by(1000).for_each(|i| values[i] = 1e6);
+        let bytes: &[u8] = bytemuck::cast_slice(&values);
+        let layout = Layout::line(values.len());
+        let plan = Plan::auto(crate::Bound::Relative(1e-6)).refusing_fill();
+        let range = layout.value_range(DType::F32, bytes);
+        let refused = CompressError::SuspectedFill { value: 1e6 };
+        for n in [4, 1000, 4000, 16_000] {
+            let mut out = Vec::new();
+            let mut encoder = Encoder::new(DType::F32, &layout, &plan, range, &mut out).unwrap();
+            bytes.chunks(n).for_each(|piece| encoder.search_fill(piece));
+            assert_eq!(encoder.check_fill(), Err(refused.clone()), "searched by {n} bytes");
+            let mut encoder = Encoder::new(DType::F32, &layout, &plan, range, &mut out).unwrap();
+            bytes.chunks(n).for_each(|piece| encoder.encode_bytes(piece, &mut out));
+            assert_eq!(encoder.finish(&mut out).err(), Some(refused.clone()), "by {n} bytes");
+        }
+        // What occurs once is not counted twice, by the search and the encoder.
+        values.fill_with(Default::default);
+        (0..4000).for_each(|i| values[i] = (i as f32 * 0.01).sin() * 12.0);
+        values[3000] = 1e6;
+        compress_with(&values, &layout, &plan).expect("a single value may be a real one");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! (`conformance.rs`).
 
 use foldwire::codec::CodecId;
-use foldwire::error::{AbortReason, DeviceErrorKind};
+use foldwire::error::{AbortReason, DeviceErrorKind, FillError};
 use foldwire::layout::{Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::{Bound, Call, Collective, Element, Error, Float, Op, Plan, Rank, bf16, f16};
@@ -93,6 +93,27 @@ fn what_a_device_cannot_do_is_refused_before_anything_is_sent() {
         assert!(matches!(done, Err(Error::NotOnDevice { op: OpCode::User, .. })), "{done:?}");
         let call = Call::all_reduce(x.output(), Op::Sum);
         comm.run_on(&mut workspace, call, &Plan::raw()).expect("the communicator stays usable");
+    });
+}
+
+/// A sample of the values shows none of these.
+#[test]
+fn a_fill_value_at_the_end_of_a_long_array_is_refused() {
+    let device: Arc<dyn Driver> = SimulatedDevice::new();
+    World::new(2).run(|mut comm| {
+        let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+        let mut own: Vec<f32> = (0..200_000).map(|i| (i as f32 * 0.01).sin()).collect();
+        if comm.rank() == Rank(1) {
+            own[199_000..].fill(-9999.0);
+        }
+        let mut x = DeviceBuffer::from_values(&device, &own).expect("there is memory");
+        let plan = Plan::foldwire(Bound::Relative(1e-3));
+        let refusing = plan.refusing_fill();
+        let call = Call::all_reduce(x.output(), Op::Sum);
+        let done = comm.run_on(&mut workspace, call, &refusing);
+        assert_eq!(done, Err(Error::Fill(FillError::Suspected { value: -9999.0 })));
+        let call = Call::all_reduce(x.output(), Op::Sum);
+        comm.run_on(&mut workspace, call, &plan).expect("the communicator stays usable");
     });
 }
 

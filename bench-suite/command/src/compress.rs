@@ -151,11 +151,11 @@ fn search_fill(args: &CompressArgs, encoder: &mut Encoder) -> anyhow::Result<()>
         if values.is_empty() {
             break;
         }
-        encoder.search_fill(values).map_err(|error| fault(&args.file, &error.to_string()))?;
+        encoder.search_fill(values);
         bar.inc(values.len() as u64);
     }
     bar.finish_and_clear();
-    Ok(())
+    Ok(encoder.check_fill().map_err(|error| fault(&args.file, &error.to_string()))?)
 }
 
 fn output_of(file: &Path) -> PathBuf {

@@ -5,10 +5,12 @@
 //! holds, so only a search can find this.
 //!
 //! Cost: a sample of the values. All values are read only if the sample looks suspicious.
+//!
+//! All pieces of an array are searched together, because a value may be rare in each of them.
 
 use super::ValueRange;
-use crate::element::Float;
 use crate::element::sealed::Wide;
+use crate::element::{DType, Float, with_float};
 use core::fmt;
 
 /// Number of values in the sample.
@@ -40,37 +42,100 @@ impl ValueRange {
     /// ```
     #[must_use]
     pub fn suspected_fill<T: Float>(self, values: &[T], bound: f64) -> Option<f64> {
+        let mut search = FillSearch::new(self, bound);
+        search.add(values);
+        search.found()
+    }
+}
+
+/// Search for a fill value in an array that comes in pieces. The pieces do not matter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FillSearch {
+    range: ValueRange,
+    bound: f64,
+    /// Values beside the smallest one and beside the largest one. `None` if a value is far from
+    /// the other end of the range.
+    rests: [Option<Rest>; 2],
+}
+
+/// Values beside an extreme one.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    /// Number of values that equal the extreme one.
+    n_equal: usize,
+    /// Smallest and largest other value.
+    least: f64,
+    most: f64,
+}
+
+impl FillSearch {
+    /// A search in an array with this range. `bound` is absolute.
+    pub(crate) const fn new(range: ValueRange, bound: f64) -> Self {
+        let rest = Rest { n_equal: 0, least: f64::INFINITY, most: f64::NEG_INFINITY };
+        Self { range, bound, rests: [Some(rest); 2] }
+    }
+
+    /// Searches the next piece.
+    pub(crate) fn add<T: Float>(&mut self, values: &[T]) {
         let step = (values.len() / SAMPLE).max(1);
-        [[self.min, self.max], [self.max, self.min]].into_iter().find_map(|[extreme, other_end]| {
-            self.rest_at(other_end, extreme, values.iter().step_by(step))?;
-            let (n_equal, [least, most]) = self.rest_at(other_end, extreme, values.iter())?;
-            let is_rare = n_equal < 2 && most - least > FEW_BOUNDS * bound;
+        for (rest, [extreme, other_end]) in self.rests.iter_mut().zip(ends(self.range)) {
+            let add_to = |rest: Rest, step: usize| {
+                let numbers = values.iter().step_by(step).map(|x| x.widen().to_f64());
+                rest.with(numbers, extreme, other_end, NARROW * self.range.range())
+            };
+            *rest = rest.filter(|&rest| step == 1 || add_to(rest, step).is_some());
+            *rest = rest.and_then(|rest| add_to(rest, 1));
+        }
+    }
+
+    /// Same as [`add`](Self::add) for the memory of values of any type.
+    pub(crate) fn add_bytes(&mut self, dtype: DType, values: &[u8]) {
+        with_float!(dtype, T => self.add::<T>(bytemuck::cast_slice(values)), else ());
+    }
+
+    /// Returns whether more values could make a value look like a fill value.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn may_find(&self) -> bool {
+        self.rests.iter().any(Option::is_some)
+    }
+
+    /// Returns the value that seems to be a fill value, if no other values follow.
+    pub(crate) fn found(&self) -> Option<f64> {
+        ends(self.range).into_iter().zip(self.rests).find_map(|([extreme, _], rest)| {
+            let Rest { n_equal, least, most } = rest?;
+            let is_rare = n_equal < 2 && most - least > FEW_BOUNDS * self.bound;
             // Something is lost if the other values differ, or if they round to 0.
-            let is_lost = least < most || (most != 0.0 && most.abs() <= bound);
+            let is_lost = least < most || (most != 0.0 && most.abs() <= self.bound);
             (n_equal > 0 && !is_rare && is_lost).then_some(extreme)
         })
     }
+}
 
-    /// Counts the values that equal `extreme`, and returns the smallest and largest other value.
-    /// `None` if a value is far from the other end of the range.
-    fn rest_at<'v, T: Float>(
-        self,
-        other_end: f64,
+/// Returns each end of a range, with the other one.
+const fn ends(range: ValueRange) -> [[f64; 2]; 2] {
+    [[range.min, range.max], [range.max, range.min]]
+}
+
+impl Rest {
+    /// Adds values; `None` if one is farther than `limit` from the other end of the range.
+    fn with(
+        mut self,
+        values: impl Iterator<Item = f64>,
         extreme: f64,
-        values: impl Iterator<Item = &'v T>,
-    ) -> Option<(usize, [f64; 2])> {
-        let (mut least, mut most, mut n_equal) = (f64::INFINITY, f64::NEG_INFINITY, 0);
-        for x in values.map(|x| x.widen().to_f64()).filter(|x| x.is_finite()) {
+        other_end: f64,
+        limit: f64,
+    ) -> Option<Self> {
+        for x in values.filter(|x| x.is_finite()) {
             if x == extreme {
-                n_equal += 1;
+                self.n_equal += 1;
                 continue;
             }
-            if (x - other_end).abs() > NARROW * self.range() {
+            if (x - other_end).abs() > limit {
                 return None;
             }
-            (least, most) = (least.min(x), most.max(x));
+            (self.least, self.most) = (self.least.min(x), self.most.max(x));
         }
-        Some((n_equal, [least, most]))
+        Some(self)
     }
 }
 
@@ -113,6 +178,25 @@ mod tests {
                     values[filled].fill(fill);
                     assert_eq!(suspected(&values, 1e-3), Some(f64::from(fill)), "{fill} {n}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_an_array_are_searched_like_the_whole() {
+        let mut scattered = waves(4000);
+        (0..4000).step_by(1000).for_each(|i| scattered[i] = 1e6);
+        let mut single = waves(4000);
+        single[2000] = 1e6;
+        let mut steep = waves(4000);
+        (steep[100], steep[3900]) = (1e6, 5e5);
+        for (values, expected) in [(scattered, Some(1e6)), (single, None), (steep, None)] {
+            let range = ValueRange::of(&values).unwrap();
+            assert_eq!(range.suspected_fill(&values, 1.0), expected);
+            for n in [1, 7, 1000, 1500] {
+                let mut search = FillSearch::new(range, 1.0);
+                values.chunks(n).for_each(|piece| search.add(piece));
+                assert_eq!(search.found(), expected, "pieces of {n}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::call_spec::CallSpec;
 use super::operands::Operands;
 use super::{Call, Request, value_range};
-use crate::bound::{Quantum, ValueRange};
+use crate::bound::{FillSearch, Quantum, ValueRange};
 use crate::codec::{CodecId, CodecParams, Pace};
 use crate::device::{Device, DeviceCall, DeviceOp, DeviceSource, DeviceTarget, OnDevice, Region};
 use crate::element::{Element, Float, with_float};
@@ -271,6 +271,31 @@ impl<'d> DeviceOperands<'d> {
         Ok(values)
     }
 
+    /// Searches a sample, and then all values if it looks suspicious and they are to be refused.
+    fn search_fill<T: Float>(
+        &mut self,
+        own: Range<usize>,
+        search: FillSearch,
+        refuses: bool,
+    ) -> Result<Option<f64>, Error> {
+        let mut sampled = search;
+        sampled.add(&self.sample::<T>(own.clone())?);
+        if !refuses || !sampled.may_find() {
+            return Ok(sampled.found());
+        }
+        let mut search = search;
+        let mut values = alloc::vec![T::ZERO; own.len().min(N_SAMPLES * SAMPLE)];
+        let own = self.within(self.send, own)?;
+        for start in (0..own.n_values).step_by(values.len().max(1)) {
+            let n = values.len().min(own.n_values - start);
+            let piece = &mut values[..n];
+            let from = self.within(own, start..start + n)?;
+            self.device.read(from, T::DTYPE, bytemuck::cast_slice_mut(piece))?;
+            search.add(piece);
+        }
+        Ok(search.found())
+    }
+
     fn scan_floats<T: Float>(
         &mut self,
         own: Range<usize>,
@@ -378,11 +403,13 @@ impl Operands for DeviceOperands<'_> {
         own: Range<usize>,
         value_range: Option<ValueRange>,
         bound: f64,
+        refuses: bool,
     ) -> Result<Option<f64>, Error> {
+        let Some(range) = value_range.filter(|_| bound > 0.0) else { return Ok(None) };
         Ok(with_float!(
             self.call.dtype,
             T => self.unless_failed(None, |work| {
-                Ok(value_range::suspect_fill(&work.sample::<T>(own)?, value_range, bound))
+                work.search_fill::<T>(own, FillSearch::new(range, bound), refuses)
             }),
             else None
         ))

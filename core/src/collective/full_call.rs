@@ -385,12 +385,13 @@ impl<'s> FullCall<'s> {
             return self.start_within(comm, work, &budget);
         }
         let own = self.request.own(comm.size(), comm.rank());
-        let suspected = work.suspect_fill(own, value_range, budget.bound)?;
+        let refuses = self.spec.plan.refuses_fill;
+        let suspected = work.suspect_fill(own, value_range, budget.bound, refuses)?;
         if let Some(report) = &mut self.setup_report {
             report.suspected_fill = suspected;
         }
         // All ranks have the same bound and range, so they all check or none does.
-        if !self.spec.plan.refuses_fill || value_range.is_none() || budget.bound == 0.0 {
+        if !refuses || value_range.is_none() || budget.bound == 0.0 {
             return self.start_within(comm, work, &budget);
         }
         let suspected = [suspected.unwrap_or(value_range::UNKNOWN)];

@@ -55,12 +55,14 @@ pub(crate) trait Operands: Compute {
         search_level: Option<Level>,
     ) -> Result<([f64; N_LOSSY], [u32; 2]), Error>;
 
-    /// Searches this rank's input for a fill value ([`value_range::suspect_fill`]).
+    /// Searches this rank's input for a fill value ([`value_range::suspect_fill`]). A sample of it
+    /// may do, unless the plan refuses fill values.
     fn suspect_fill(
         &mut self,
         own: Range<usize>,
         value_range: Option<ValueRange>,
         bound: f64,
+        refuses: bool,
     ) -> Result<Option<f64>, Error>;
 
     /// Adds the array shape that is found in this rank's input to a codec's parameters.
@@ -129,8 +131,9 @@ impl<T: Element> Operands for Work<'_, '_, T> {
         own: Range<usize>,
         value_range: Option<ValueRange>,
         bound: f64,
+        _: bool,
     ) -> Result<Option<f64>, Error> {
-        Ok(value_range::suspect_fill(at(self.buffers.all_own(), own), value_range, bound))
+        Ok(value_range::suspect_fill([at(self.buffers.all_own(), own)], value_range, bound))
     }
 
     #[inline(never)]

@@ -15,7 +15,7 @@
 //! counts, since a ring moves at the pace of its heaviest part.
 
 use super::call_spec::CallSpec;
-use crate::bound::{Quantum, ValueRange};
+use crate::bound::{FillSearch, Quantum, ValueRange};
 use crate::budget::resolve;
 use crate::codec::{CodecParams, estimate::estimate};
 use crate::element::{DType, Element, Float, with_float};
@@ -90,14 +90,17 @@ pub(crate) fn read_extremes(all: [f64; N_VALUES], sampled: bool) -> Option<Optio
     (agreed || !sampled).then(|| (whole.min <= whole.max).then_some(whole))
 }
 
-/// Searches one rank's values for a fill value that sets the value range.
-pub(crate) fn suspect_fill<T: Element>(
-    values: &[T],
+/// Searches one rank's values, which come in pieces, for a fill value that sets the value range.
+pub(crate) fn suspect_fill<'v, T: Element>(
+    pieces: impl IntoIterator<Item = &'v [T]>,
     value_range: Option<ValueRange>,
     bound: f64,
 ) -> Option<f64> {
-    let value_range = value_range.filter(|_| bound > 0.0)?;
-    value_range.suspected_fill_of_bytes(T::DTYPE, bytemuck::cast_slice(values), bound)
+    let mut search = FillSearch::new(value_range.filter(|_| bound > 0.0)?, bound);
+    for piece in pieces {
+        search.add_bytes(T::DTYPE, bytemuck::cast_slice(piece));
+    }
+    search.found()
 }
 
 /// Estimates the bits b that each lossy codec needs for a value of this rank's input, given the

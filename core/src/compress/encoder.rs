@@ -7,7 +7,7 @@ use super::interp::{self, Choice};
 use super::numbers::{self, NumberForm, Numbers};
 use super::threads;
 use super::{CompressError, Info, Layout, SEGMENT, SEGMENT_HEAD};
-use crate::bound::{Quantum, Scope, ValueRange};
+use crate::bound::{FillSearch, Quantum, Scope, ValueRange};
 use crate::codec::{CodecExt, CodecId, CodecParams, Loss, strides};
 use crate::element::{DType, Element, with_float, with_type};
 use crate::plan::{Plan, Rounding};
@@ -92,9 +92,10 @@ fn extended(dtype: DType, values: &[u8]) -> Option<Vec<i32>> {
 #[derive(Debug)]
 pub struct Encoder {
     settings: Settings,
-    /// Value range that determines the bound. Fill values are searched for in its parts.
-    searched: Option<ValueRange>,
-    suspected_fill: Option<f64>,
+    /// Search for a fill value that sets the range of the bound.
+    search: Option<FillSearch>,
+    /// True if the search is over before values are encoded.
+    is_searched: bool,
     /// True if a suspected fill value is an error.
     refuses_fill: bool,
     checksum: u64,
@@ -216,11 +217,12 @@ impl Encoder {
         let layout = Layout { fill_value: fill, is_bool, ..layout };
         let (expected, step) = (layout.n_values(), quantum.step());
         let info = Info { dtype, layout, step, bound };
+        let may_search = fill.is_none() && bound > 0.0 && plan.may_suspect_fill();
+        let range = value_range.filter(|_| may_search);
         Ok(Self {
             settings: Settings { dtype, codecs, params, fill },
-            searched: value_range
-                .filter(|_| fill.is_none() && bound > 0.0 && plan.may_suspect_fill()),
-            suspected_fill: None,
+            search: range.map(|range| FillSearch::new(range, bound)),
+            is_searched: false,
             refuses_fill: plan.refuses_fill,
             checksum: info.emit(out),
             n_values: 0,
@@ -257,7 +259,9 @@ impl Encoder {
     /// # Panics
     /// If the bytes are not aligned for the type, or not a whole number of values.
     pub fn encode_bytes(&mut self, values: &[u8], out: &mut Vec<u8>) {
-        self.note_fill(values);
+        if !self.is_searched {
+            self.add_to_search(values);
+        }
         if !self.is_shape_open {
             self.feed(values, out);
         } else if self.n_pending == 0 && values.len() >= self.segment_bytes {

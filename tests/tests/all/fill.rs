@@ -6,7 +6,7 @@ use foldwire::codec::{CodecId, Loss};
 use foldwire::error::FillError;
 use foldwire::schedule::{self, Collective};
 use foldwire::{
-    Bound, Call, Error, Float, Op, Outgoing, Plan, Rank, Report, Rounding, Sampling, Scope,
+    Bound, Call, Error, Float, Op, Outgoing, Plan, Rank, Report, Rounding, Rows, Sampling, Scope,
     SharedCommunicator, f16, pipeline,
 };
 use foldwire_tests::data;
@@ -437,6 +437,11 @@ fn a_message_with_a_suspected_fill_value_is_refused_before_it_is_sent() {
         let to = Rank::new(1 - comm.rank().index());
         x[100..200].fill(1e20);
         let sent = comm.exchange(&mut [Outgoing::new(to, 0, &x)], &mut [], &plan).map(drop);
+        assert_eq!(sent, Err(Error::Fill(FillError::Suspected { value: 1e20 })));
+        // A column, whose values do not lie together.
+        let column = Rows { n_rows: 600, n_columns: 1, stride: 8 };
+        let column = Outgoing::of_rows(to, 0, &x, column);
+        let sent = comm.exchange(&mut [column], &mut [], &plan).map(drop);
         assert_eq!(sent, Err(Error::Fill(FillError::Suspected { value: 1e20 })));
         comm.all_reduce(&mut x, Op::Sum, &Plan::raw()).expect("the communicator is usable");
     });

@@ -109,16 +109,25 @@ fn a_fill_value_is_warned_of_or_kept() {
         let n_fills = back.iter().filter(|&&x| x == -9999.0).count();
         assert!(is_warned_of || n_fills == 89_000, "{n_fills}");
     }
-    // Nothing is written, not even to a pipe, though the value stands only at the end.
-    let mut values = wave(2 * SEGMENT);
-    values[2 * SEGMENT - 10..].fill(1e20);
-    fs::write(folder.path().join("x.f32"), bytes(&values)).unwrap();
-    for output in ["z.fwz", "-"] {
-        let args = format!("compress x.f32 --bound rel:1e-3 --output {output} --fill refuse");
-        let done = foldwire(folder.path(), &args);
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{said}");
-        assert!(said.contains("sets the value range"), "{said}");
+    // Nothing is written, not even to a pipe, though the value stands only at the end, or once in
+    // each segment.
+    let (mut at_end, mut scattered) = (wave(2 * SEGMENT), wave(3 * SEGMENT));
+    at_end[2 * SEGMENT - 10..].fill(1e20);
+    (0..3).for_each(|i| scattered[i * SEGMENT + 5] = 1e20);
+    for values in [scattered, at_end] {
+        fs::write(folder.path().join("x.f32"), bytes(&values)).unwrap();
+        for output in ["z.fwz", "-"] {
+            for threads in [1, 3] {
+                let args = format!(
+                    "compress x.f32 --bound rel:1e-22 --output {output} --fill refuse \
+                     --threads {threads}"
+                );
+                let done = foldwire(folder.path(), &args);
+                let said = String::from_utf8_lossy(&done.stderr);
+                assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{said}");
+                assert!(said.contains("sets the value range"), "{said}");
+            }
+        }
     }
     assert!(!folder.path().join("z.fwz").exists());
     succeeds(folder.path(), "compress x.f32 --bound abs:1e-3 --output z.fwz --fill refuse");

@@ -211,8 +211,8 @@ impl<X: Transport> Communicator<X> {
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
         report.add_message(budget.bound);
         let range = value_range.filter(|_| plan.may_suspect_fill());
-        let suspect = |run| value_range::suspect_fill(&data[run], range, budget.bound);
-        let suspected = send.rows.runs(0..count).find_map(suspect);
+        let runs = send.rows.runs(0..count).map(|run| &data[run]);
+        let suspected = value_range::suspect_fill(runs, range, budget.bound);
         if let Some(value) = suspected.filter(|_| plan.refuses_fill) {
             return Err(FillError::Suspected { value }.into());
         }

@@ -105,7 +105,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         for ((spec, (values, _)), value_range) in spec.iter().zip(&*arrays).zip(value_ranges) {
             let budget = resolve(spec, value_range)?;
             let value_range = value_range.filter(|_| spec.plan.may_suspect_fill());
-            suspected_fills.push(value_range::suspect_fill(values, value_range, budget.bound));
+            suspected_fills.push(value_range::suspect_fill([&**values], value_range, budget.bound));
             budgets.push(budget);
         }
         if spec.iter().any(|spec| spec.plan.refuses_fill && spec.plan.may_suspect_fill()) {
