@@ -29,14 +29,12 @@ impl Original {
     /// A name has no zero at its end, or another zero.
     #[must_use]
     pub const fn new(name: &'static str, pmpi_name: &'static str) -> Self {
-        let (Ok(name), Ok(pmpi_name)) = (
-            CStr::from_bytes_with_nul(name.as_bytes()),
-            CStr::from_bytes_with_nul(pmpi_name.as_bytes()),
-        ) else {
-            panic!("a name ends with a zero")
-        };
-        let address = AtomicPtr::new(ptr::null_mut());
-        Self { name, pmpi_name, address, is_missing: AtomicBool::new(false) }
+        Self {
+            name: c_name(name),
+            pmpi_name: c_name(pmpi_name),
+            address: AtomicPtr::new(ptr::null_mut()),
+            is_missing: AtomicBool::new(false),
+        }
     }
 
     /// Address of the function if it was found before, else null.
@@ -82,6 +80,18 @@ impl Original {
         let name = self.pmpi_name.to_string_lossy();
         eprintln!("foldwire: error: the MPI library of this program has no {name}");
         process::exit(1)
+    }
+}
+
+/// Returns a name of C.
+///
+/// # Panics
+/// It has no zero at its end, or another zero.
+#[must_use]
+pub const fn c_name(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a name ends with a zero"),
     }
 }
 
