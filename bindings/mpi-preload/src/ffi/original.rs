@@ -4,7 +4,7 @@
 //! comes first in that order, and *behind* it if it comes later.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::mem::{self, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -149,10 +149,12 @@ pub(crate) fn warn_if_passed_by<A: Abi>() {
     if !is_first || !is_any_loaded(A::LIBRARIES) {
         return;
     }
-    let Some(initialized) = Symbols::of(A::LIBRARIES).find(c"PMPI_Initialized") else { return };
+    // SAFETY: the library's function of this name has this type.
+    let found = unsafe { Symbols::of(A::LIBRARIES).find_function(c"PMPI_Initialized") };
+    let Some::<Initialized>(initialized) = found else { return };
     let mut was_initialized = 0;
-    // SAFETY: the library's function of this name, which may be called at any time.
-    unsafe { mem::transmute::<*mut c_void, Initialized>(initialized)(&raw mut was_initialized) };
+    // SAFETY: the function may be called at any time.
+    unsafe { initialized(&raw mut was_initialized) };
     if was_initialized != 0
         && let Some(file) = in_front(c"MPI_Init")
     {
