@@ -84,40 +84,18 @@ pub enum Task {
 
 /// Kernels of a codec. Bytes and values equal those of core's codec.
 trait CodecKernels {
-    /// Values → payload in `dst`.
-    fn encode(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        own: DevicePtr,
-        weighted: bool,
-        dst: DeviceBytes,
-    ) -> Result<(), DeviceError>;
+    /// Values → payload.
+    fn encode(&self, job: &mut Job<'_>, operands: EncodeOperands) -> Result<(), DeviceError>;
 
-    /// Payload → values. `is_operand` says that the payload is an operand of a reduction, which
-    /// must suit this codec.
-    fn decode(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        src: Payload,
-        divisor: u32,
-        dst: DevicePtr,
-        is_operand: bool,
-    ) -> Result<(), DeviceError>;
+    /// Payload → values.
+    fn decode(&self, job: &mut Job<'_>, operands: DecodeOperands) -> Result<(), DeviceError>;
 
     /// Returns the bytes of scratch memory that `encode` and `decode` need.
     fn scratch_bytes(&self, n_values: usize) -> usize;
 
     /// Payload ⊕ local values → payload; `None` if the codec decodes for this operation.
-    fn fold(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        op: Combining,
-        operands: &FoldOperands,
-    ) -> Option<Result<(), DeviceError>> {
-        let _ = (job, space, op, operands);
+    fn fold(&self, job: &mut Job<'_>, operands: FoldOperands) -> Option<Result<(), DeviceError>> {
+        let _ = (job, operands);
         None
     }
 
@@ -125,18 +103,44 @@ trait CodecKernels {
     fn combine(
         &self,
         job: &mut Job<'_>,
-        space: Space,
-        op: Combining,
-        [a, b]: [DeviceBytes; 2],
-        dst: DeviceBytes,
+        operands: CombineOperands,
     ) -> Option<Result<(), DeviceError>> {
-        let _ = (job, space, op, a, b, dst);
+        let _ = (job, operands);
         None
     }
 }
 
-/// Buffers of [`Task::Fold`].
+/// Operands of [`Task::Encode`].
+#[derive(Clone, Copy)]
+struct EncodeOperands {
+    own: DevicePtr,
+    weighted: bool,
+    dst: DeviceBytes,
+}
+
+/// Operands of [`Task::Decode`].
+#[derive(Clone, Copy)]
+struct DecodeOperands {
+    src: Payload,
+    divisor: u32,
+    dst: DevicePtr,
+    /// True if the payload is an operand of a reduction, which must suit this codec.
+    is_operand: bool,
+}
+
+/// Operands of [`Task::Combine`].
+#[derive(Clone, Copy)]
+struct CombineOperands {
+    op: Combining,
+    a: DeviceBytes,
+    b: DeviceBytes,
+    dst: DeviceBytes,
+}
+
+/// Operands of [`Task::Fold`].
+#[derive(Clone, Copy)]
 struct FoldOperands {
+    op: Combining,
     src: DeviceBytes,
     own: DevicePtr,
     dst: DeviceBytes,
@@ -292,76 +296,80 @@ impl DeviceCodec {
             Task::Encode { .. } => self.encode_scratch_bytes(n_values),
             _ => self.scratch_bytes(n_values),
         };
-        let space = Space::new(scratch, need)?;
-        let job = &mut Job { on, dtype: self.dtype, n_values, outcome, weight: self.weight };
+        let (dtype, weight, space) = (self.dtype, self.weight, Space::new(scratch, need)?);
+        let job = &mut Job { on, dtype, n_values, outcome, weight, space };
         self.check(task, n_values)?;
         let kernels = self.kernels.as_dyn();
         match *task {
-            Task::Encode { own, weighted, dst } => kernels.encode(job, space, own, weighted, dst),
+            Task::Encode { own, weighted, dst } => {
+                kernels.encode(job, EncodeOperands { own, weighted, dst })
+            }
             Task::Decode { src, divisor, dst } => {
-                kernels.decode(job, space, Payload::Given(src), divisor, dst, false)
+                let src = Payload::Given(src);
+                kernels.decode(job, DecodeOperands { src, divisor, dst, is_operand: false })
             }
             Task::Fold { src, own, dst, store } => {
                 let op = Combining::new(op)?;
-                let operands = FoldOperands { src, own, dst, store };
-                if let Some(done) = kernels.fold(job, space, op, &operands) {
+                if let Some(done) = kernels.fold(job, FoldOperands { op, src, own, dst, store }) {
                     return done;
                 }
-                self.recode(job, space, src, Some((op, own)), dst, true)?;
-                match store {
-                    Some((values, divisor)) => {
-                        let written = Payload::JustWritten(dst.ptr);
-                        kernels.decode(job, space, written, divisor, values, false)
-                    }
-                    None => Ok(()),
-                }
+                self.recode(job, src, Some((op, own)), dst, true)?;
+                let Some((values, divisor)) = store else { return Ok(()) };
+                let (src, dst, is_operand) = (Payload::JustWritten(dst.ptr), values, false);
+                kernels.decode(job, DecodeOperands { src, divisor, dst, is_operand })
             }
             Task::Recode { src, own, dst } => {
                 let own = own.map(|own| Ok((Combining::new(op)?, own))).transpose()?;
-                self.recode(job, space, src, own, dst, false)
+                self.recode(job, src, own, dst, false)
             }
             Task::Combine { a, b, dst } => {
                 let op = Combining::new(op)?;
-                if let Some(done) = kernels.combine(job, space, op, [a, b], dst) {
+                if let Some(done) = kernels.combine(job, CombineOperands { op, a, b, dst }) {
                     return done;
                 }
-                let (left, rest) = space.take(job.n_value_bytes());
-                let (right, rest) = rest.take(job.n_value_bytes());
-                kernels.decode(job, rest, Payload::Given(a), 1, left, true)?;
-                kernels.decode(job, rest, Payload::Given(b), 1, right, true)?;
+                let (left, right) = (self.decoded(job, a, true)?, self.decoded(job, b, true)?);
                 job.reduce(op, left, right, 1.0)?;
-                kernels.encode(job, rest, left, true, dst)
+                kernels.encode(job, EncodeOperands { own: left, weighted: true, dst })
             }
             Task::Reduce { src, acc } => {
                 let op = Combining::new(op)?;
                 if self.id == CodecId::Raw {
                     return raw::reduce(job, op, src, acc);
                 }
-                let (decoded, rest) = space.take(job.n_value_bytes());
-                kernels.decode(job, rest, Payload::Given(src), 1, decoded, false)?;
+                let decoded = self.decoded(job, src, false)?;
                 job.reduce(op, acc, decoded, 1.0)
             }
             Task::Divide { acc, divisor } => job.divide(acc, divisor),
         }
     }
 
+    /// Decodes a payload to scratch memory.
+    fn decoded(
+        &self,
+        job: &mut Job<'_>,
+        src: DeviceBytes,
+        is_operand: bool,
+    ) -> Result<DevicePtr, DeviceError> {
+        let dst = job.take_values();
+        let src = Payload::Given(src);
+        self.kernels.as_dyn().decode(job, DecodeOperands { src, divisor: 1, dst, is_operand })?;
+        Ok(dst)
+    }
+
     /// Decodes, perhaps reduces with local values, and encodes again.
     fn recode(
         &self,
         job: &mut Job<'_>,
-        space: Space,
         src: DeviceBytes,
         own: Option<(Combining, DevicePtr)>,
         dst: DeviceBytes,
         is_operand: bool,
     ) -> Result<(), DeviceError> {
-        let kernels = self.kernels.as_dyn();
-        let (values, rest) = space.take(job.n_value_bytes());
-        kernels.decode(job, rest, Payload::Given(src), 1, values, is_operand)?;
+        let values = self.decoded(job, src, is_operand)?;
         if let Some((op, own)) = own {
             job.reduce(op, values, own, self.weight)?;
         }
-        kernels.encode(job, rest, values, true, dst)
+        self.kernels.as_dyn().encode(job, EncodeOperands { own: values, weighted: true, dst })
     }
 
     /// Checks that buffers are long enough and aligned.

@@ -26,6 +26,13 @@ pub struct DeviceBytes {
     pub n_bytes: usize,
 }
 
+impl DeviceBytes {
+    /// Arguments that name the range.
+    pub(crate) fn args(self) -> [KernelArg; 2] {
+        [self.ptr.into(), self.n_bytes.into()]
+    }
+}
+
 /// Argument of a kernel. All have 8 bytes: addresses, numbers, and the bits of an `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
@@ -60,6 +67,14 @@ impl From<f64> for KernelArg {
         Self(x.to_bits())
     }
 }
+
+/// Arguments of a kernel, from values of any type that is an argument.
+macro_rules! args {
+    ($($arg:expr),*) => {
+        [$($crate::KernelArg::from($arg)),*]
+    };
+}
+pub(crate) use args;
 
 /// Source file of kernels, in `kernels/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -183,168 +183,150 @@ module foldwire
     end type
 
     interface
-        function fwGetVersion(version) result(code) bind(c, name="fwGetVersion")
-            import :: c_int32_t
+        integer(fwResult) function fwGetVersion(version) bind(c, name="fwGetVersion")
+            import
             integer(c_int32_t), intent(out) :: version
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommInitAll(comms, n_ranks, config) result(code) bind(c, name="fwCommInitAll")
-            import :: c_int32_t, c_ptr, fwConfig
+        integer(fwResult) function fwCommInitAll(comms, n_ranks, config) &
+            bind(c, name="fwCommInitAll")
+            import
             type(c_ptr), intent(out) :: comms(*)
             integer(c_int32_t), value :: n_ranks
             type(fwConfig), intent(in), optional :: config
-            integer(c_int32_t) :: code
         end function
 
-        function fwGetUniqueId(id) result(code) bind(c, name="fwGetUniqueId")
-            import :: c_int32_t, fwUniqueId
+        integer(fwResult) function fwGetUniqueId(id) bind(c, name="fwGetUniqueId")
+            import
             type(fwUniqueId), intent(out) :: id
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommInitRank(comm, n_ranks, id, rank, config) &
-            result(code) bind(c, name="fwCommInitRank")
-            import :: c_int32_t, c_ptr, fwConfig, fwUniqueId
+        integer(fwResult) function fwCommInitRank(comm, n_ranks, id, rank, config) &
+            bind(c, name="fwCommInitRank")
+            import
             type(c_ptr), intent(out) :: comm
             integer(c_int32_t), value :: n_ranks
             type(fwUniqueId), value :: id
             integer(c_int32_t), value :: rank
             type(fwConfig), intent(in), optional :: config
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommInitEnv(comm, config) result(code) bind(c, name="fwCommInitEnv")
-            import :: c_int32_t, c_ptr, fwConfig
+        integer(fwResult) function fwCommInitEnv(comm, config) bind(c, name="fwCommInitEnv")
+            import
             type(c_ptr), intent(out) :: comm
             type(fwConfig), intent(in), optional :: config
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommCount(comm, count) result(code) bind(c, name="fwCommCount")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwCommCount(comm, count) bind(c, name="fwCommCount")
+            import
             type(c_ptr), value :: comm
             integer(c_int32_t), intent(out) :: count
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommUserRank(comm, rank) result(code) bind(c, name="fwCommUserRank")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwCommUserRank(comm, rank) bind(c, name="fwCommUserRank")
+            import
             type(c_ptr), value :: comm
             integer(c_int32_t), intent(out) :: rank
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommReport(comm, report) result(code) bind(c, name="fwCommReport")
-            import :: c_int32_t, c_ptr, fwReport
+        integer(fwResult) function fwCommReport(comm, report) bind(c, name="fwCommReport")
+            import
             type(c_ptr), value :: comm
             type(fwReport), intent(inout) :: report
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommSetMemory(comm, memory) result(code) bind(c, name="fwCommSetMemory")
-            import :: c_int32_t, c_ptr, fwMemory
+        integer(fwResult) function fwCommSetMemory(comm, memory) bind(c, name="fwCommSetMemory")
+            import
             type(c_ptr), value :: comm
             type(fwMemory), intent(in), optional :: memory
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommSplit(comm, color, key, new_comm, config) &
-            result(code) bind(c, name="fwCommSplit")
-            import :: c_int32_t, c_ptr, fwConfig
+        integer(fwResult) function fwCommSplit(comm, color, key, new_comm, config) &
+            bind(c, name="fwCommSplit")
+            import
             type(c_ptr), value :: comm
-            integer(c_int32_t), value :: color
-            integer(c_int32_t), value :: key
+            integer(c_int32_t), value :: color, key
             type(c_ptr), intent(out) :: new_comm
             type(fwConfig), intent(in), optional :: config
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommShrink(comm, patience, new_comm) result(code) bind(c, name="fwCommShrink")
-            import :: c_double, c_int32_t, c_ptr
+        integer(fwResult) function fwCommShrink(comm, patience, new_comm) &
+            bind(c, name="fwCommShrink")
+            import
             type(c_ptr), value :: comm
             real(c_double), value :: patience
             type(c_ptr), intent(out) :: new_comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommInitStore(comm, n_ranks, store, rank, config) &
-            result(code) bind(c, name="fwCommInitStore")
-            import :: c_int32_t, c_ptr, fwConfig, fwStore
+        integer(fwResult) function fwCommInitStore(comm, n_ranks, store, rank, config) &
+            bind(c, name="fwCommInitStore")
+            import
             type(c_ptr), intent(out) :: comm
             integer(c_int32_t), value :: n_ranks
             type(fwStore), intent(in) :: store
             integer(c_int32_t), value :: rank
             type(fwConfig), intent(in), optional :: config
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommAdmit(comm, store, admission, new_comm) &
-            result(code) bind(c, name="fwCommAdmit")
-            import :: c_int32_t, c_ptr, fwAdmission, fwStore
+        integer(fwResult) function fwCommAdmit(comm, store, admission, new_comm) &
+            bind(c, name="fwCommAdmit")
+            import
             type(c_ptr), value :: comm
             type(fwStore), intent(in) :: store
             type(fwAdmission), intent(in), optional :: admission
             type(c_ptr), intent(out) :: new_comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommRejoin(comm, store, limit, config) result(code) bind(c, name="fwCommRejoin")
-            import :: c_double, c_int32_t, c_ptr, fwConfig, fwStore
+        integer(fwResult) function fwCommRejoin(comm, store, limit, config) &
+            bind(c, name="fwCommRejoin")
+            import
             type(c_ptr), intent(out) :: comm
             type(fwStore), intent(in) :: store
             real(c_double), value :: limit
             type(fwConfig), intent(in), optional :: config
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommFacts(comm, facts, capacity, n_bytes) &
-            result(code) bind(c, name="fwCommFacts")
-            import :: c_int32_t, c_ptr, c_size_t
-            type(c_ptr), value :: comm
-            type(c_ptr), value :: facts
+        integer(fwResult) function fwCommFacts(comm, facts, capacity, n_bytes) &
+            bind(c, name="fwCommFacts")
+            import
+            type(c_ptr), value :: comm, facts
             integer(c_size_t), value :: capacity
             integer(c_size_t), intent(out) :: n_bytes
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommDestroy(comm) result(code) bind(c, name="fwCommDestroy")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwCommDestroy(comm) bind(c, name="fwCommDestroy")
+            import
             type(c_ptr), value :: comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommAbort(comm) result(code) bind(c, name="fwCommAbort")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwCommAbort(comm) bind(c, name="fwCommAbort")
+            import
             type(c_ptr), value :: comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwCommGetAsyncError(comm, async_error) &
-            result(code) bind(c, name="fwCommGetAsyncError")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwCommGetAsyncError(comm, async_error) &
+            bind(c, name="fwCommGetAsyncError")
+            import
             type(c_ptr), value :: comm
             integer(c_int32_t), intent(out) :: async_error
-            integer(c_int32_t) :: code
         end function
 
-        function fwRedOpCreate(op, function, context) result(code) bind(c, name="fwRedOpCreate")
-            import :: c_funptr, c_int32_t, c_ptr
+        integer(fwResult) function fwRedOpCreate(op, function, context) &
+            bind(c, name="fwRedOpCreate")
+            import
             integer(c_int32_t), intent(out) :: op
             type(c_funptr), value :: function
             type(c_ptr), value :: context
-            integer(c_int32_t) :: code
         end function
 
-        function fwRedOpDestroy(op) result(code) bind(c, name="fwRedOpDestroy")
-            import :: c_int32_t
+        integer(fwResult) function fwRedOpDestroy(op) bind(c, name="fwRedOpDestroy")
+            import
             integer(c_int32_t), value :: op
-            integer(c_int32_t) :: code
         end function
 
-        function fwAllReduce(send, recv, count, data_type, op, plan, comm, request) &
-            result(code) bind(c, name="fwAllReduce")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwAllReduce(send, recv, count, data_type, op, plan, comm, &
+            request) bind(c, name="fwAllReduce")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -352,17 +334,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: op
+            integer(c_int32_t), value :: data_type, op
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwBroadcast(send, recv, count, data_type, root, plan, comm, request) &
-            result(code) bind(c, name="fwBroadcast")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwBroadcast(send, recv, count, data_type, root, plan, comm, &
+            request) bind(c, name="fwBroadcast")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -370,17 +350,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: root
+            integer(c_int32_t), value :: data_type, root
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwReduce(send, recv, count, data_type, op, root, plan, comm, request) &
-            result(code) bind(c, name="fwReduce")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwReduce(send, recv, count, data_type, op, root, plan, comm, &
+            request) bind(c, name="fwReduce")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -388,18 +366,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: op
-            integer(c_int32_t), value :: root
+            integer(c_int32_t), value :: data_type, op, root
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwReduceScatter(send, recv, count, data_type, op, plan, comm, request) &
-            result(code) bind(c, name="fwReduceScatter")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwReduceScatter(send, recv, count, data_type, op, plan, comm, &
+            request) bind(c, name="fwReduceScatter")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -407,17 +382,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: op
+            integer(c_int32_t), value :: data_type, op
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwReduceScatterV(send, recv, counts, data_type, op, plan, comm, request) &
-            result(code) bind(c, name="fwReduceScatterV")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwReduceScatterV(send, recv, counts, data_type, op, plan, &
+            comm, request) bind(c, name="fwReduceScatterV")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -425,17 +398,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), intent(in) :: counts(*)
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: op
+            integer(c_int32_t), value :: data_type, op
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwAllGather(send, recv, count, data_type, plan, comm, request) &
-            result(code) bind(c, name="fwAllGather")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwAllGather(send, recv, count, data_type, plan, comm, request) &
+            bind(c, name="fwAllGather")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -447,12 +418,11 @@ module foldwire
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwAllGatherV(send, recv, counts, data_type, plan, comm, request) &
-            result(code) bind(c, name="fwAllGatherV")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwAllGatherV(send, recv, counts, data_type, plan, comm, &
+            request) bind(c, name="fwAllGatherV")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -464,12 +434,11 @@ module foldwire
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwGather(send, recv, count, data_type, root, plan, comm, request) &
-            result(code) bind(c, name="fwGather")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwGather(send, recv, count, data_type, root, plan, comm, &
+            request) bind(c, name="fwGather")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -477,17 +446,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: root
+            integer(c_int32_t), value :: data_type, root
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwGatherV(send, recv, counts, data_type, root, plan, comm, request) &
-            result(code) bind(c, name="fwGatherV")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwGatherV(send, recv, counts, data_type, root, plan, comm, &
+            request) bind(c, name="fwGatherV")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -495,17 +462,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), intent(in) :: counts(*)
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: root
+            integer(c_int32_t), value :: data_type, root
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwScatter(send, recv, count, data_type, root, plan, comm, request) &
-            result(code) bind(c, name="fwScatter")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwScatter(send, recv, count, data_type, root, plan, comm, &
+            request) bind(c, name="fwScatter")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -513,17 +478,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: root
+            integer(c_int32_t), value :: data_type, root
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwScatterV(send, recv, counts, data_type, root, plan, comm, request) &
-            result(code) bind(c, name="fwScatterV")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwScatterV(send, recv, counts, data_type, root, plan, comm, &
+            request) bind(c, name="fwScatterV")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -531,17 +494,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), intent(in) :: counts(*)
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: root
+            integer(c_int32_t), value :: data_type, root
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwAllToAll(send, recv, count, data_type, plan, comm, request) &
-            result(code) bind(c, name="fwAllToAll")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwAllToAll(send, recv, count, data_type, plan, comm, request) &
+            bind(c, name="fwAllToAll")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -553,12 +514,11 @@ module foldwire
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwAllToAllV(send, send_counts, recv, recv_counts, data_type, plan, comm, request) &
-            result(code) bind(c, name="fwAllToAllV")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwAllToAllV(send, send_counts, recv, recv_counts, data_type, &
+            plan, comm, request) bind(c, name="fwAllToAllV")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -571,12 +531,11 @@ module foldwire
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwScan(send, recv, count, data_type, op, plan, comm, request) &
-            result(code) bind(c, name="fwScan")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwScan(send, recv, count, data_type, op, plan, comm, request) &
+            bind(c, name="fwScan")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -584,17 +543,15 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: op
+            integer(c_int32_t), value :: data_type, op
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwExclusiveScan(send, recv, count, data_type, op, plan, comm, request) &
-            result(code) bind(c, name="fwExclusiveScan")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwExclusiveScan(send, recv, count, data_type, op, plan, comm, &
+            request) bind(c, name="fwExclusiveScan")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
@@ -602,24 +559,21 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: op
+            integer(c_int32_t), value :: data_type, op
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwBarrier(comm, request) result(code) bind(c, name="fwBarrier")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwBarrier(comm, request) bind(c, name="fwBarrier")
+            import
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwMaxLoc(values, indices, count, data_type, comm, request) &
-            result(code) bind(c, name="fwMaxLoc")
-            import :: c_int32_t, c_int64_t, c_ptr, c_size_t
+        integer(fwResult) function fwMaxLoc(values, indices, count, data_type, comm, request) &
+            bind(c, name="fwMaxLoc")
+            import
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
             type(*), intent(inout), asynchronous :: values(*)
@@ -628,12 +582,11 @@ module foldwire
             integer(c_int32_t), value :: data_type
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwMinLoc(values, indices, count, data_type, comm, request) &
-            result(code) bind(c, name="fwMinLoc")
-            import :: c_int32_t, c_int64_t, c_ptr, c_size_t
+        integer(fwResult) function fwMinLoc(values, indices, count, data_type, comm, request) &
+            bind(c, name="fwMinLoc")
+            import
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
             type(*), intent(inout), asynchronous :: values(*)
@@ -642,12 +595,11 @@ module foldwire
             integer(c_int32_t), value :: data_type
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwReproSum(values, count, data_type, sum, comm) &
-            result(code) bind(c, name="fwReproSum")
-            import :: c_double, c_int32_t, c_ptr, c_size_t
+        integer(fwResult) function fwReproSum(values, count, data_type, sum, comm) &
+            bind(c, name="fwReproSum")
+            import
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
             type(*), intent(in) :: values(*)
@@ -655,58 +607,48 @@ module foldwire
             integer(c_int32_t), value :: data_type
             real(c_double), intent(out) :: sum
             type(c_ptr), value :: comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwReproSums(values, n_sums, count, data_type, layout, sums, comm) &
-            result(code) bind(c, name="fwReproSums")
-            import :: c_double, c_int32_t, c_ptr, c_size_t
+        integer(fwResult) function fwReproSums(values, n_sums, count, data_type, layout, sums, &
+            comm) bind(c, name="fwReproSums")
+            import
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
             type(*), intent(in) :: values(*)
-            integer(c_size_t), value :: n_sums
-            integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: layout
+            integer(c_size_t), value :: n_sums, count
+            integer(c_int32_t), value :: data_type, layout
             real(c_double), intent(out) :: sums(*)
             type(c_ptr), value :: comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwSend(send, count, data_type, peer, tag, plan, comm, request) &
-            result(code) bind(c, name="fwSend")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwSend(send, count, data_type, peer, tag, plan, comm, request) &
+            bind(c, name="fwSend")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in), asynchronous :: send(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: peer
-            integer(c_int32_t), value :: tag
+            integer(c_int32_t), value :: data_type, peer, tag
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwRecv(recv, count, data_type, peer, tag, comm, request) &
-            result(code) bind(c, name="fwRecv")
-            import :: c_int32_t, c_ptr, c_size_t
+        integer(fwResult) function fwRecv(recv, count, data_type, peer, tag, comm, request) &
+            bind(c, name="fwRecv")
+            import
             !GCC$ attributes no_arg_check :: recv
             !DIR$ ignore_tkr recv
             type(*), intent(inout), asynchronous :: recv(*)
             integer(c_size_t), value :: count
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: peer
-            integer(c_int32_t), value :: tag
+            integer(c_int32_t), value :: data_type, peer, tag
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout), optional, asynchronous :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwSendRecv(send, send_count, destination, recv, recv_count, source, &
-            data_type, tag, plan, comm) result(code) bind(c, name="fwSendRecv")
-            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+        integer(fwResult) function fwSendRecv(send, send_count, destination, recv, recv_count, &
+            source, data_type, tag, plan, comm) bind(c, name="fwSendRecv")
+            import
             !GCC$ attributes no_arg_check :: send
             !DIR$ ignore_tkr send
             type(*), intent(in) :: send(*)
@@ -716,56 +658,47 @@ module foldwire
             !DIR$ ignore_tkr recv
             type(*), intent(inout) :: recv(*)
             integer(c_size_t), value :: recv_count
-            integer(c_int32_t), value :: source
-            integer(c_int32_t), value :: data_type
-            integer(c_int32_t), value :: tag
+            integer(c_int32_t), value :: source, data_type, tag
             type(fwPlan), intent(in), optional :: plan
             type(c_ptr), value :: comm
-            integer(c_int32_t) :: code
         end function
 
-        function fwTest(request, done) result(code) bind(c, name="fwTest")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwTest(request, done) bind(c, name="fwTest")
+            import
             type(c_ptr), intent(inout) :: request
             integer(c_int32_t), intent(out) :: done
-            integer(c_int32_t) :: code
         end function
 
-        function fwWait(request) result(code) bind(c, name="fwWait")
-            import :: c_int32_t, c_ptr
+        integer(fwResult) function fwWait(request) bind(c, name="fwWait")
+            import
             type(c_ptr), intent(inout) :: request
-            integer(c_int32_t) :: code
         end function
 
-        function fwWaitAll(n, requests) result(code) bind(c, name="fwWaitAll")
-            import :: c_int32_t, c_ptr, c_size_t
+        integer(fwResult) function fwWaitAll(n, requests) bind(c, name="fwWaitAll")
+            import
             integer(c_size_t), value :: n
             type(c_ptr), intent(inout) :: requests(*)
-            integer(c_int32_t) :: code
         end function
 
-        function fwGroupStart() result(code) bind(c, name="fwGroupStart")
-            import :: c_int32_t
-            integer(c_int32_t) :: code
+        integer(fwResult) function fwGroupStart() bind(c, name="fwGroupStart")
+            import
         end function
 
-        function fwGroupEnd() result(code) bind(c, name="fwGroupEnd")
-            import :: c_int32_t
-            integer(c_int32_t) :: code
+        integer(fwResult) function fwGroupEnd() bind(c, name="fwGroupEnd")
+            import
         end function
 
-        function fwCompressMaxSize(count, data_type, max_bytes) &
-            result(code) bind(c, name="fwCompressMaxSize")
-            import :: c_int32_t, c_size_t
+        integer(fwResult) function fwCompressMaxSize(count, data_type, max_bytes) &
+            bind(c, name="fwCompressMaxSize")
+            import
             integer(c_size_t), value :: count
             integer(c_int32_t), value :: data_type
             integer(c_size_t), intent(out) :: max_bytes
-            integer(c_int32_t) :: code
         end function
 
-        function fwCompress(values, count, data_type, plan, compressed, capacity, n_bytes) &
-            result(code) bind(c, name="fwCompress")
-            import :: c_int32_t, c_size_t, fwPlan
+        integer(fwResult) function fwCompress(values, count, data_type, plan, compressed, &
+            capacity, n_bytes) bind(c, name="fwCompress")
+            import
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
             type(*), intent(in) :: values(*)
@@ -777,12 +710,11 @@ module foldwire
             type(*), intent(inout) :: compressed(*)
             integer(c_size_t), value :: capacity
             integer(c_size_t), intent(out) :: n_bytes
-            integer(c_int32_t) :: code
         end function
 
-        function fwCompressFill(values, count, data_type, fill_value, plan, compressed, capacity, &
-                                n_bytes) result(code) bind(c, name="fwCompressFill")
-            import :: c_double, c_int32_t, c_size_t, fwPlan
+        integer(fwResult) function fwCompressFill(values, count, data_type, fill_value, plan, &
+            compressed, capacity, n_bytes) bind(c, name="fwCompressFill")
+            import
             !GCC$ attributes no_arg_check :: values
             !DIR$ ignore_tkr values
             type(*), intent(in) :: values(*)
@@ -795,17 +727,15 @@ module foldwire
             type(*), intent(inout) :: compressed(*)
             integer(c_size_t), value :: capacity
             integer(c_size_t), intent(out) :: n_bytes
-            integer(c_int32_t) :: code
         end function
 
-        function fwSuspectedFill() result(fill) bind(c, name="fwSuspectedFill")
-            import :: c_double
-            real(c_double) :: fill
+        real(c_double) function fwSuspectedFill() bind(c, name="fwSuspectedFill")
+            import
         end function
 
-        function fwCompressedInfo(compressed, n_bytes, data_type, count, bound) &
-            result(code) bind(c, name="fwCompressedInfo")
-            import :: c_double, c_int32_t, c_int64_t, c_size_t
+        integer(fwResult) function fwCompressedInfo(compressed, n_bytes, data_type, count, bound) &
+            bind(c, name="fwCompressedInfo")
+            import
             !GCC$ attributes no_arg_check :: compressed
             !DIR$ ignore_tkr compressed
             type(*), intent(in) :: compressed(*)
@@ -813,12 +743,11 @@ module foldwire
             integer(c_int32_t), intent(out), optional :: data_type
             integer(c_int64_t), intent(out), optional :: count
             real(c_double), intent(out), optional :: bound
-            integer(c_int32_t) :: code
         end function
 
-        function fwDecompress(compressed, n_bytes, data_type, values, capacity, count) &
-            result(code) bind(c, name="fwDecompress")
-            import :: c_int32_t, c_size_t
+        integer(fwResult) function fwDecompress(compressed, n_bytes, data_type, values, capacity, &
+            count) bind(c, name="fwDecompress")
+            import
             !GCC$ attributes no_arg_check :: compressed
             !DIR$ ignore_tkr compressed
             type(*), intent(in) :: compressed(*)
@@ -829,7 +758,6 @@ module foldwire
             type(*), intent(inout) :: values(*)
             integer(c_size_t), value :: capacity
             integer(c_size_t), intent(out) :: count
-            integer(c_int32_t) :: code
         end function
 
         function foldwire_plan_parse(text, plan) result(code) bind(c, name="fwPlanParse")

@@ -25,8 +25,12 @@ use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCC
 use crate::handle_table::{self, HandleEntry, HandleKind};
 use crate::transport::{AnyTransport, GrownCommunicator};
 
-/// Creates a communicator. It has a channel for messages, unless its calls take all channels.
-pub(crate) fn with_messages(
+/// Creates the communicator of all ranks of a transport. It has a channel for messages, unless its
+/// calls take all channels.
+///
+/// # Errors
+/// The errors of [`SharedCommunicator::with_config`].
+pub fn with_messages(
     transport: AnyTransport,
     config: Config,
     n_calls: usize,

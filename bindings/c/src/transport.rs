@@ -27,10 +27,12 @@ use foldwire_threads::World;
 
 use crate::errors::ApiError;
 pub(crate) use environment::warn_of_unknown;
-pub(crate) use grow::{GrownCommunicator, admit, rejoin};
-pub(crate) use join::{check, join, join_env, join_store, local_ranks};
-pub(crate) use join_error::from_store;
-pub(crate) use unique_id::{UniqueIdBytes, listeners, new_unique_id};
+pub use grow::{GrownCommunicator, admit, rejoin};
+pub(crate) use join::{check, local_ranks};
+pub use join::{join, join_env, join_store};
+pub use join_error::from_store;
+pub use unique_id::new_unique_id;
+pub(crate) use unique_id::{UniqueIdBytes, listeners};
 
 type ThreadsEndpoint = foldwire_threads::Endpoint;
 type TcpEndpoint = foldwire_tcp::Endpoint;
@@ -39,7 +41,7 @@ type TcpEndpoint = foldwire_tcp::Endpoint;
 const MAX_LOCAL_RANKS: usize = 1024;
 
 /// Transport of a communicator.
-pub(crate) enum AnyTransport {
+pub enum AnyTransport {
     /// All ranks are threads of this process.
     Threads(Box<ThreadsEndpoint>),
     /// Ranks are in several processes.
@@ -47,24 +49,39 @@ pub(crate) enum AnyTransport {
 }
 
 /// Message frame of either transport.
-pub(crate) enum AnyFrame {
+pub enum AnyFrame {
     Threads(<ThreadsEndpoint as Transport>::Frame),
     Tcp(<TcpEndpoint as Transport>::Frame),
 }
 
-/// Creates the endpoints of `n_ranks` ranks that are threads of this process.
+/// Creates the endpoints of `n_ranks` ranks that are threads of this process. `rate` limits each
+/// rank's link, in bytes per second in each direction. `None`: as fast as memory.
 ///
 /// # Errors
-/// If `n_ranks` is not from 1 to [`MAX_LOCAL_RANKS`].
-pub(crate) fn threads(n_ranks: usize) -> Result<Vec<AnyTransport>, ApiError> {
-    if (1..=MAX_LOCAL_RANKS).contains(&n_ranks) {
-        let endpoints = World::new(n_ranks).endpoints().into_iter();
-        Ok(endpoints.map(|endpoint| AnyTransport::Threads(Box::new(endpoint))).collect())
-    } else {
-        Err(ApiError::argument(format!(
+/// If `n_ranks` is not from 1 to 1024, or `rate` is not positive and finite.
+pub fn threads(n_ranks: usize, rate: Option<f64>) -> Result<Vec<AnyTransport>, ApiError> {
+    if !(1..=MAX_LOCAL_RANKS).contains(&n_ranks) {
+        return Err(ApiError::argument(format!(
             "{n_ranks} ranks; a process can have 1 to {MAX_LOCAL_RANKS}"
-        )))
+        )));
     }
+    let world = World::new(n_ranks);
+    let world = match rate {
+        Some(rate) => world.link_rate(check_rate(rate)?),
+        None => world,
+    };
+    let endpoints = world.endpoints().into_iter();
+    Ok(endpoints.map(|endpoint| AnyTransport::Threads(Box::new(endpoint))).collect())
+}
+
+/// Checks a link's rate.
+///
+/// # Errors
+/// If it is not positive and finite.
+pub(crate) fn check_rate(rate: f64) -> Result<f64, ApiError> {
+    let wrong = || format!("{rate} is not a valid link rate in bytes per second");
+    let is_valid = rate > 0.0 && rate.is_finite();
+    if is_valid { Ok(rate) } else { Err(ApiError::argument(wrong())) }
 }
 
 impl AsRef<[u8]> for AnyFrame {
@@ -87,7 +104,7 @@ impl AsMut<[u8]> for AnyFrame {
 
 /// The parts of a transport's error that core uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EndpointFailure {
+pub struct EndpointFailure {
     kind: Kind,
     peer: Option<Rank>,
 }

@@ -3,13 +3,13 @@
 use foldwire::DType;
 use foldwire::compress::{Info, Layout, Order};
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{self};
+use foldwire_c::ffi::rust::{self, lent};
 use foldwire_c::ffi::types::FW_DAMAGED;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::failure::raise;
-use crate::ffi::{self, lent};
+use crate::ffi;
 
 /// Shape; order is Fortran; most significant byte first; truth values; fill value.
 type LayoutTuple = (Vec<u64>, bool, bool, bool, Option<f64>);
@@ -29,7 +29,7 @@ pub(crate) fn compress<'py>(
     let (shape, is_fortran, is_big_endian, is_bool, fill_value) = layout;
     let order = if is_fortran { Order::Fortran } else { Order::C };
     let layout = Layout { shape, order, is_big_endian, is_bool, fill_value };
-    let done = py.detach(|| ffi::compress(values, dtype, &layout, &plan.parse()?));
+    let done = py.detach(|| rust::compress(values, dtype, &layout, &plan.parse()?));
     let (bytes, suspected_fill) = done.map_err(|fault| raise(py, &fault))?;
     Ok((PyBytes::new(py, &bytes), suspected_fill))
 }

@@ -4,18 +4,17 @@
 //! `failure::raise` creates the exception for an error. For the error of a call, use
 //! `LockedEndpoint::raise`: a signal handler or another thread may have ended the call.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use foldwire::grow::Admission;
 use foldwire::op::OpCode;
 use foldwire::plan::PlanSpec;
-use foldwire::{Collective, Config, DType, Plan};
+use foldwire::{Collective, Config, Plan};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
-    ArrayMemory, CollectiveArgs, CountArgs, DeviceStream, ErasedCommunicator, GrownGroup,
-    MessageArgs, RankEndpoint, RawArray, collective, seconds,
+    self, AnyTransport, ArrayMemory, CollectiveArgs, CoreCommunicator, DeviceStream,
+    GrownCommunicator, MessageArgs, ValueCounts, collective, seconds,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
@@ -23,9 +22,9 @@ use pyo3::types::PyDict;
 
 use crate::endpoint::{LockedEndpoint, ObjectId};
 use crate::failure::raise;
-use crate::ffi::{self, CallWithArrays};
+use crate::ffi;
 use crate::report::{PyReport, dict};
-use crate::request::PyRequest;
+use crate::request::{CallWithArrays, PyRequest};
 use crate::store::ObjectStore;
 use crate::sums;
 
@@ -63,11 +62,11 @@ pub(crate) struct PyCommunicator {
 impl PyCommunicator {
     /// Creates the communicator of all ranks of an endpoint.
     pub(crate) fn create(
-        rank_endpoint: RankEndpoint,
+        transport: AnyTransport,
         config: Config,
         n_calls: usize,
     ) -> Result<Self, ApiError> {
-        let (endpoint, id) = LockedEndpoint::create(rank_endpoint, config, n_calls)?;
+        let (endpoint, id) = LockedEndpoint::create(transport, config, n_calls)?;
         let (rank, size, n_calls) = endpoint.enter(|state| Ok(properties(state.comm(id)?)))?;
         Ok(Self { endpoint: Arc::new(endpoint), id, rank, size, n_calls })
     }
@@ -76,7 +75,7 @@ impl PyCommunicator {
     fn with_core<R: Send>(
         &self,
         py: Python<'_>,
-        then: impl FnOnce(&ErasedCommunicator) -> Result<R, ApiError> + Send,
+        then: impl FnOnce(&CoreCommunicator) -> Result<R, ApiError> + Send,
     ) -> PyResult<R> {
         self.endpoint.call(py, |state| then(state.comm(self.id)?))
     }
@@ -85,7 +84,7 @@ impl PyCommunicator {
     fn request(
         &self,
         py: Python<'_>,
-        start: impl FnOnce(&ErasedCommunicator) -> Result<CallWithArrays, ApiError> + Send,
+        start: impl FnOnce(&CoreCommunicator) -> Result<CallWithArrays, ApiError> + Send,
     ) -> PyResult<PyRequest> {
         let id = self.endpoint.call(py, |state| {
             let running = start(state.comm(self.id)?)?;
@@ -95,8 +94,8 @@ impl PyCommunicator {
     }
 
     /// Wraps the communicator of a group that has grown.
-    pub(crate) fn grown(grown: GrownGroup) -> PyGrown {
-        let GrownGroup { comm, generation, facts, old_ranks } = grown;
+    pub(crate) fn grown(grown: GrownCommunicator) -> PyGrown {
+        let GrownCommunicator { comm, generation, facts, old_ranks } = grown;
         let (rank, size, n_calls) = properties(&comm);
         let (endpoint, id) = LockedEndpoint::of(comm);
         (
@@ -128,20 +127,29 @@ fn message_args(message: &MessageTuple<'_>) -> PyResult<MessageArgs> {
     Ok(MessageArgs { array, dtype, peer: *peer, tag: *tag, plan })
 }
 
-/// Returns the address range of an array.
-fn range(array: RawArray, dtype: DType) -> Range<usize> {
-    array.address..array.address + array.n_values * dtype.n_bytes()
-}
-
 /// Converts the seconds without progress after which a call fails.
 fn limit(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
     let timeout = timeout.map(|timeout| seconds(timeout, "timeout")).transpose();
     timeout.map_err(|fault| raise(py, &fault))
 }
 
+/// Calls `then`, with another time limit of the communicator: operations that it starts fail after
+/// `timeout` without progress. `None` keeps the communicator's time limit.
+pub(crate) fn within<R>(
+    comm: &CoreCommunicator,
+    timeout: Option<Duration>,
+    then: impl FnOnce() -> R,
+) -> R {
+    let Some(timeout) = timeout else { return then() };
+    comm.set_timeout(timeout);
+    let made = then();
+    comm.set_timeout(comm.config().timeout);
+    made
+}
+
 /// Returns rank, number of ranks, and largest number of calls at once.
-fn properties(comm: &ErasedCommunicator) -> (usize, usize, usize) {
-    (comm.rank(), comm.size(), comm.n_calls())
+fn properties(comm: &CoreCommunicator) -> (usize, usize, usize) {
+    (comm.rank().index(), comm.size(), comm.n_calls())
 }
 
 impl Drop for PyCommunicator {
@@ -179,10 +187,11 @@ impl CallArgs<'_> {
         let dtype = ffi::dtype(py, self.dtype)?;
         let op = OpCode::from_code(self.op).filter(|&op| op != OpCode::User);
         let op = op.ok_or_else(|| fault(format!("unknown operation code {}", self.op)))?;
-        let lengths = match (&self.counts, &self.recv_counts) {
-            (None, _) => CountArgs::Same(self.count),
-            (Some(counts), None) => CountArgs::Given(counts.clone()),
-            (Some(to), Some(from)) => CountArgs::Exchanged(to.clone(), from.clone()),
+        let shared = |counts: &Vec<usize>| Arc::from(&counts[..]);
+        let counts = match (&self.counts, &self.recv_counts) {
+            (None, _) => ValueCounts::Same(self.count),
+            (Some(counts), None) => ValueCounts::Given(shared(counts)),
+            (Some(to), Some(from)) => ValueCounts::Exchanged(shared(to), shared(from)),
         };
         let (send, recv) = (self.send.as_ref(), self.recv.as_ref());
         let (send, recv, memory) = match self.memory {
@@ -198,7 +207,7 @@ impl CallArgs<'_> {
             }
         };
         let (root, plan) = (self.root, self.plan.get().0);
-        Ok(CollectiveArgs { collective, lengths, send, recv, dtype, op, root, plan, memory })
+        Ok(CollectiveArgs { collective, counts, send, recv, dtype, op, root, plan, memory })
     }
 
     fn timeout(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
@@ -219,7 +228,7 @@ impl PyCommunicator {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
         let report = self.with_core(py, |comm| {
-            CallWithArrays::start(comm, &collective, arrays)?.with_timeout(timeout).wait()
+            CallWithArrays::start(comm, &collective, arrays, timeout)?.wait()
         })?;
         Ok(PyReport(report))
     }
@@ -241,7 +250,7 @@ impl PyCommunicator {
         let array = ffi::tensor(py, memory, dtype)?;
         let collective = CollectiveArgs {
             collective: Some(Collective::AllReduce),
-            lengths: CountArgs::Same(array.n_values),
+            counts: ValueCounts::Same(array.n_values()),
             send: array,
             recv: array,
             dtype,
@@ -252,7 +261,7 @@ impl PyCommunicator {
         };
         let timeout = limit(py, timeout)?;
         let report = self.with_core(py, |comm| {
-            CallWithArrays::start(comm, &collective, vec![tensor])?.with_timeout(timeout).wait()
+            CallWithArrays::start(comm, &collective, vec![tensor], timeout)?.wait()
         })?;
         Ok(PyReport(report))
     }
@@ -261,15 +270,16 @@ impl PyCommunicator {
     fn start(&self, py: Python<'_>, call: CallArgs<'_>) -> PyResult<PyRequest> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
         let timeout = call.timeout(py)?;
-        self.request(py, |comm| {
-            Ok(CallWithArrays::start(comm, &collective, arrays)?.with_timeout(timeout))
-        })
+        self.request(py, |comm| CallWithArrays::start(comm, &collective, arrays, timeout))
     }
 
     /// Starts to send or receive a message.
     fn start_message(&self, py: Python<'_>, message: MessageTuple<'_>) -> PyResult<PyRequest> {
         let (message_args, array) = (message_args(&message)?, message.0.unbind());
-        self.request(py, |comm| CallWithArrays::start_message(comm, &message_args, array))
+        let arrays = vec![array];
+        self.request(py, |comm| {
+            Ok(CallWithArrays { call: rust::start_message(comm, &message_args)?, arrays })
+        })
     }
 
     /// Sends and receives several messages concurrently, and returns their report.
@@ -279,7 +289,7 @@ impl PyCommunicator {
         messages: Vec<MessageTuple<'py>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let messages = messages.iter().map(message_args).collect::<PyResult<Vec<_>>>()?;
-        dict(py, &self.with_core(py, |comm| ffi::exchange(comm, &messages))?)
+        dict(py, &self.with_core(py, |comm| rust::exchange(comm, &messages))?)
     }
 
     /// All-reduces several arrays of floats in place as one call. Each has its own bound, or else
@@ -314,17 +324,10 @@ impl PyCommunicator {
             residues.iter().map(|array| ffi::array(Some(array), residue, true)).collect()
         });
         let residues: Option<Vec<_>> = residues.transpose()?;
-        let data = lent.iter().map(|(array, _)| range(*array, dtype));
-        let errors = residues.iter().flatten().map(|array| range(*array, residue));
-        let mut ranges: Vec<Range<usize>> = data.chain(errors).filter(|r| !r.is_empty()).collect();
-        ranges.sort_by_key(|range| range.start);
-        if ranges.windows(2).any(|two| two[0].end > two[1].start) {
-            return Err(fault("arrays of a group overlap".to_owned()));
-        }
         let (plan, timeout) = (&plan.get().0, limit(py, timeout)?);
         let reports = self.with_core(py, |comm| {
-            comm.within(timeout, |comm| {
-                ffi::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
+            within(comm, timeout, || {
+                rust::all_reduce_group(comm, &lent, residues.as_deref(), dtype, op, plan)
             })
         })?;
         let sum = reports.into_iter().reduce(|mut sum, report| {
@@ -360,7 +363,7 @@ impl PyCommunicator {
         let timeout = limit(py, timeout)?;
         let made = self.endpoint.call(py, |state| {
             let comm = state.comm(self.id)?;
-            let made = comm.within(timeout, |comm| comm.split(color, key, n_calls))?;
+            let made = within(comm, timeout, || comm.split(color, key, n_calls))?;
             Ok(made.map(|comm| {
                 let properties = properties(&comm);
                 (state.add_comm(comm), properties)
@@ -373,7 +376,7 @@ impl PyCommunicator {
     fn shrink(&self, py: Python<'_>, patience: f64) -> PyResult<Self> {
         let made = self.endpoint.call(py, |state| {
             let patience = seconds(patience, "patience")?;
-            let comm = state.take_comm(self.id)?.shrink(patience)?;
+            let comm = state.take_comm(self.id)?.shrink(patience, self.n_calls)?;
             let properties = properties(&comm);
             Ok((state.add_comm(comm), properties))
         })?;
@@ -401,7 +404,7 @@ impl PyCommunicator {
             let wanted = Admission { size, limit, patience, generation, facts: &facts };
             self.endpoint.enter(|state| {
                 let comm = state.take_comm(self.id)?;
-                Ok(Self::grown(comm.admit(&mut store, job, &wanted)?))
+                Ok(Self::grown(rust::admit(comm, &mut store, job, &wanted)?))
             })
         });
         made.map_err(|fault| match store.take_raised() {

@@ -19,14 +19,15 @@ use std::{mem, process};
 
 use foldwire::{Config, Report};
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{ErasedCommunicator, RankEndpoint, with_stop_check};
+use foldwire_c::ffi::rust::{AnyTransport, CoreCommunicator, communicator, with_stop_check};
 use foldwire_c::ffi::types::{
     FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_INVALID_USAGE, FW_TRANSPORT_ERROR,
 };
 use pyo3::prelude::*;
 
 use crate::failure::{interrupted, raise};
-use crate::ffi::{CallWithArrays, SendWrapper};
+use crate::ffi::SendWrapper;
+use crate::request::CallWithArrays;
 
 /// The communicators and calls of one endpoint, behind a lock.
 pub(crate) struct LockedEndpoint {
@@ -88,7 +89,7 @@ pub(crate) struct ObjectId(u64);
 pub(crate) struct LockedState {
     /// First, because fields are dropped in order: dropping a call aborts it on its communicator.
     requests: HashMap<ObjectId, CallWithArrays>,
-    comms: HashMap<ObjectId, ErasedCommunicator>,
+    comms: HashMap<ObjectId, CoreCommunicator>,
     /// Number of ids that were assigned.
     n_ids: u64,
 }
@@ -102,15 +103,15 @@ fn closed() -> ApiError {
 impl LockedEndpoint {
     /// Creates an endpoint with one communicator, and returns the communicator's id.
     pub(crate) fn create(
-        endpoint: RankEndpoint,
+        transport: AnyTransport,
         config: Config,
         n_calls: usize,
     ) -> Result<(Self, ObjectId), ApiError> {
-        Ok(Self::of(ErasedCommunicator::new(endpoint, config, n_calls)?))
+        Ok(Self::of(communicator(transport, config, n_calls)?))
     }
 
     /// Creates an endpoint of a communicator, and returns the communicator's id.
-    pub(crate) fn of(comm: ErasedCommunicator) -> (Self, ObjectId) {
+    pub(crate) fn of(comm: CoreCommunicator) -> (Self, ObjectId) {
         let mut state = LockedState::default();
         let id = state.add_comm(comm);
         let state = Mutex::new(SendWrapper(state));
@@ -307,7 +308,7 @@ impl LockedState {
     }
 
     /// Adds a communicator and returns its id.
-    pub(crate) fn add_comm(&mut self, comm: ErasedCommunicator) -> ObjectId {
+    pub(crate) fn add_comm(&mut self, comm: CoreCommunicator) -> ObjectId {
         let id = self.id();
         self.comms.insert(id, comm);
         id
@@ -321,12 +322,12 @@ impl LockedState {
     }
 
     /// Returns a communicator.
-    pub(crate) fn comm(&self, id: ObjectId) -> Result<&ErasedCommunicator, ApiError> {
+    pub(crate) fn comm(&self, id: ObjectId) -> Result<&CoreCommunicator, ApiError> {
         self.comms.get(&id).ok_or_else(closed)
     }
 
     /// Removes a communicator and returns it.
-    pub(crate) fn take_comm(&mut self, id: ObjectId) -> Result<ErasedCommunicator, ApiError> {
+    pub(crate) fn take_comm(&mut self, id: ObjectId) -> Result<CoreCommunicator, ApiError> {
         self.comms.remove(&id).ok_or_else(closed)
     }
 

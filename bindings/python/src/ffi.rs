@@ -12,23 +12,17 @@
 //! *Safety argument of every block.* The interface is only read from `numpy.ndarray`, and only
 //! `_torch_tensors.reduce_in_place` passes addresses. Numpy and torch keep an array's memory in
 //! place while a reference to the array exists. Python callers hold a reference until the function
-//! returns. Calls that run longer hold references in [`CallWithArrays`]. The user must ensure that
+//! returns. Calls that run longer hold references in
+//! [`CallWithArrays`](crate::request::CallWithArrays). The user must ensure that
 //! no other thread writes an array during a call, nor reads one that the call writes. This holds
 //! for every library that releases the GIL while it works on arrays, and the package documents it.
 #![allow(unsafe_code, reason = "access to the memory of numpy and torch")]
 
 pub(crate) mod hdf5;
 
-use std::time::Duration;
-
-use foldwire::compress::Layout;
-use foldwire::op::OpCode;
-use foldwire::plan::PlanSpec;
-use foldwire::{Bound as ErrorBound, DType, Element, Plan, Report};
+use foldwire::DType;
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{
-    self, CollectiveArgs, ErasedCall, ErasedCommunicator, MessageArgs, RawArray,
-};
+use foldwire_c::ffi::rust::RawArray;
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -85,7 +79,8 @@ pub(crate) fn array(
     if n_values > 0 && address % dtype.n_bytes() != 0 {
         return Err(refuse(py, "the array is not aligned"));
     }
-    Ok(RawArray { address, n_values })
+    // SAFETY: see the top of this file.
+    Ok(unsafe { RawArray::new(address, n_values) })
 }
 
 /// Returns address and length of an array of `dtype` on a device. `None` is an empty array.
@@ -101,7 +96,9 @@ pub(crate) fn device_array(values: Option<&Bound<'_, PyAny>>, dtype: DType) -> P
         return Err(refuse(py, format!("the argument is not an array of {dtype} on a device")));
     }
     let address = values.getattr("address")?.extract()?;
-    Ok(RawArray { address, n_values: values.getattr("size")?.extract()? })
+    let n_values = values.getattr("size")?.extract()?;
+    // SAFETY: see the top of this file.
+    Ok(unsafe { RawArray::new(address, n_values) })
 }
 
 /// Returns a tensor's memory, given by its address and its number of values.
@@ -116,120 +113,13 @@ pub(crate) fn tensor(
     if n_values > 0 && address % dtype.n_bytes() != 0 {
         return Err(refuse(py, "the tensor is not aligned"));
     }
-    Ok(RawArray { address, n_values })
+    // SAFETY: see the top of this file.
+    Ok(unsafe { RawArray::new(address, n_values) })
 }
 
 /// Looks up the type with this code.
 pub(crate) fn dtype(py: Python<'_>, code: u8) -> PyResult<DType> {
     DType::from_code(code).ok_or_else(|| refuse(py, format!("unknown type code {code}")))
-}
-
-/// Calls `then` with the values of an array.
-pub(crate) fn lent<T: Element, R>(
-    values: RawArray,
-    then: impl FnOnce(&[T]) -> Result<R, ApiError>,
-) -> Result<R, ApiError> {
-    // SAFETY: see the top of this file.
-    unsafe { rust::lent(values, then) }
-}
-
-/// Compresses an array by a plan.
-pub(crate) fn compress(
-    values: RawArray,
-    dtype: DType,
-    layout: &Layout,
-    plan: &PlanSpec,
-) -> Result<(Vec<u8>, Option<f64>), ApiError> {
-    // SAFETY: see the top of this file.
-    unsafe { rust::compress(values, dtype, layout, plan) }
-}
-
-/// A running call, and references to its arrays.
-pub(crate) struct CallWithArrays {
-    /// First, because fields are dropped in order: the call uses the arrays.
-    call: ErasedCall,
-    _arrays: Vec<Py<PyAny>>,
-}
-
-impl CallWithArrays {
-    /// Starts a collective. `arrays` are the Python objects of its arrays.
-    pub(crate) fn start(
-        comm: &ErasedCommunicator,
-        call: &CollectiveArgs,
-        arrays: Vec<Py<PyAny>>,
-    ) -> Result<Self, ApiError> {
-        // SAFETY: see the top of this file; the result holds references to the arrays.
-        let call = unsafe { comm.start(call) }?;
-        Ok(Self { call, _arrays: arrays })
-    }
-
-    /// Starts to send or receive a message.
-    pub(crate) fn start_message(
-        comm: &ErasedCommunicator,
-        args: &MessageArgs,
-        array: Py<PyAny>,
-    ) -> Result<Self, ApiError> {
-        // SAFETY: as in `start`.
-        let call = unsafe { comm.start_message(args) }?;
-        Ok(Self { call, _arrays: vec![array] })
-    }
-
-    /// Replaces the time without progress after which the call fails.
-    pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> Self {
-        let Self { call, _arrays } = self;
-        let call = match timeout {
-            Some(timeout) => call.with_timeout(timeout),
-            None => call,
-        };
-        Self { call, _arrays }
-    }
-
-    /// Returns the call, for polling.
-    pub(crate) const fn call(&mut self) -> &mut ErasedCall {
-        &mut self.call
-    }
-
-    /// Advances all calls of the endpoint until this one has finished.
-    pub(crate) fn wait(self) -> Result<Report, ApiError> {
-        let Self { call, _arrays } = self;
-        call.wait()
-    }
-}
-
-/// Sends and receives several messages concurrently.
-pub(crate) fn exchange(
-    comm: &ErasedCommunicator,
-    messages: &[MessageArgs],
-) -> Result<Report, ApiError> {
-    // SAFETY: see the top of this file.
-    unsafe { comm.exchange(messages) }
-}
-
-/// Calls [`ErasedCommunicator::all_reduce_group`]. The arrays must not overlap; the caller checks
-/// it.
-pub(crate) fn all_reduce_group(
-    comm: &ErasedCommunicator,
-    arrays: &[(RawArray, Option<ErrorBound>)],
-    feedback: Option<&[RawArray]>,
-    dtype: DType,
-    op: OpCode,
-    plan: &Plan,
-) -> Result<Vec<Report>, ApiError> {
-    // SAFETY: see the top of this file; the caller has checked that the arrays do not overlap.
-    unsafe { comm.all_reduce_group(arrays, feedback, dtype, op, plan) }
-}
-
-/// Calls [`ErasedCommunicator::repro_sums`]. `sums` is not part of `values`: the Python package has
-/// just made it.
-pub(crate) fn repro_sums(
-    comm: &ErasedCommunicator,
-    values: RawArray,
-    dtype: DType,
-    is_columns: bool,
-    sums: RawArray,
-) -> Result<Report, ApiError> {
-    // SAFETY: see the top of this file.
-    unsafe { comm.repro_sums(values, dtype, is_columns, sums) }
 }
 
 /// Makes an endpoint's state `Send`. The state is not `Send` by itself, because its parts count

@@ -12,8 +12,8 @@ use std::thread;
 use foldwire::Config;
 use foldwire_bootstrap::StorePlace;
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{self, ErasedCommunicator, RankEndpoint, seconds};
-use foldwire_c::ffi::types::FW_INTERNAL_ERROR;
+use foldwire_c::ffi::rust::{self, seconds};
+use foldwire_c::ffi::types::{FW_INTERNAL_ERROR, FW_INVALID_ARGUMENT};
 use pyo3::prelude::*;
 
 use crate::communicator::{PyCommunicator, PyGrown};
@@ -54,10 +54,8 @@ pub(crate) fn threads(
 ) -> PyResult<Vec<PyCommunicator>> {
     let all = || -> Result<Vec<PyCommunicator>, ApiError> {
         let (config, n_calls) = config(settings, None)?;
-        let rank_endpoints = RankEndpoint::threads(n_ranks, rate)?.into_iter();
-        rank_endpoints
-            .map(|rank_endpoint| PyCommunicator::create(rank_endpoint, config, n_calls))
-            .collect()
+        let transports = rust::threads(n_ranks, rate)?.into_iter();
+        transports.map(|transport| PyCommunicator::create(transport, config, n_calls)).collect()
     };
     all().map_err(|fault| raise(py, &fault))
 }
@@ -65,7 +63,8 @@ pub(crate) fn threads(
 /// Creates a unique id. One rank calls this and passes the id to all others.
 #[pyfunction]
 pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
-    py.detach(rust::unique_id).map_err(|fault| raise(py, &fault))
+    let id = py.detach(rust::new_unique_id).map_err(|fault| raise(py, &fault))?;
+    Ok(id.to_vec())
 }
 
 /// Joins ranks in other processes: those with the same unique id, or without one, those that a
@@ -83,11 +82,17 @@ pub(crate) fn join(
     let fault = |fault: ApiError| raise(py, &fault);
     let (config, n_calls) = config(settings, link_rate).map_err(fault)?;
     let limit = seconds(limit, "limit").map_err(fault)?;
-    let rank_endpoint = with_signals(py, move || match id {
-        Some(id) => RankEndpoint::join(&id, n_ranks, rank, limit),
-        None => RankEndpoint::from_env(limit),
+    let transport = with_signals(py, move || match id {
+        Some(id) => rust::join(&id.try_into().map_err(wrong_id)?, n_ranks, rank, limit),
+        None => rust::join_env(limit),
     })?;
-    py.detach(|| PyCommunicator::create(rank_endpoint, config, n_calls)).map_err(fault)
+    py.detach(|| PyCommunicator::create(transport, config, n_calls)).map_err(fault)
+}
+
+/// The error for a unique id of another length.
+fn wrong_id(id: Vec<u8>) -> ApiError {
+    let message = format!("a unique id has 128 bytes, not {}", id.len());
+    ApiError::new(FW_INVALID_ARGUMENT, message)
 }
 
 /// Calls `join` in another thread, and waits for its result.
@@ -145,8 +150,7 @@ pub(crate) fn meet(
         let limit = seconds(limit, "limit")?;
         let (rank, size, job, epoch) = place;
         let place = StorePlace { rank, size, job, epoch, limit };
-        let rank_endpoint = RankEndpoint::from_store(&mut store, place)?;
-        PyCommunicator::create(rank_endpoint, config, n_calls)
+        PyCommunicator::create(rust::join_store(&mut store, place)?, config, n_calls)
     });
     made.map_err(|fault| store.raise(py, &fault))
 }
@@ -164,7 +168,7 @@ pub(crate) fn rejoin(
     let made = py.detach(|| {
         let (config, n_calls) = config(settings, None)?;
         let limit = seconds(limit, "limit")?;
-        let grown = ErasedCommunicator::rejoin(&mut store, job, limit, config, n_calls)?;
+        let grown = rust::rejoin(&mut store, job, limit, config, n_calls)?;
         Ok(PyCommunicator::grown(grown))
     });
     made.map_err(|fault| store.raise(py, &fault))

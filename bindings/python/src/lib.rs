@@ -9,6 +9,7 @@
 //! | `endpoint` | the communicators of one endpoint, behind a lock |
 //! | `failure` | conversion of errors to `foldwire.Error` |
 //! | `join` | functions that create communicators |
+//! | `launch` | the command of this name |
 //! | `report` | the class `Report`, and the words about a fill value |
 //! | `request` | the class `Request` |
 //! | `store` | stores in which ranks meet |
@@ -27,6 +28,8 @@ mod endpoint;
 mod failure;
 mod ffi;
 mod join;
+#[cfg(unix)]
+mod launch;
 mod report;
 mod request;
 #[cfg(feature = "simulated")]
@@ -58,6 +61,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::PyStore>()?;
     #[cfg(feature = "simulated")]
     module.add_class::<simulated::PySimulatedDevice>()?;
+    #[cfg(unix)]
+    module.add_function(wrap_pyfunction!(launch::launch, module)?)?;
     module.add_function(wrap_pyfunction!(join::threads, module)?)?;
     module.add_function(wrap_pyfunction!(join::unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(join::unknown_variables, module)?)?;

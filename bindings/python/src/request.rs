@@ -3,15 +3,48 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use foldwire::Report;
 use foldwire_c::errors::ApiError;
+use foldwire_c::ffi::rust::{self, CollectiveArgs, CoreCommunicator, DynCall};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::endpoint::{LockedEndpoint, LockedState, ObjectId};
 use crate::failure::raise;
 use crate::report::dict;
+
+/// A running call, and references to its arrays.
+pub(crate) struct CallWithArrays {
+    /// First, because fields are dropped in order: the call uses the arrays.
+    pub(crate) call: Box<dyn DynCall>,
+    pub(crate) arrays: Vec<Py<PyAny>>,
+}
+
+impl CallWithArrays {
+    /// Starts a collective. `arrays` are the Python objects of its arrays. The call fails after
+    /// `timeout` without progress. `None` is the communicator's time limit.
+    pub(crate) fn start(
+        comm: &CoreCommunicator,
+        call: &CollectiveArgs,
+        arrays: Vec<Py<PyAny>>,
+        timeout: Option<Duration>,
+    ) -> Result<Self, ApiError> {
+        let call = rust::start(comm, call)?;
+        let call = match timeout {
+            Some(timeout) => call.with_timeout(timeout),
+            None => call,
+        };
+        Ok(Self { call, arrays })
+    }
+
+    /// Advances all calls of the endpoint until this one has finished.
+    pub(crate) fn wait(self) -> Result<Report, ApiError> {
+        let Self { call, arrays: _arrays } = self;
+        call.wait()
+    }
+}
 
 /// A call in progress.
 #[pyclass(frozen, name = "Request", module = "foldwire._native")]
@@ -85,7 +118,7 @@ impl PyRequest {
                 Ok(running) => running,
                 Err(fault) => return Some(Err(fault)),
             };
-            match Pin::new(running.call()).poll(&mut Context::from_waker(waker)) {
+            match Pin::new(&mut *running.call).poll(&mut Context::from_waker(waker)) {
                 Poll::Pending => None,
                 Poll::Ready(report) => {
                     state.forget(self.id);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use foldwire::store::{self, StoreError};
 use foldwire_bootstrap::{FileStore, MemoryStore, Root, TcpStore, Token};
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{seconds, store_fault};
+use foldwire_c::ffi::rust::{from_store, seconds};
 use foldwire_c::ffi::types::{FW_INVALID_ARGUMENT, FW_TRANSPORT_ERROR};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -88,7 +88,7 @@ impl PyStore {
         py: Python<'_>,
         call: impl FnOnce(&mut dyn store::Store) -> Result<R, StoreError> + Send,
     ) -> PyResult<R> {
-        py.detach(|| self.store.call(call)).map_err(|error| raise(py, &store_fault(error)))
+        py.detach(|| self.store.call(call)).map_err(|error| raise(py, &from_store(error)))
     }
 }
 
@@ -185,7 +185,7 @@ impl PyStore {
         loop {
             let left = limit.saturating_sub(start.elapsed());
             let value = py.detach(|| self.store.wait(key, left));
-            let value = value.map_err(|error| raise(py, &store_fault(error)))?;
+            let value = value.map_err(|error| raise(py, &from_store(error)))?;
             if value.is_some() || left.is_zero() {
                 return Ok(value.map(|value| PyBytes::new(py, &value)));
             }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use foldwire::Report;
+use foldwire_c::ffi::rust;
 use pyo3::prelude::*;
 
+use crate::communicator::within;
 use crate::endpoint::{LockedEndpoint, ObjectId};
 use crate::ffi;
 
@@ -23,6 +25,6 @@ pub(crate) fn repro_sums(
     let sums = ffi::array(Some(sums), foldwire::DType::F64, true)?;
     endpoint.call(py, |state| {
         let comm = state.comm(id)?;
-        comm.within(timeout, |comm| ffi::repro_sums(comm, values, dtype, is_columns, sums))
+        within(comm, timeout, || rust::repro_sums(comm, values, dtype, is_columns, sums))
     })
 }

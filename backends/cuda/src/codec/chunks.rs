@@ -3,9 +3,10 @@
 
 use foldwire::codec::fz_light::HEADER_BYTES;
 
-use super::job::{Job, Space, padded};
-use crate::kernel::KernelFile;
-use crate::{DeviceBytes, DeviceError, DevicePtr};
+use super::Payload;
+use super::job::{Job, padded};
+use crate::kernel::{KernelFile, args};
+use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
 use std::ops::Range;
 
 /// Values of a chunk.
@@ -19,9 +20,17 @@ const FEWEST_FINISHERS: usize = 64;
 /// Bytes that a chunk's kernel reports.
 const REPORT: usize = size_of::<u64>();
 /// Length that says that the outcome has it.
-pub(super) const JUST_WRITTEN: u64 = u64::MAX;
+const JUST_WRITTEN: usize = usize::MAX;
 /// No payload.
 pub(super) const NULL: DevicePtr = DevicePtr(0);
+
+/// Range of a payload, as kernels that decode it take it.
+pub(super) fn range(src: Payload) -> DeviceBytes {
+    match src {
+        Payload::Given(src) => src,
+        Payload::JustWritten(ptr) => DeviceBytes { ptr, n_bytes: JUST_WRITTEN },
+    }
+}
 
 /// Scratch memory of chunks.
 #[derive(Clone, Copy)]
@@ -36,10 +45,15 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn new(job: &Job<'_>, space: Space, slot: usize, shift: usize) -> Self {
+    pub(super) fn new(job: &Job<'_>, slot: usize, shift: usize) -> Self {
         let n_chunks = job.n_values.div_ceil(CHUNK);
-        let (reports, rest) = space.take(n_chunks * REPORT);
+        let (reports, rest) = job.space.take(n_chunks * REPORT);
         Self { n_chunks, reports, slots: rest.take(n_chunks * slot).0, slot, shift }
+    }
+
+    /// Arguments that name the memory of chunks.
+    pub(super) fn args(&self) -> [KernelArg; 3] {
+        args![self.reports, self.slots, self.slot]
     }
 
     /// Bytes of scratch memory for the chunks of `n_values`.
@@ -75,17 +89,14 @@ impl Chunks {
         own: u32,
         dst: DeviceBytes,
     ) -> Result<(), DeviceError> {
-        let n_chunks = self.n_chunks;
-        let (dst, n_values, outcome) = (dst.ptr.into(), job.n_values.into(), job.outcome.into());
-        let reports = self.reports.into();
-        let args = [dst, n_values, reports, outcome, step.into(), a.into(), b.into(), own.into()];
+        let (n_chunks, n_values, outcome) = (self.n_chunks, job.n_values, job.outcome);
+        let args = args![dst.ptr, n_values, self.reports, outcome, step, a, b, own];
         let n_threads = n_chunks.next_multiple_of(32).clamp(FEWEST_FINISHERS, FINISHERS) as u32;
         job.launch(KernelFile::Payload, "payload_finish", 1, n_threads, &args)?;
         if n_chunks == 0 {
             return Ok(());
         }
-        let (slots, slot) = (self.slots.into(), self.slot.into());
-        let args = [dst, n_values, slots, slot, self.shift.into(), outcome];
+        let args = args![dst.ptr, n_values, self.slots, self.slot, self.shift, outcome];
         job.launch(KernelFile::Payload, "payload_gather", n_chunks, THREADS, &args)
     }
 }

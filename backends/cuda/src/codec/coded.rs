@@ -4,11 +4,11 @@
 use foldwire::Float;
 use foldwire::codec::{CodecId, CodecParams, CuSzp, Mpc, ZfpRate};
 
-use super::chunks::{CHUNK, Chunks, JUST_WRITTEN, NULL, THREADS};
-use super::job::{Job, Space, padded};
-use super::{CodecKernels, Payload};
-use crate::kernel::KernelFile;
-use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
+use super::chunks::{CHUNK, Chunks, NULL, THREADS, range};
+use super::job::{Job, padded};
+use super::{CodecKernels, DecodeOperands, EncodeOperands};
+use crate::kernel::{KernelFile, args};
+use crate::{DeviceError, KernelArg};
 use std::ops::Range;
 
 /// Bytes of a slot before its chunk: the kernels' `FORM_AT`.
@@ -23,6 +23,15 @@ enum Coder {
     Mpc(u64),
     /// Bits a value.
     ZfpRate(u64),
+}
+
+impl Coder {
+    fn args(self) -> Vec<KernelArg> {
+        match self {
+            Self::CuSzp(numbers) => numbers.map(KernelArg::from).into(),
+            Self::Mpc(number) | Self::ZfpRate(number) => vec![number.into()],
+        }
+    }
 }
 
 /// Kernels of a codec with these parameters.
@@ -70,33 +79,17 @@ impl CodedKernels {
 }
 
 impl CodecKernels for CodedKernels {
-    fn encode(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        own: DevicePtr,
-        weighted: bool,
-        dst: DeviceBytes,
-    ) -> Result<(), DeviceError> {
+    fn encode(&self, job: &mut Job<'_>, operands: EncodeOperands) -> Result<(), DeviceError> {
+        let EncodeOperands { own, weighted, dst } = operands;
         // A chunk that says its distance has one byte more before what is aligned.
         let shift = if let Coder::Mpc(0) = self.coder { FORM_AT - 1 } else { FORM_AT };
-        let chunks = Chunks::new(job, space, self.slot, shift);
+        let chunks = Chunks::new(job, self.slot, shift);
         let weight = if weighted { 1.0 } else { job.weight };
         let (n_values, n_bytes) = (job.n_values, job.dtype.n_bytes());
         let partition = |(values, part): (Range<usize>, Chunks)| {
-            let mut args: Vec<KernelArg> = vec![
-                own.offset(values.start * n_bytes).into(),
-                values.len().into(),
-                part.reports.into(),
-                part.slots.into(),
-                part.slot.into(),
-                weight.into(),
-            ];
-            match self.coder {
-                Coder::CuSzp(numbers) => args.extend(numbers.map(KernelArg::from)),
-                Coder::Mpc(number) | Coder::ZfpRate(number) => args.push(number.into()),
-            }
-            (part.n_chunks, args)
+            let own = own.offset(values.start * n_bytes);
+            let args = [&args![own, values.len()][..], &part.args(), &args![weight]].concat();
+            (part.n_chunks, [args, self.coder.args()].concat())
         };
         let n_partitions = match self.coder {
             Coder::CuSzp(_) => 1,
@@ -109,28 +102,10 @@ impl CodecKernels for CodedKernels {
         chunks.finish(job, self.parameter, [NULL, NULL], 1, dst)
     }
 
-    fn decode(
-        &self,
-        job: &mut Job<'_>,
-        _: Space,
-        src: Payload,
-        divisor: u32,
-        dst: DevicePtr,
-        _: bool,
-    ) -> Result<(), DeviceError> {
-        let (src, n_bytes) = match src {
-            Payload::Given(src) => (src.ptr, src.n_bytes as u64),
-            Payload::JustWritten(src) => (src, JUST_WRITTEN),
-        };
-        let args = [
-            src.into(),
-            n_bytes.into(),
-            dst.into(),
-            job.n_values.into(),
-            job.outcome.into(),
-            job.weight.into(),
-            divisor.into(),
-        ];
+    fn decode(&self, job: &mut Job<'_>, operands: DecodeOperands) -> Result<(), DeviceError> {
+        let DecodeOperands { src, divisor, dst, .. } = operands;
+        let rest = args![dst, job.n_values, job.outcome, job.weight, divisor];
+        let args = [&range(src).args()[..], &rest].concat();
         let (file, _, decode) = self.file();
         job.launch(file, decode, job.n_values.div_ceil(CHUNK), THREADS, &args)
     }

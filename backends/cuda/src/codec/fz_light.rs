@@ -4,11 +4,11 @@ use foldwire::Float;
 use foldwire::codec::CodecParams;
 use foldwire::codec::fz_light::{FzLight, LatticeNumbers};
 
-use super::chunks::{CHUNK, Chunks, JUST_WRITTEN, NULL, THREADS};
-use super::job::{Combining, Job, Space, padded};
-use super::{CodecKernels, FoldOperands, Payload};
-use crate::kernel::KernelFile;
-use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg};
+use super::chunks::{CHUNK, Chunks, NULL, THREADS, range};
+use super::job::{Combining, Job, padded};
+use super::{CodecKernels, CombineOperands, DecodeOperands, EncodeOperands, FoldOperands};
+use crate::kernel::{KernelFile, args};
+use crate::{DeviceError, KernelArg};
 
 /// Bytes of a slot before its chunk.
 const LEAD: usize = 3;
@@ -47,8 +47,8 @@ impl FzLightKernels {
     }
 
     /// Takes memory for chunks.
-    fn chunks(&self, job: &Job<'_>, space: Space) -> Chunks {
-        Chunks::new(job, space, self.slot, LEAD)
+    fn chunks(&self, job: &Job<'_>) -> Chunks {
+        Chunks::new(job, self.slot, LEAD)
     }
 }
 
@@ -59,56 +59,20 @@ fn arguments(lattice: &LatticeNumbers) -> [KernelArg; 5] {
 }
 
 impl CodecKernels for FzLightKernels {
-    fn encode(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        own: DevicePtr,
-        weighted: bool,
-        dst: DeviceBytes,
-    ) -> Result<(), DeviceError> {
-        let chunks = self.chunks(job, space);
-        let Chunks { n_chunks, reports, slots, slot, .. } = chunks;
-        let [s, i, l, b, w] = arguments(if weighted { &self.partial } else { &self.local });
-        let args = [
-            own.into(),
-            job.n_values.into(),
-            reports.into(),
-            slots.into(),
-            slot.into(),
-            s,
-            i,
-            l,
-            b,
-            w,
-        ];
-        job.launch(KernelFile::FzLight, "fz_light_encode", n_chunks, THREADS, &args)?;
+    fn encode(&self, job: &mut Job<'_>, operands: EncodeOperands) -> Result<(), DeviceError> {
+        let EncodeOperands { own, weighted, dst } = operands;
+        let chunks = self.chunks(job);
+        let lattice = arguments(if weighted { &self.partial } else { &self.local });
+        let args = [&args![own, job.n_values][..], &chunks.args(), &lattice].concat();
+        job.launch(KernelFile::FzLight, "fz_light_encode", chunks.n_chunks, THREADS, &args)?;
         chunks.finish(job, self.step, [NULL, NULL], 1, dst)
     }
 
-    fn decode(
-        &self,
-        job: &mut Job<'_>,
-        _: Space,
-        src: Payload,
-        divisor: u32,
-        dst: DevicePtr,
-        is_operand: bool,
-    ) -> Result<(), DeviceError> {
-        let (src, n_bytes) = match src {
-            Payload::Given(src) => (src.ptr, src.n_bytes as u64),
-            Payload::JustWritten(src) => (src, JUST_WRITTEN),
-        };
-        let args = [
-            src.into(),
-            n_bytes.into(),
-            dst.into(),
-            job.n_values.into(),
-            job.outcome.into(),
-            self.local.weight.into(),
-            divisor.into(),
-            if is_operand { self.step } else { ANY_STEP }.into(),
-        ];
+    fn decode(&self, job: &mut Job<'_>, operands: DecodeOperands) -> Result<(), DeviceError> {
+        let DecodeOperands { src, divisor, dst, is_operand } = operands;
+        let step = if is_operand { self.step } else { ANY_STEP };
+        let rest = args![dst, job.n_values, job.outcome, self.local.weight, divisor, step];
+        let args = [&range(src).args()[..], &rest].concat();
         let n_chunks = job.n_values.div_ceil(CHUNK);
         job.launch(KernelFile::FzLight, "fz_light_decode", n_chunks, THREADS, &args)
     }
@@ -117,42 +81,23 @@ impl CodecKernels for FzLightKernels {
         Chunks::scratch_bytes(n_values, self.slot)
     }
 
-    fn fold(
-        &self,
-        job: &mut Job<'_>,
-        space: Space,
-        op: Combining,
-        operands: &FoldOperands,
-    ) -> Option<Result<(), DeviceError>> {
-        let FoldOperands { src, own, dst, store } = *operands;
+    fn fold(&self, job: &mut Job<'_>, operands: FoldOperands) -> Option<Result<(), DeviceError>> {
+        let FoldOperands { op, src, own, dst, store } = operands;
         if op == Combining::Product {
             return None;
         }
-        let chunks = self.chunks(job, space);
-        let Chunks { n_chunks, reports, slots, slot, .. } = chunks;
+        let chunks = self.chunks(job);
         let (output, divisor) = store.unwrap_or((NULL, 1));
-        let [s, i, l, b, w] = arguments(&self.local);
         let args = [
-            src.ptr.into(),
-            src.n_bytes.into(),
-            own.into(),
-            job.n_values.into(),
-            reports.into(),
-            slots.into(),
-            slot.into(),
-            job.outcome.into(),
-            s,
-            i,
-            l,
-            b,
-            w,
-            self.step.into(),
-            self.max_operands.into(),
-            op.into(),
-            output.into(),
-            divisor.into(),
-        ];
-        let file = KernelFile::FzLight;
+            &src.args()[..],
+            &args![own, job.n_values],
+            &chunks.args(),
+            &args![job.outcome],
+            &arguments(&self.local),
+            &args![self.step, self.max_operands, op, output, divisor],
+        ]
+        .concat();
+        let (file, n_chunks) = (KernelFile::FzLight, chunks.n_chunks);
         let folded = job.launch(file, "fz_light_fold", n_chunks, THREADS, &args);
         Some(folded.and_then(|()| chunks.finish(job, self.step, [src.ptr, NULL], 1, dst)))
     }
@@ -160,38 +105,23 @@ impl CodecKernels for FzLightKernels {
     fn combine(
         &self,
         job: &mut Job<'_>,
-        space: Space,
-        op: Combining,
-        [a, b]: [DeviceBytes; 2],
-        dst: DeviceBytes,
+        operands: CombineOperands,
     ) -> Option<Result<(), DeviceError>> {
+        let CombineOperands { op, a, b, dst } = operands;
         if op == Combining::Product {
             return None;
         }
-        let chunks = self.chunks(job, space);
-        let Chunks { n_chunks, reports, slots, slot, .. } = chunks;
-        let [s, i, l, bound, w] = arguments(&self.local);
+        let chunks = self.chunks(job);
         let args = [
-            a.ptr.into(),
-            a.n_bytes.into(),
-            b.ptr.into(),
-            b.n_bytes.into(),
-            job.n_values.into(),
-            reports.into(),
-            slots.into(),
-            slot.into(),
-            job.outcome.into(),
-            s,
-            i,
-            l,
-            bound,
-            w,
-            self.step.into(),
-            self.max_operands.into(),
-            op.into(),
-            u64::from(self.is_static).into(),
-        ];
-        let file = KernelFile::FzLight;
+            &[a.args(), b.args()].concat()[..],
+            &args![job.n_values],
+            &chunks.args(),
+            &args![job.outcome],
+            &arguments(&self.local),
+            &args![self.step, self.max_operands, op, u64::from(self.is_static)],
+        ]
+        .concat();
+        let (file, n_chunks) = (KernelFile::FzLight, chunks.n_chunks);
         let combined = job.launch(file, "fz_light_combine", n_chunks, THREADS, &args);
         Some(combined.and_then(|()| chunks.finish(job, self.step, [a.ptr, b.ptr], 0, dst)))
     }

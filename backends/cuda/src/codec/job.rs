@@ -3,7 +3,7 @@
 use foldwire::DType;
 use foldwire::op::OpCode;
 
-use crate::kernel::KernelFile;
+use crate::kernel::{KernelFile, args};
 use crate::{DeviceBytes, DeviceError, DevicePtr, KernelArg, Launch, Launcher, Module};
 
 /// Payloads and scratch memory begin at multiples of this number of bytes.
@@ -89,11 +89,19 @@ pub(super) struct Job<'a> {
     pub(super) outcome: DevicePtr,
     /// Factor of local values.
     pub(super) weight: f64,
+    pub(super) space: Space,
 }
 
 impl Job<'_> {
     pub(super) fn n_value_bytes(&self) -> usize {
         self.n_values * self.dtype.n_bytes()
+    }
+
+    /// Takes scratch memory for the task's values.
+    pub(super) fn take_values(&mut self) -> DevicePtr {
+        let (values, rest) = self.space.take(self.n_value_bytes());
+        self.space = rest;
+        values
     }
 
     /// Launches kernel `name` of a file, in at least one block.
@@ -159,20 +167,9 @@ impl Job<'_> {
         let Operands { a, op, weight, output, n_bytes } = operands;
         let (op, b) = op.map_or((0, DevicePtr(0)), |(op, b)| (op as u64, b));
         let (output, divisor) = output.unwrap_or((DevicePtr(0), 1));
-        let dst = dst.unwrap_or(DevicePtr(0));
-        let args = [
-            dst.into(),
-            a.into(),
-            b.into(),
-            self.n_values.into(),
-            op.into(),
-            weight.into(),
-            output.into(),
-            self.weight.into(),
-            divisor.into(),
-            self.outcome.into(),
-            n_bytes.into(),
-        ];
+        let (dst, n_values, outcome) = (dst.unwrap_or(DevicePtr(0)), self.n_values, self.outcome);
+        let args =
+            args![dst, a, b, n_values, op, weight, output, self.weight, divisor, outcome, n_bytes];
         let n_blocks = self.n_value_bytes().div_ceil(VECTOR * THREADS as usize).min(MAX_BLOCKS);
         self.launch(KernelFile::Raw, "raw_operate", n_blocks, THREADS, &args)
     }

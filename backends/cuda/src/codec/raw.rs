@@ -1,8 +1,8 @@
 //! Kernels of codec `raw`: payloads are the values themselves.
 
-use super::job::{Combining, Job, Operands, Space};
-use super::{CodecKernels, FoldOperands, Payload};
-use crate::kernel::{ErrorCode, KernelFile};
+use super::job::{Combining, Job, Operands};
+use super::{CodecKernels, CombineOperands, DecodeOperands, EncodeOperands, FoldOperands, Payload};
+use crate::kernel::{ErrorCode, KernelFile, args};
 use crate::{DeviceBytes, DeviceError, DevicePtr};
 
 /// Kernels of codec `raw`, for any parameters.
@@ -17,7 +17,7 @@ fn is_payload(job: &mut Job<'_>, src: DeviceBytes) -> Result<bool, DeviceError> 
         return Ok(true);
     }
     let code = if is_whole { ErrorCode::Count } else { ErrorCode::Damaged };
-    let args = [job.outcome.into(), (code as u64).into(), found.into(), job.n_values.into()];
+    let args = args![job.outcome, code as u64, found, job.n_values];
     job.launch(KernelFile::Raw, "raw_report", 1, 32, &args).map(|()| false)
 }
 
@@ -32,28 +32,15 @@ pub(super) fn reduce(
 }
 
 impl CodecKernels for RawKernels {
-    fn encode(
-        &self,
-        job: &mut Job<'_>,
-        _: Space,
-        own: DevicePtr,
-        weighted: bool,
-        dst: DeviceBytes,
-    ) -> Result<(), DeviceError> {
+    fn encode(&self, job: &mut Job<'_>, operands: EncodeOperands) -> Result<(), DeviceError> {
+        let EncodeOperands { own, weighted, dst } = operands;
         let weight = if weighted { 1.0 } else { job.weight };
         let n_bytes = job.n_value_bytes();
         job.operate(Some(dst.ptr), Operands { weight, n_bytes, ..Operands::of(own) })
     }
 
-    fn decode(
-        &self,
-        job: &mut Job<'_>,
-        _: Space,
-        src: Payload,
-        divisor: u32,
-        dst: DevicePtr,
-        _: bool,
-    ) -> Result<(), DeviceError> {
+    fn decode(&self, job: &mut Job<'_>, operands: DecodeOperands) -> Result<(), DeviceError> {
+        let DecodeOperands { src, divisor, dst, .. } = operands;
         let src = match src {
             Payload::Given(src) if !is_payload(job, src)? => return Ok(()),
             Payload::Given(src) => src.ptr,
@@ -66,14 +53,8 @@ impl CodecKernels for RawKernels {
         0
     }
 
-    fn fold(
-        &self,
-        job: &mut Job<'_>,
-        _: Space,
-        op: Combining,
-        operands: &FoldOperands,
-    ) -> Option<Result<(), DeviceError>> {
-        let FoldOperands { src, own, dst, store } = *operands;
+    fn fold(&self, job: &mut Job<'_>, operands: FoldOperands) -> Option<Result<(), DeviceError>> {
+        let FoldOperands { op, src, own, dst, store } = operands;
         Some((|| {
             if !is_payload(job, src)? {
                 return Ok(());
@@ -86,11 +67,9 @@ impl CodecKernels for RawKernels {
     fn combine(
         &self,
         job: &mut Job<'_>,
-        _: Space,
-        op: Combining,
-        [a, b]: [DeviceBytes; 2],
-        dst: DeviceBytes,
+        operands: CombineOperands,
     ) -> Option<Result<(), DeviceError>> {
+        let CombineOperands { op, a, b, dst } = operands;
         Some((|| {
             if !is_payload(job, a)? || !is_payload(job, b)? {
                 return Ok(());

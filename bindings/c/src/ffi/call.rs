@@ -5,9 +5,10 @@
 //! core.
 
 use std::ffi::c_void;
+use std::fmt::Display;
 use std::ops::Range;
 use std::ptr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use foldwire::device::DeviceSlice;
 use foldwire::layout::{self, Window};
@@ -24,7 +25,7 @@ use crate::ffi::types::{FW_COMPLEX64, FW_COMPLEX128, FW_UNSUPPORTED, fwDataType}
 use crate::transport::AnyTransport;
 
 /// Core's communicator for one rank, over the transport of this library.
-pub(crate) type CoreCommunicator = SharedCommunicator<'static, AnyTransport>;
+pub type CoreCommunicator = SharedCommunicator<'static, AnyTransport>;
 
 /// Returns whether the caller's count is the length of one rank's block, not of the whole array.
 const fn has_blocks(collective: Option<Collective>) -> bool {
@@ -34,13 +35,13 @@ const fn has_blocks(collective: Option<Collective>) -> bool {
 
 /// Array lengths of a collective, in values.
 #[derive(Clone, Debug)]
-pub(crate) enum ValueCounts {
+pub enum ValueCounts {
     /// One count: the length of the whole array of a reduction, or of one rank's block.
     Same(usize),
     /// Length of each rank's block.
-    Given(Rc<[usize]>),
+    Given(Arc<[usize]>),
     /// Lengths of the blocks to each rank, and of the blocks from each rank.
-    Exchanged(Rc<[usize]>, Rc<[usize]>),
+    Exchanged(Arc<[usize]>, Arc<[usize]>),
 }
 
 impl ValueCounts {
@@ -52,7 +53,7 @@ impl ValueCounts {
         if width == 1 {
             return Ok(self);
         }
-        let all = |counts: &[usize]| -> Result<Rc<[usize]>, ApiError> {
+        let all = |counts: &[usize]| -> Result<Arc<[usize]>, ApiError> {
             counts.iter().map(|&count| times(count, width)).collect()
         };
         Ok(match self {
@@ -60,6 +61,22 @@ impl ValueCounts {
             Self::Given(counts) => Self::Given(all(&counts)?),
             Self::Exchanged(to, from) => Self::Exchanged(all(&to)?, all(&from)?),
         })
+    }
+
+    /// Checks that there is a count for each of `size` ranks.
+    ///
+    /// # Errors
+    /// If there are more or fewer.
+    pub(super) fn check_size(&self, size: usize) -> Result<(), ApiError> {
+        let all = match self {
+            Self::Same(_) => [None, None],
+            Self::Given(counts) => [Some(counts), None],
+            Self::Exchanged(to, from) => [Some(to), Some(from)],
+        };
+        match all.into_iter().flatten().map(|counts| counts.len()).find(|&n| n != size) {
+            Some(n) => Err(ApiError::argument(format!("there are {n} counts for {size} ranks"))),
+            None => Ok(()),
+        }
     }
 
     /// Computes where the block of `rank` lies in the whole array.
@@ -174,13 +191,49 @@ pub(crate) fn times(count: usize, width: usize) -> Result<usize, ApiError> {
     count.checked_mul(width).ok_or_else(overflow)
 }
 
+/// A rank as a number of the caller, which may be negative or too large.
+pub(crate) trait RankNumber: Copy + Display + TryInto<usize> {}
+impl<N: Copy + Display + TryInto<usize>> RankNumber for N {}
+
+/// Returns a number as the index of one of `size` ranks.
+///
+/// # Errors
+/// If there is no such rank.
+pub(crate) fn existing(
+    number: impl RankNumber,
+    what: &str,
+    size: usize,
+) -> Result<usize, ApiError> {
+    let rank = number.try_into().ok().filter(|&rank| rank < size);
+    let none = || format!("{what} {number} does not exist; there are {size} ranks");
+    rank.ok_or_else(|| ApiError::argument(none()))
+}
+
 /// Expands `$body` with `$T` as the Rust type of a [`DType`].
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
-        with_type!($dtype, $T => $body; F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
-            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64)
+        $crate::ffi::call::match_type!(
+            $dtype, |other| format!("calls do not support values of type {other}"), $T => $body;
+            F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
+            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64
+        )
     };
-    ($dtype:expr, $T:ident => $body:expr; $($name:ident $type:ty),*) => {
+}
+pub(crate) use with_type;
+
+/// Same as `with_type`, of floats alone. `$refused` makes the error's message from another type.
+macro_rules! with_float {
+    ($dtype:expr, $refused:expr, $T:ident => $body:expr) => {
+        $crate::ffi::call::match_type!(
+            $dtype, $refused, $T => $body;
+            F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16
+        )
+    };
+}
+pub(crate) use with_float;
+
+macro_rules! match_type {
+    ($dtype:expr, $refused:expr, $T:ident => $body:expr; $($name:ident $type:ty),*) => {
         match $dtype {
             $(foldwire::DType::$name => {
                 type $T = $type;
@@ -188,12 +241,12 @@ macro_rules! with_type {
             })*
             other => Err($crate::errors::ApiError::new(
                 $crate::ffi::types::FW_UNSUPPORTED,
-                format!("calls do not support values of type {other}"),
+                $refused(other),
             )),
         }
     };
 }
-pub(crate) use with_type;
+pub(crate) use match_type;
 
 impl CheckedCollective {
     /// Checks the arguments of a collective on rank `rank` of `size`. A barrier is `None`, and has
@@ -214,14 +267,12 @@ impl CheckedCollective {
         recv: *mut c_void,
         dtype: DType,
         op: ReduceOperation,
-        root: i32,
+        root: impl RankNumber,
         plan: Plan,
         (rank, size): (usize, usize),
     ) -> Result<Self, ApiError> {
         let sizes = counts.shares(collective, rank, size)?;
-        let root = usize::try_from(root).ok().filter(|&root| root < size).ok_or_else(|| {
-            ApiError::argument(format!("root {root} does not exist; there are {size} ranks"))
-        })?;
+        let root = existing(root, "root", size)?;
         let is_root = rank == root;
         let portions = collective.map(|collective| {
             let (spec, rank) =
@@ -334,10 +385,10 @@ impl CheckedCollective {
     fn shares(&self, size: usize) -> (LentCounts, layout::Shares<'static>) {
         let [given, other] = match &self.counts {
             ValueCounts::Same(_) => [None, None],
-            ValueCounts::Given(counts) => [Some(Rc::clone(counts)), None],
-            ValueCounts::Exchanged(to, from) => [Some(Rc::clone(to)), Some(Rc::clone(from))],
+            ValueCounts::Given(counts) => [Some(Arc::clone(counts)), None],
+            ValueCounts::Exchanged(to, from) => [Some(Arc::clone(to)), Some(Arc::clone(from))],
         };
-        let lent = |counts: &Option<Rc<[usize]>>| {
+        let lent = |counts: &Option<Arc<[usize]>>| {
             // SAFETY: `StartedCall` drops the call before the counts.
             counts.as_deref().map(|counts| unsafe { outlive(counts) })
         };

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_void};
 use foldwire::codec::CodecId;
 use foldwire::compress::{self, CompressError, Info, Layout};
 use foldwire::plan::PlanSpec;
-use foldwire::{Element, Plan};
+use foldwire::{DType, Element, Plan};
 
 use super::call::{dtype, with_type};
 use super::memory::{LentArray, lent_bytes, out_value, out_values, read};
@@ -79,12 +79,12 @@ pub(super) unsafe fn copied_plan(plan: *const fwPlan) -> Result<fwPlan, ApiError
 pub(super) unsafe fn compress_array(
     values: *const c_void,
     count: usize,
-    data_type: fwDataType,
+    dtype: DType,
     layout: &Layout,
     plan: &PlanSpec,
 ) -> Result<(Vec<u8>, Option<f64>), ApiError> {
     let plan = array_plan(plan)?;
-    with_type!(dtype(data_type)?, T => {
+    with_type!(dtype, T => {
         // SAFETY: guaranteed by the caller.
         let values = unsafe { LentArray::<T>::lend(values, count) }?;
         let values = bytemuck::cast_slice(values.as_ref());
@@ -93,7 +93,10 @@ pub(super) unsafe fn compress_array(
 }
 
 /// Decompresses an array of any type, and returns the bytes of its values.
-pub(super) fn decompress_any(bytes: &[u8]) -> Result<Box<dyn ValueBytes>, ApiError> {
+///
+/// # Errors
+/// If the bytes are damaged or were not made by fwCompress.
+pub fn decompress_any(bytes: &[u8]) -> Result<Box<dyn ValueBytes>, ApiError> {
     let info = Info::read(bytes).map_err(unreadable)?;
     with_type!(info.dtype, T => {
         let values = compress::decompress::<T>(bytes).map_err(unreadable)?;
@@ -227,7 +230,7 @@ unsafe fn compress_into(
         let layout = Layout { fill_value: fill, ..Layout::line(count) };
         // SAFETY: guaranteed by the caller.
         let (bytes, suspected_fill) =
-            unsafe { compress_array(values, count, data_type, &layout, &plan) }?;
+            unsafe { compress_array(values, count, dtype(data_type)?, &layout, &plan) }?;
         SUSPECTED_FILL.set(suspected_fill);
         *n_bytes = bytes.len();
         // SAFETY: guaranteed by the caller.

@@ -94,13 +94,7 @@ pub(super) fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
         made.deadline = Some(seconds(config.deadline, "deadline")?);
     }
     if config.link_rate != 0.0 {
-        if !(config.link_rate > 0.0 && config.link_rate.is_finite()) {
-            return Err(ApiError::argument(format!(
-                "{} is not a valid link rate in bytes per second",
-                config.link_rate
-            )));
-        }
-        made.link_rate = Some(config.link_rate);
+        made.link_rate = Some(transport::check_rate(config.link_rate)?);
     }
     made.checksum = match config.checksum {
         FW_CHECKSUM_AS_NEEDED => None,
@@ -166,7 +160,7 @@ pub unsafe extern "C" fn fwCommInitAll(
         let (comms, config) = unsafe { (out_values(comms, n_ranks)?, config_of(config)?) };
         let (config, n_calls) = to_core(&config)?;
         let mut made = Vec::new();
-        for transport in transport::threads(n_ranks)? {
+        for transport in transport::threads(n_ranks, None)? {
             match SharedEndpoint::create(transport, config, n_calls) {
                 Ok(handle) => made.push(handle),
                 Err(fault) => {

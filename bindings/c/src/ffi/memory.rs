@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::rc::Rc;
 use std::slice;
+use std::sync::Arc;
 
 use foldwire::Element;
 
@@ -233,14 +233,14 @@ impl RequestOut {
 ///
 /// # Safety
 /// `n` counts must exist at `start`, and nobody may write them during the call.
-pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Rc<[usize]>, ApiError> {
+pub(crate) unsafe fn counts(start: *const usize, n: usize) -> Result<Arc<[usize]>, ApiError> {
     bytes(start.cast(), n, size_of::<usize>())?;
     if start.is_null() || !start.is_aligned() {
         return Err(ApiError::argument("the counts are NULL or not aligned"));
     }
     // SAFETY: not null, aligned, and the length does not overflow; the rest is guaranteed by the
     // caller.
-    Ok(Rc::from(unsafe { slice::from_raw_parts(start, n) }))
+    Ok(Arc::from(unsafe { slice::from_raw_parts(start, n) }))
 }
 
 /// A C struct whose first member is its size in bytes, so that later versions can add members.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use foldwire::{DType, Element, Incoming, Outgoing, Plan, Rank, Report};
 
-use super::call::{CoreCommunicator, with_type};
+use super::call::{CoreCommunicator, RankNumber, existing, with_type};
 use super::memory::{LentArray, bytes};
 use super::started::{DynCall, running};
 use crate::errors::ApiError;
@@ -38,19 +38,17 @@ impl CheckedMessage {
         start: *const c_void,
         count: usize,
         dtype: DType,
-        peer: i32,
+        peer: impl RankNumber,
         tag: u32,
         plan: Option<Plan>,
         size: usize,
     ) -> Result<Self, ApiError> {
-        let rank = usize::try_from(peer).ok().filter(|&peer| peer < size).ok_or_else(|| {
-            ApiError::argument(format!("rank {peer} does not exist; there are {size} ranks"))
-        })?;
+        let peer = Rank::new(existing(peer, "rank", size)?);
         let bytes = bytes(start, count, dtype.n_bytes())?;
         if bytes.start % dtype.n_bytes() != 0 {
             return Err(ApiError::argument(format!("an array of {dtype} values is not aligned")));
         }
-        let (is_sent, plan, peer) = (plan.is_some(), plan.unwrap_or(Plan::raw()), Rank::new(rank));
+        let (is_sent, plan) = (plan.is_some(), plan.unwrap_or(Plan::raw()));
         Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, plan })
     }
 

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,11 +17,14 @@ use crate::transport::AnyTransport;
 pub(super) type RunningCall<R> = Pending<'static, AnyTransport, R>;
 
 /// A call in progress, on values of any type.
-pub(crate) trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
+pub trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
     /// Returns whether the call has finished. Does not advance it.
     fn is_finished(&self) -> bool;
 
     /// Advances all calls over the transport until this one has finished.
+    ///
+    /// # Errors
+    /// If the call fails.
     fn wait(self: Box<Self>) -> Result<Report, ApiError>;
 
     /// Replaces the time without progress after which the call fails.
@@ -43,7 +47,7 @@ pub(super) struct StartedCall<T: Element, R: 'static> {
 }
 
 /// The counts that a call borrows.
-pub(super) type LentCounts = [Option<Rc<[usize]>>; 2];
+pub(super) type LentCounts = [Option<Arc<[usize]>>; 2];
 
 /// Adds the device's own words to the error of a call.
 pub(super) fn explained<R>(

@@ -2,12 +2,12 @@
 
 use std::ffi::c_void;
 
-use foldwire::{DType, Float, Plan, Report, Summands};
+use foldwire::{DType, Plan, Report, Summands};
 
-use super::call::{CoreCommunicator, dtype};
+use super::call::{CoreCommunicator, dtype, with_float};
 use super::memory::{LentArray, bytes, check_disjoint, out_values};
-use super::rust::{ErasedCommunicator, RawArray};
-use super::types::{FW_UNSUPPORTED, fwComm_t, fwDataType, fwResult};
+use super::rust::RawArray;
+use super::types::{fwComm_t, fwDataType, fwResult};
 use crate::errors::{ApiError, catch_errors};
 use crate::{group, handle_table};
 
@@ -106,63 +106,35 @@ unsafe fn run(
     is_columns: bool,
     sums: &mut [f64],
 ) -> Result<Report, ApiError> {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        match dtype {
-            DType::F32 => typed::<f32>(comm, (values, n_values), is_columns, sums),
-            DType::F64 => typed::<f64>(comm, (values, n_values), is_columns, sums),
-            DType::F16 => typed::<foldwire::f16>(comm, (values, n_values), is_columns, sums),
-            DType::Bf16 => typed::<foldwire::bf16>(comm, (values, n_values), is_columns, sums),
-            other => {
-                let message = format!(
-                    "reproducible sums are of floats, not {other}; sums of integers are exact in \
-                     an all-reduce"
-                );
-                Err(ApiError::new(FW_UNSUPPORTED, message))
-            }
-        }
-    }
-}
-
-/// [`run`] for one type of values.
-///
-/// # Safety
-/// As for [`run`].
-unsafe fn typed<T: Float>(
-    comm: &CoreCommunicator,
-    (values, n_values): (*const c_void, usize),
-    is_columns: bool,
-    sums: &mut [f64],
-) -> Result<Report, ApiError> {
-    // SAFETY: guaranteed by the caller.
-    let values = unsafe { LentArray::<T>::lend(values, n_values) }?;
-    let values = values.as_ref();
-    let summands = if is_columns { Summands::Columns(values) } else { Summands::Rows(values) };
-    Ok(comm.repro_sums(summands, sums, &Plan::raw())?)
-}
-
-impl ErasedCommunicator {
-    /// Makes reproducible `f64` sums of an array: of its rows, or of its columns.
-    ///
-    /// # Errors
-    /// If an argument is invalid, or the call fails.
-    ///
-    /// # Safety
-    /// The arrays must exist and not overlap, and nobody else may use `sums`, nor write `values`,
-    /// during the call.
-    pub unsafe fn repro_sums(
-        &self,
-        values: RawArray,
-        dtype: DType,
-        is_columns: bool,
-        sums: RawArray,
-    ) -> Result<Report, ApiError> {
-        let (values, start) = ((values.start(), values.n_values), sums.start());
-        check_arrays(values, dtype, (start.cast(), sums.n_values))?;
+    let refused = |other| {
+        format!(
+            "reproducible sums are of floats, not {other}; sums of integers are exact in an \
+             all-reduce"
+        )
+    };
+    with_float!(dtype, refused, T => {
         // SAFETY: guaranteed by the caller.
-        unsafe {
-            let mut sums = LentArray::<f64>::lend(start, sums.n_values)?;
-            run(self.core(), values, dtype, is_columns, sums.as_mut())
-        }
-    }
+        let values = unsafe { LentArray::<T>::lend(values, n_values) }?;
+        let values = values.as_ref();
+        let summands = if is_columns { Summands::Columns(values) } else { Summands::Rows(values) };
+        Ok(comm.repro_sums(summands, sums, &Plan::raw())?)
+    })
+}
+
+/// Makes reproducible `f64` sums of an array: of its rows, or of its columns.
+///
+/// # Errors
+/// If an argument is invalid, or the call fails.
+pub fn repro_sums(
+    comm: &CoreCommunicator,
+    values: RawArray,
+    dtype: DType,
+    is_columns: bool,
+    sums: RawArray,
+) -> Result<Report, ApiError> {
+    let (values, n_sums) = ((values.start(), values.n_values()), sums.n_values());
+    check_arrays(values, dtype, (sums.start().cast(), n_sums))?;
+    let mut sums = sums.lend::<f64>()?;
+    // SAFETY: guaranteed by the caller of `RawArray::new`.
+    unsafe { run(comm, values, dtype, is_columns, sums.as_mut()) }
 }

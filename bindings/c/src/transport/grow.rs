@@ -16,14 +16,16 @@ use crate::ffi::call::CoreCommunicator;
 use crate::ffi::types::{FW_ABORTED, FW_INVALID_ARGUMENT, FW_TIMEOUT};
 
 /// A communicator of a new group.
-pub(crate) struct GrownCommunicator {
-    pub(crate) comm: CoreCommunicator,
+#[derive(Debug)]
+pub struct GrownCommunicator {
+    /// The communicator.
+    pub comm: CoreCommunicator,
     /// Number of times that the group has grown.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// The survivors' bytes for newcomers.
-    pub(crate) facts: Vec<u8>,
+    pub facts: Vec<u8>,
     /// By rank, the rank in the group before; `None` for a newcomer.
-    pub(crate) old_ranks: Vec<Option<u32>>,
+    pub old_ranks: Vec<Option<u32>>,
 }
 
 /// Makes endpoints over TCP.
@@ -64,8 +66,12 @@ impl Connector for AnyConnector {
     }
 }
 
-/// Survivors' side.
-pub(crate) fn admit(
+/// Survivors' side of a grow: forms a group of the ranks that call this and of newcomers that wait
+/// in the store, as `foldwire_tcp::admit` does.
+///
+/// # Errors
+/// The errors of `foldwire_tcp::admit`.
+pub fn admit(
     comm: CoreCommunicator,
     store: &mut dyn Store,
     job: &str,
@@ -77,8 +83,11 @@ pub(crate) fn admit(
     finish(grown, config, n_calls)
 }
 
-/// Newcomer's side.
-pub(crate) fn rejoin(
+/// Newcomer's side of a grow: waits until a group admits this process.
+///
+/// # Errors
+/// The errors of `foldwire_tcp::rejoin`.
+pub fn rejoin(
     store: &mut dyn Store,
     job: &str,
     limit: Duration,

@@ -19,6 +19,7 @@ use foldwire_tcp::Settings;
 use super::unique_id::UniqueId;
 use super::{AnyTransport, UniqueIdBytes, join_error, threads};
 use crate::errors::ApiError;
+use crate::ffi::call::existing;
 
 /// Longest wait for rank 0's listening socket to answer a probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
@@ -53,10 +54,7 @@ pub(crate) fn check(
     if !(1..=MAX_RANKS).contains(&n_ranks) {
         return Err(ApiError::argument(format!("{n_ranks} ranks; there can be 1 to {MAX_RANKS}")));
     }
-    if rank >= n_ranks {
-        let message = format!("rank {rank} does not exist; there are {n_ranks} ranks");
-        return Err(ApiError::argument(message));
-    }
+    existing(rank, "rank", n_ranks)?;
     settings(limit)?;
     if rank == 0 && !id.has_listener() { Err(no_listener()) } else { Ok(()) }
 }
@@ -69,7 +67,7 @@ fn no_listener() -> ApiError {
 }
 
 /// Joins the ranks of a unique id. Returns this rank's endpoint when all ranks have come.
-pub(crate) fn join(
+pub fn join(
     bytes: &UniqueIdBytes,
     n_ranks: usize,
     rank: usize,
@@ -103,26 +101,29 @@ pub(crate) fn join(
 
 /// Joins the processes that a launcher started together with this one. Without a launcher, this
 /// process is the only rank.
-pub(crate) fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
+///
+/// # Errors
+/// If the launcher's environment variables are invalid, or a rank is missing after `limit`.
+pub fn join_env(limit: Duration) -> Result<AnyTransport, ApiError> {
     let settings = settings(limit)?;
     let mut session = Rendezvous::from_env_within(limit)
         .and_then(Rendezvous::join)
         .map_err(join_error::from_bootstrap)?;
     if session.size() == 1 {
-        return only(threads(1)?);
+        return only(threads(1, None)?);
     }
     tcp(&settings, &mut session)
 }
 
 /// Joins the processes that meet in a store.
-pub(crate) fn join_store(
-    store: &mut dyn Store,
-    place: StorePlace,
-) -> Result<AnyTransport, ApiError> {
+///
+/// # Errors
+/// If the store fails, the place is invalid, or a rank is missing after its limit.
+pub fn join_store(store: &mut dyn Store, place: StorePlace) -> Result<AnyTransport, ApiError> {
     let settings = settings(place.limit)?;
     let mut exchange = StoreExchange::new(store, place).map_err(join_error::from_bootstrap)?;
     if exchange.size() == 1 {
-        return only(threads(1)?);
+        return only(threads(1, None)?);
     }
     tcp(&settings, &mut exchange)
 }
@@ -160,7 +161,7 @@ fn connect(
     }
     let mut local_ranks = local_ranks();
     if !local_ranks.contains_key(secret) {
-        let endpoints = threads(session.size())?.into_iter().map(Some).collect();
+        let endpoints = threads(session.size(), None)?.into_iter().map(Some).collect();
         local_ranks.insert(secret.to_owned(), endpoints);
     }
     let endpoints = local_ranks.get_mut(secret).map_or(&mut [][..], |endpoints| endpoints);

@@ -51,7 +51,8 @@ const fn code_of_store(error: StoreError) -> fwResult {
 }
 
 /// Converts an error of a store.
-pub(crate) fn from_store(error: StoreError) -> ApiError {
+#[must_use]
+pub fn from_store(error: StoreError) -> ApiError {
     ApiError::new(code_of_store(error), error.to_string())
 }
 

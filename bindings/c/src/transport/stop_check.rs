@@ -16,8 +16,9 @@ thread_local! {
     static WATCH: RefCell<Option<StopCheck>> = const { RefCell::new(None) };
 }
 
-/// Runs `then` with the check `goes_on`. Once it returns false, calls of this thread fail.
-pub(crate) fn with_stop_check<R>(goes_on: StopCheck, then: impl FnOnce() -> R) -> R {
+/// Runs `then` with a check that can stop its calls. A call that waits polls `goes_on` whenever it
+/// polls the network. If `goes_on` returns false, the call fails and its communicator is unusable.
+pub fn with_stop_check<R>(goes_on: Box<dyn FnMut() -> bool>, then: impl FnOnce() -> R) -> R {
     /// Restores the previous check when dropped, also during a panic.
     struct Restore(Option<StopCheck>);
     impl Drop for Restore {

@@ -56,7 +56,7 @@ pub(crate) struct UniqueId {
 ///
 /// # Errors
 /// If the environment names no usable interface or address, or this host cannot listen there.
-pub(crate) fn new_unique_id() -> Result<UniqueIdBytes, ApiError> {
+pub fn new_unique_id() -> Result<UniqueIdBytes, ApiError> {
     let settings = Settings::from_env().map_err(|error| ApiError::argument(error.to_string()))?;
     let ip = settings.listening().ok_or_else(|| {
         let name = settings.interface.unwrap_or_default();

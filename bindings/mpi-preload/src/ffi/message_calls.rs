@@ -26,33 +26,7 @@ pub type State = Option<&'static MessageLayer>;
 pub struct MessageLayer(pub(crate) Messages);
 
 /// Names of all exported functions for messages.
-pub(crate) const NAMES: [&CStr; 25] = [
-    c"MPI_Send",
-    c"MPI_Isend",
-    c"MPI_Send_init",
-    c"MPI_Start",
-    c"MPI_Startall",
-    c"MPI_Cancel",
-    c"MPI_Recv",
-    c"MPI_Irecv",
-    c"MPI_Recv_init",
-    c"MPI_Sendrecv",
-    c"MPI_Sendrecv_replace",
-    c"MPI_Wait",
-    c"MPI_Waitall",
-    c"MPI_Waitany",
-    c"MPI_Waitsome",
-    c"MPI_Test",
-    c"MPI_Testall",
-    c"MPI_Testany",
-    c"MPI_Testsome",
-    c"MPI_Request_free",
-    c"MPI_Request_get_status",
-    c"MPI_Probe",
-    c"MPI_Iprobe",
-    c"MPI_Mprobe",
-    c"MPI_Improbe",
-];
+pub(crate) const NAMES: &[&CStr] = &crate::each_message_function! { message_names, () };
 
 /// Buffer argument of a C function: address, count, datatype.
 pub type Buffer<A> = (*mut c_void, c_int, <A as Abi>::Handle);

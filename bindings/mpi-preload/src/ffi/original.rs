@@ -4,7 +4,7 @@
 //! comes first in that order, and *behind* it if it comes later.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::mem::{self, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -29,14 +29,12 @@ impl Original {
     /// A name has no zero at its end, or another zero.
     #[must_use]
     pub const fn new(name: &'static str, pmpi_name: &'static str) -> Self {
-        let (Ok(name), Ok(pmpi_name)) = (
-            CStr::from_bytes_with_nul(name.as_bytes()),
-            CStr::from_bytes_with_nul(pmpi_name.as_bytes()),
-        ) else {
-            panic!("a name ends with a zero")
-        };
-        let address = AtomicPtr::new(ptr::null_mut());
-        Self { name, pmpi_name, address, is_missing: AtomicBool::new(false) }
+        Self {
+            name: c_name(name),
+            pmpi_name: c_name(pmpi_name),
+            address: AtomicPtr::new(ptr::null_mut()),
+            is_missing: AtomicBool::new(false),
+        }
     }
 
     /// Address of the function if it was found before, else null.
@@ -82,6 +80,18 @@ impl Original {
         let name = self.pmpi_name.to_string_lossy();
         eprintln!("foldwire: error: the MPI library of this program has no {name}");
         process::exit(1)
+    }
+}
+
+/// Returns a name of C.
+///
+/// # Panics
+/// It has no zero at its end, or another zero.
+#[must_use]
+pub const fn c_name(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a name ends with a zero"),
     }
 }
 
@@ -139,10 +149,12 @@ pub(crate) fn warn_if_passed_by<A: Abi>() {
     if !is_first || !is_any_loaded(A::LIBRARIES) {
         return;
     }
-    let Some(initialized) = Symbols::of(A::LIBRARIES).find(c"PMPI_Initialized") else { return };
+    // SAFETY: the library's function of this name has this type.
+    let found = unsafe { Symbols::of(A::LIBRARIES).find_function(c"PMPI_Initialized") };
+    let Some::<Initialized>(initialized) = found else { return };
     let mut was_initialized = 0;
-    // SAFETY: the library's function of this name, which may be called at any time.
-    unsafe { mem::transmute::<*mut c_void, Initialized>(initialized)(&raw mut was_initialized) };
+    // SAFETY: the function may be called at any time.
+    unsafe { initialized(&raw mut was_initialized) };
     if was_initialized != 0
         && let Some(file) = in_front(c"MPI_Init")
     {

@@ -8,7 +8,6 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,27 +63,19 @@ pub(crate) fn move_along() {
 impl ProgressCallback {
     /// Returns `None` if the library has no such functions.
     pub(crate) fn find(symbols: &Symbols) -> Option<Self> {
-        let opal = |name| {
-            // SAFETY: Open MPI's functions of these names have had this type since its first
-            // version.
-            let typed = |found| unsafe { mem::transmute::<*mut c_void, OpalChange>(found) };
-            symbols.find(name).map(typed)
-        };
-        if let Some(register) = opal(c"opal_progress_register") {
-            return Some(Self::Opal { register, unregister: opal(c"opal_progress_unregister")? });
-        }
-        symbols.find(c"PMPIX_Request_is_complete")?;
-        symbols.find(c"PMPIX_Grequest_start")?;
-        let start = symbols.find(c"PMPIX_Async_start")?;
-        let progress = symbols.find(c"PMPIX_Stream_progress")?;
-        // SAFETY: MPICH's functions of these names have had these types since their first versions:
-        // a function pointer, a pointer to its state, and the number of a stream.
-        Some(unsafe {
-            Self::Async {
-                start: mem::transmute::<*mut c_void, AsyncStart>(start),
-                progress: mem::transmute::<*mut c_void, StreamProgress>(progress),
+        // SAFETY: Open MPI's and MPICH's functions of these names have had these types since their
+        // first versions.
+        unsafe {
+            if let Some(register) = symbols.find_function(c"opal_progress_register") {
+                let unregister = symbols.find_function(c"opal_progress_unregister")?;
+                return Some(Self::Opal { register, unregister });
             }
-        })
+            symbols.find(c"PMPIX_Request_is_complete")?;
+            symbols.find(c"PMPIX_Grequest_start")?;
+            let start = symbols.find_function(c"PMPIX_Async_start")?;
+            let progress = symbols.find_function(c"PMPIX_Stream_progress")?;
+            Some(Self::Async { start, progress })
+        }
     }
 
     /// Registers the callback. Returns the library's error code if that fails.

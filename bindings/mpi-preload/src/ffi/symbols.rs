@@ -1,6 +1,7 @@
 //! Look-up of functions and variables by name in loaded libraries.
 
 use std::ffi::{CStr, c_void};
+use std::mem;
 
 /// Looks up symbols in loaded libraries.
 pub struct Symbols {
@@ -32,6 +33,16 @@ impl Symbols {
         // SAFETY: handles from `dlopen`, which are never closed, and a name that ends with a zero.
         let look = |&handle: &*mut c_void| unsafe { libc::dlsym(handle, name.as_ptr()) };
         self.handles.iter().map(look).find(|address| !address.is_null())
+    }
+
+    /// Returns a function.
+    ///
+    /// # Safety
+    /// A symbol of this name must be a function of type `F`.
+    pub(crate) unsafe fn find_function<F: Copy>(&self, name: &CStr) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>(), "`F` is a function") };
+        // SAFETY: guaranteed by the caller.
+        self.find(name).map(|address| unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
     }
 
     /// Returns the address of a variable. If the linker has given the program its own copy, all

@@ -51,28 +51,17 @@ def init(*, store=None, rank: Optional[int] = None, size: Optional[int] = None,
     Raises :class:`Error` of kind ``"timeout"`` if a rank is missing after ``limit``, and
     ``"mismatch"`` if ranks have different settings.
     """
+    terms = dict(limit=limit, timeout=timeout, deadline=deadline, lanes=lanes,
+                 link_rate=link_rate, calls=calls, bound=bound, plan=plan)
     if store is not None:
-        return _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_rate,
-                    calls, bound, plan)
+        place = whole(rank, "rank"), whole(size, "size", 1), str(job), whole(epoch, "epoch")
+        return _joined(lambda *given: _native.meet(as_store(store), place, *given), **terms)
     for value, name, default in ((rank, "rank", None), (size, "size", None),
                                  (job, "job", "foldwire"), (epoch, "epoch", 0)):
         if value != default:
             message = f"{name} needs a store; without one, the launcher says who meets"
             raise Error(message, field=name)
-    return _joined(None, 1, 0, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
-
-
-def _met(store, rank, size, job, epoch, limit, timeout, deadline, lanes, link_rate, calls, bound,
-         plan):
-    if limit is None:
-        raise Error("limit must be a number of seconds, not None", field="limit")
-    place = whole(rank, "rank"), whole(size, "size", 1), str(job), whole(epoch, "epoch")
-    common = settings(timeout, deadline, lanes, calls)
-    link_rate = number(link_rate, "link_rate", "bytes per second")
-    read_plan(bound, plan)
-    return _logged(lambda: Communicator(
-        _native.meet(as_store(store), place, seconds(limit, "limit"), common, link_rate),
-        bound, plan))
+    return _joined(lambda *given: _native.join(None, 1, 0, *given), **terms)
 
 
 def rejoin(store: Any, *, limit: float = 60.0, job: str = "foldwire", timeout=None, deadline=None,
@@ -88,23 +77,10 @@ def rejoin(store: Any, *, limit: float = 60.0, job: str = "foldwire", timeout=No
     Raises :class:`Error` of kind ``"timeout"`` if no group has admitted the process after
     ``limit`` seconds.
     """
-    if limit is None:
-        raise Error("limit must be a number of seconds, not None", field="limit")
-    common = settings(timeout, deadline, None, calls)
-    read_plan(bound, plan)
-    return _logged(lambda: Communicator._grown(
-        _native.rejoin(as_store(store), str(job), seconds(limit, "limit"), common), bound, plan))
-
-
-def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, bound, plan):
-    if limit is None:
-        raise Error("limit must be a number of seconds, not None", field="limit")
-    common = settings(timeout, deadline, lanes, calls)
-    link_rate = number(link_rate, "link_rate", "bytes per second")
-    # Check the plan before connecting to other ranks.
-    read_plan(bound, plan)
-    return _logged(lambda: Communicator(
-        _native.join(id_, size, rank, seconds(limit, "limit"), common, link_rate), bound, plan))
+    return _joined(
+        lambda limit, common, _: _native.rejoin(as_store(store), str(job), limit, common),
+        limit=limit, timeout=timeout, deadline=deadline, calls=calls, bound=bound, plan=plan,
+        make=Communicator._grown)
 
 
 @functools.lru_cache(maxsize=None)
@@ -115,12 +91,20 @@ def _warn_of_variables() -> None:
         warn("; ".join(said))
 
 
-def _logged(connect) -> Communicator:
-    """Returns the communicator that ``connect`` makes, and logs how that went."""
+def _joined(connect, *, limit, timeout, deadline, calls, bound, plan, lanes=None, link_rate=None,
+            make=Communicator) -> Communicator:
+    """Returns the communicator that ``connect`` makes, and logs how that went. ``connect`` takes
+    the time limit, the settings of a communicator and the rate of links."""
+    if limit is None:
+        raise Error("limit must be a number of seconds, not None", field="limit")
+    common = settings(timeout, deadline, lanes, calls)
+    link_rate = number(link_rate, "link_rate", "bytes per second")
+    # Check the plan before connecting to other ranks.
+    read_plan(bound, plan)
     _warn_of_variables()
     start = time.monotonic()
     try:
-        comm = connect()
+        comm = make(connect(seconds(limit, "limit"), common, link_rate), bound, plan)
     except Error as failure:
         _LOG.error("cannot join: %s", failure)
         raise
@@ -153,7 +137,9 @@ def join(id: bytes, rank: int, size: int, *, limit: float = 60.0, timeout=None, 
         message = f"id must be the bytes from unique_id(), not {type(id).__name__}"
         raise Error(message, field="id") from None
     size, rank = whole(size, "size", 1), whole(rank, "rank")
-    return _joined(id, size, rank, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
+    return _joined(lambda *given: _native.join(id, size, rank, *given), limit=limit,
+                   timeout=timeout, deadline=deadline, lanes=lanes, link_rate=link_rate,
+                   calls=calls, bound=bound, plan=plan)
 
 
 def reachable(hosts, root: str) -> None:

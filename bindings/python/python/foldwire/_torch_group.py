@@ -87,28 +87,22 @@ class _Passed(dist._Work):
             lost = self._group._lost(failure, self._peer)
             raise lost from (None if lost is failure else failure)
 
-    def _source_rank(self):
-        return self._work._source_rank()
-
-    source_rank = _source_rank
-
-    def get_future(self):
-        return self._work.get_future()
-
-    def is_completed(self):
-        return self._work.is_completed()
-
-    def is_success(self):
-        return self._work.is_success()
-
-    def exception(self):
-        return self._work.exception()
-
-    def result(self):
-        return self._work.result()
-
     def synchronize(self):
         self.wait()
+
+
+def _forwarded(name, to):
+    """Returns a method that makes the call of this name of an attribute."""
+    def call(self, *args, **kwargs):
+        return getattr(getattr(self, to), name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+for _name in ("_source_rank", "exception", "get_future", "is_completed", "is_success", "result"):
+    setattr(_Passed, _name, _forwarded(_name, "_work"))
+_Passed.source_rank = _Passed._source_rank
 
 
 class Backend(Calls, _BASE):
@@ -436,15 +430,6 @@ _FORMS = {
 _FIELDS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 
 
-def _forwarded(name):
-    """Returns a method that makes the backend's call."""
-    def call(self, *args, **kwargs):
-        return getattr(self.backend, name)(*args, **kwargs)
-
-    call.__name__ = name
-    return call
-
-
 def _forwarded_forms(name, kind, n_tensors, fields):
     """Returns a method that makes the backend's call, from any of the forms that torch has."""
     def call(self, *args, opts=None, **named):
@@ -478,7 +463,7 @@ for _name in (
     "recv_anysource", "reduce_scatter_single", "reduce_scatter_single_coalesced",
     "reduce_scatter_tensor_coalesced", "send", "set_timeout", "shutdown", "size",
 ):
-    setattr(ProcessGroup, _name, _forwarded(_name))
+    setattr(ProcessGroup, _name, _forwarded(_name, "backend"))
 ProcessGroup.getRank, ProcessGroup.getSize = ProcessGroup.rank, ProcessGroup.size
 
 

@@ -303,9 +303,9 @@ impl<'a> Parameters<'a> {
         let plan: PlanSpec = str::from_utf8(text.get(..self.n_text)?).ok()?.parse().ok()?;
         let layout = Layout { shape: self.shape, fill_value: self.fill_value, ..Layout::line(0) };
         let address = chunk.as_ptr().expose_provenance();
-        let array = RawArray { address, n_values: self.n_values };
         // SAFETY: the chunk exists, and nobody writes it.
-        match unsafe { rust::compress(array, self.dtype, &layout, &plan) } {
+        let array = unsafe { RawArray::new(address, self.n_values) };
+        match rust::compress(array, self.dtype, &layout, &plan) {
             Ok((bytes, suspected_fill)) => {
                 if let Some(fill) = suspected_fill {
                     report::warn(report::suspected_fill(fill));

@@ -1,7 +1,6 @@
 //! Table of the MPI functions that Foldwire itself calls by their `PMPI_` names.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem;
 
 use super::generalized_requests::{CancelFn, FreeFn, PollFn, QueryFn, WaitFn};
 use crate::ffi::abi::Abi;
@@ -23,22 +22,14 @@ macro_rules! functions {
 
         impl<A: Abi> FunctionTable<A> {
             pub(super) fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
-                Ok(Self {
-                    // SAFETY: a symbol of this name is the function of MPI's standard with these
-                    // arguments.
-                    $($name: unsafe {
-                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> c_int>(
-                            symbols.find($symbol).ok_or($symbol)?,
-                        )
-                    },)*
-                    // SAFETY: as above.
-                    $($late: symbols.find($late_symbol).map(|address| unsafe {
-                        mem::transmute::<
-                            *mut c_void,
-                            unsafe extern "C" fn($($late_arg),*) -> c_int,
-                        >(address)
-                    }),)*
-                })
+                // SAFETY: a symbol of this name is the function of MPI's standard with these
+                // arguments.
+                unsafe {
+                    Ok(Self {
+                        $($name: symbols.find_function($symbol).ok_or($symbol)?,)*
+                        $($late: symbols.find_function($late_symbol),)*
+                    })
+                }
             }
         }
     };

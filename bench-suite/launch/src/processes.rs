@@ -8,20 +8,17 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use anyhow::Context;
-use foldwire_arguments::LaunchArgs;
 use foldwire_bootstrap::{Root, Token};
-use foldwire_fields::usage::usage;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 
-use super::LaunchEvent;
 use super::forward::{ForwardCounts, forward};
 use super::process_groups;
 use super::process_guard::ProcessGuard;
+use super::{Launch, LaunchError, LaunchEvent, secret};
 
 /// The variable of `foldwire_libfabric::RECOMMENDED_ENVIRONMENT`. It is copied here, because the
 /// launcher is also built without libfabric.
@@ -62,24 +59,22 @@ pub(super) struct RankProcesses {
 impl RankProcesses {
     /// Starts all ranks and forwards their output.
     pub(super) fn start(
-        args: &LaunchArgs,
+        launch: &Launch,
         root: &ReservedRoot,
-        token: &Token,
         counts: &Arc<ForwardCounts>,
         events: &Sender<LaunchEvent>,
-    ) -> anyhow::Result<Self> {
-        let guard = ProcessGuard::start().context("cannot start sh, which ends ranks")?;
+    ) -> Result<Self, LaunchError> {
+        let guard = ProcessGuard::start()
+            .map_err(LaunchError::system("cannot start sh, which ends ranks"))?;
         let mut ranks = Self { unreaped: Vec::new(), n_ended: 0, guard };
-        let job = Token::random()?;
-        for rank in 0..args.ranks {
-            let mut child = command(args, rank, root, token, &job).spawn().map_err(|error| {
-                let program = args.program[0].display();
-                usage!(
-                    "cannot start `{program}` ({error}); give a program in PATH, or a path such as \
-                     ./program"
-                )
+        let (token, job) = (secret()?, secret()?);
+        for rank in 0..launch.n_ranks {
+            let spawned = command(launch, rank, root, &token, &job).spawn();
+            let mut child = spawned.map_err(|error| {
+                let program = launch.program[0].display().to_string();
+                LaunchError::Program { program, error }
             })?;
-            let prefix = prefix(args, rank);
+            let prefix = prefix(launch, rank);
             // Both exist, because the command requests pipes.
             if let Some(stdout) = child.stdout.take() {
                 forward(stdout, io::stdout(), prefix.clone(), counts.clone(), events.clone());
@@ -160,17 +155,17 @@ fn report_end(rank: usize, pid: Pid, events: Sender<LaunchEvent>) {
 }
 
 fn command(
-    args: &LaunchArgs,
+    launch: &Launch,
     rank: usize,
     root: &ReservedRoot,
     token: &Token,
     job: &Token,
 ) -> Command {
-    let mut command = Command::new(&args.program[0]);
+    let mut command = Command::new(&launch.program[0]);
     command
-        .args(&args.program[1..])
+        .args(&launch.program[1..])
         .env("FOLDWIRE_RANK", rank.to_string())
-        .env("FOLDWIRE_SIZE", args.ranks.to_string())
+        .env("FOLDWIRE_SIZE", launch.n_ranks.to_string())
         .env("FOLDWIRE_ROOT", root.root.to_string())
         .env("FOLDWIRE_JOB", job.reveal())
         .env("FOLDWIRE_TOKEN", token.reveal())
@@ -183,19 +178,18 @@ fn command(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    for arg in args.env.iter().filter(|arg| arg.rank.is_none_or(|only| only == rank)) {
-        command.env(&arg.name, &arg.value);
+    for variable in launch.variables.iter().filter(|it| it.rank.is_none_or(|only| only == rank)) {
+        command.env(&variable.name, &variable.value);
     }
     command
 }
 
-/// Prefix of a rank's lines, `[2] `, with the same width for all ranks. Empty with a single rank or
-/// `--no-prefix`.
-fn prefix(args: &LaunchArgs, rank: usize) -> String {
-    if args.no_prefix || args.ranks == 1 {
+/// Prefix of a rank's lines, `[2] `, with the same width for all ranks. Empty with a single rank.
+fn prefix(launch: &Launch, rank: usize) -> String {
+    if !launch.has_prefix || launch.n_ranks == 1 {
         return String::new();
     }
-    let width = (args.ranks - 1).to_string().len();
+    let width = (launch.n_ranks - 1).to_string().len();
     format!("[{rank:width$}] ")
 }
 
@@ -203,24 +197,18 @@ fn prefix(args: &LaunchArgs, rank: usize) -> String {
 mod tests {
     use super::*;
 
-    fn args(words: &str) -> LaunchArgs {
-        use clap::Parser;
-
-        let words = format!("foldwire launch {words} -- true");
-        let cli = foldwire_arguments::Cli::try_parse_from(words.split(' ')).unwrap();
-        let foldwire_arguments::Command::Launch(args) = cli.command else {
-            unreachable!("it is launch")
-        };
-        args
+    fn launch(n_ranks: usize, has_prefix: bool) -> Launch {
+        let (program, grace) = (vec!["true".into()], std::time::Duration::ZERO);
+        Launch { program, n_ranks, variables: Vec::new(), has_prefix, timeout: None, grace }
     }
 
     #[test]
     fn prefixes_are_as_wide_for_every_rank() {
-        assert_eq!(prefix(&args("-n 10"), 3), "[3] ");
-        assert_eq!(prefix(&args("-n 11"), 3), "[ 3] ");
-        assert_eq!(prefix(&args("-n 11"), 10), "[10] ");
-        assert_eq!(prefix(&args("-n 1"), 0), "");
-        assert_eq!(prefix(&args("-n 4 --no-prefix"), 0), "");
+        assert_eq!(prefix(&launch(10, true), 3), "[3] ");
+        assert_eq!(prefix(&launch(11, true), 3), "[ 3] ");
+        assert_eq!(prefix(&launch(11, true), 10), "[10] ");
+        assert_eq!(prefix(&launch(1, true), 0), "");
+        assert_eq!(prefix(&launch(4, false), 0), "");
     }
 
     #[test]

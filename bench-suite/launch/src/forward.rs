@@ -74,7 +74,7 @@ pub(super) fn forward(
             let is_over = is_last || written.is_err();
             // Sending fails only without a receiver, when the program is about to end.
             if let Err(error) = written {
-                let _ = events.send(LaunchEvent::Unwritable(error.into()));
+                let _ = events.send(LaunchEvent::Unwritable(error));
             }
             if is_over {
                 let _ = events.send(LaunchEvent::OutputEnded);
