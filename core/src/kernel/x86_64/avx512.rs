@@ -14,7 +14,7 @@ mod convert;
 mod sixteen;
 
 use super::super::BLOCK;
-use super::super::generic::Isa;
+use super::super::generic::{Isa, kernels};
 use super::super::scalar::{pack_bits, unpack_bits};
 use core::arch::x86_64::*;
 
@@ -25,6 +25,8 @@ pub(in super::super) struct I32;
 /// AVX-512 with codes of 64 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I64;
+
+kernels!("avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi");
 
 /// Permutation and shifts that spread packed values of one width over 64-bit lanes.
 #[derive(Clone, Copy)]
