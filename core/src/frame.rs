@@ -16,6 +16,7 @@ pub use crate::error::FrameError;
 use crate::op::OpCode;
 use crate::schedule::{Collective, Division};
 use crate::transport::{MAX_LANES, Rank};
+use bytemuck::{CheckedBitPattern, checked};
 pub(crate) use template::{MessageFields, Template, operands_of};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -43,7 +44,7 @@ const LANES_AT: u32 = 1;
 const SCHEDULE_AT: u32 = 4;
 
 /// Purpose of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CheckedBitPattern)]
 #[repr(u8)]
 pub enum MessageKind {
     /// A segment of a call's array.
@@ -69,21 +70,10 @@ pub enum MessageKind {
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
 impl MessageKind {
-    const ALL: [Self; 8] = [
-        Self::Data,
-        Self::Abort,
-        Self::View,
-        Self::Fence,
-        Self::Call,
-        Self::Message,
-        Self::Grant,
-        Self::Flush,
-    ];
-
     /// Returns the purpose that a message claims. Nothing else in it is checked.
     #[must_use]
     pub fn of(message: &[u8]) -> Option<Self> {
-        Self::ALL.get(usize::from(*message.get(3)?)).copied()
+        checked::try_cast(*message.get(3)?).ok()
     }
 }
 
@@ -91,7 +81,7 @@ impl MessageKind {
 ///
 /// Messages of the call itself carry the spacing of the lattice. Before it is known, ranks exchange
 /// value ranges. The messages of that exchange carry the bound required of each operand instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CheckedBitPattern)]
 #[repr(u8)]
 pub enum StepQuantity {
     /// The spacing of the lattice.
@@ -116,17 +106,6 @@ pub enum StepQuantity {
 }
 
 impl StepQuantity {
-    const ALL: [Self; 8] = [
-        Self::Lattice,
-        Self::Sample,
-        Self::Range,
-        Self::ResultRange,
-        Self::Result,
-        Self::Group,
-        Self::Setting,
-        Self::Links,
-    ];
-
     /// Returns the kind of bound, in words.
     const fn name(self) -> &'static str {
         match self {
@@ -347,8 +326,7 @@ impl Header {
                     } else {
                         Division::Interleaved
                     },
-                    measure: *StepQuantity::ALL
-                        .get(usize::from((head[9] & !AS_FLOATS) >> MEASURE_AT))?,
+                    measure: checked::try_cast((head[9] & !AS_FLOATS) >> MEASURE_AT).ok()?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     schedule: head[8] >> SCHEDULE_AT,
                     lanes: (head[8] >> LANES_AT & (MAX_LANES as u8 - 1)) + 1,

@@ -9,6 +9,7 @@ use crate::op::OpCode;
 use crate::pipeline;
 use crate::schedule::{self, Collective, Division};
 use crate::transport::Rank;
+use bytemuck::checked;
 
 /// Fields in the order of comparison. The kind of call comes first, so that ranks in different
 /// calls get an error about the call, not about its count.
@@ -75,7 +76,7 @@ impl CallHeader {
             }
             Field::Schedule => Some(schedule::name_of(code)),
             Field::Division => Division::ALL.get(usize::from(code)).map(|d| d.name()),
-            Field::Bound => StepQuantity::ALL.get(usize::from(code)).map(|m| m.name()),
+            Field::Bound => checked::try_cast(code).ok().map(StepQuantity::name),
             Field::Quantum => {
                 return match (f64::from_bits(number), self.measure) {
                     (_, StepQuantity::Group) => Value::number(number),
