@@ -247,7 +247,7 @@ impl Header {
         head[..2].copy_from_slice(&MAGIC);
         head[2] = VERSION;
         head[3] = self.kind as u8;
-        head[4] = collective_code(call.collective) | (call.dtype as u8) << DTYPE_AT;
+        head[4] = call.collective as u8 | (call.dtype as u8) << DTYPE_AT;
         head[CONTEXT_AT] = call.context;
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
@@ -317,15 +317,11 @@ impl Header {
                     context: head[CONTEXT_AT],
                     epoch: u16::from_le_bytes([head[10], head[11]]),
                     sequence: u32_at(12),
-                    collective: collective_of(head[4] & ((1 << DTYPE_AT) - 1))?,
+                    collective: Collective::from_code(head[4] & ((1 << DTYPE_AT) - 1))?,
                     dtype: DType::from_code(head[4] >> DTYPE_AT)?,
                     op: OpCode::from_code(head[6])?,
                     codec,
-                    division: if head[9] >> PIPELINE_BITS & 1 == 0 {
-                        Division::Blocks
-                    } else {
-                        Division::Interleaved
-                    },
+                    division: Division::from_code(head[9] >> PIPELINE_BITS & 1)?,
                     measure: checked::try_cast((head[9] & !AS_FLOATS) >> MEASURE_AT).ok()?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     schedule: head[8] >> SCHEDULE_AT,
@@ -372,14 +368,6 @@ fn checksum_of(head: &[u8], payload: &[u8]) -> u64 {
 #[must_use]
 pub fn context_of(message: &[u8]) -> Option<u8> {
     message.get(CONTEXT_AT).copied()
-}
-
-fn collective_code(collective: Collective) -> u8 {
-    Collective::ALL.iter().position(|&c| c == collective).map_or(u8::MAX, |i| i as u8)
-}
-
-fn collective_of(code: u8) -> Option<Collective> {
-    Collective::ALL.get(usize::from(code)).copied()
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl CallHeader {
         let code = u8::try_from(number).unwrap_or(u8::MAX);
         let word = match field {
             Field::Collective if number == MESSAGE => Some("message"),
-            Field::Collective => Collective::ALL.get(usize::from(code)).map(|c| c.name()),
+            Field::Collective => Collective::from_code(code).map(Collective::name),
             Field::Type => DType::from_code(code).map(DType::name),
             Field::Op => OpCode::from_code(code).map(OpCode::name),
             Field::Codec => CodecId::from_code(code).map(CodecId::name),
@@ -75,7 +75,7 @@ impl CallHeader {
                 known.find(|known| known.code() == code).map(|known| known.name)
             }
             Field::Schedule => Some(schedule::name_of(code)),
-            Field::Division => Division::ALL.get(usize::from(code)).map(|d| d.name()),
+            Field::Division => Division::from_code(code).map(Division::name),
             Field::Bound => checked::try_cast(code).ok().map(StepQuantity::name),
             Field::Quantum => {
                 return match (f64::from_bits(number), self.measure) {
