@@ -9,71 +9,43 @@ mod integer;
 pub(crate) mod sealed;
 mod sixteen;
 
+use crate::coded_enum::coded_enum;
 use crate::kernel::Kernels;
 use core::fmt;
 use core::ops::{BitAnd, BitOr, BitXor};
 
 pub use half::{bf16, f16};
 
-macro_rules! dtypes {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
-        /// Element type, as encoded in a frame.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        #[non_exhaustive]
-        pub enum DType {
-            $($(#[$doc])* $variant = $code,)*
-        }
-
-        impl DType {
-            /// All types.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// Returns the type with this code in a frame.
-            #[must_use]
-            pub const fn from_code(code: u8) -> Option<Self> {
-                match code {
-                    $($code => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-
-            /// Name of the type in Rust or the crate `half`.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-dtypes! {
-    /// IEEE 754 binary32.
-    F32 = 1, "f32";
-    /// IEEE 754 binary64.
-    F64 = 2, "f64";
-    /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
-    F16 = 3, "f16";
-    /// bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of fraction.
-    Bf16 = 4, "bf16";
-    /// 8 bits, two's complement.
-    I8 = 5, "i8";
-    /// 8 bits, unsigned.
-    U8 = 6, "u8";
-    /// 16 bits, two's complement.
-    I16 = 7, "i16";
-    /// 16 bits, unsigned.
-    U16 = 8, "u16";
-    /// 32 bits, two's complement.
-    I32 = 9, "i32";
-    /// 32 bits, unsigned.
-    U32 = 10, "u32";
-    /// 64 bits, two's complement.
-    I64 = 11, "i64";
-    /// 64 bits, unsigned.
-    U64 = 12, "u64";
+coded_enum! {
+    /// Element type, as encoded in a frame. Names are those of Rust and of the crate `half`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum DType {
+        /// IEEE 754 binary32.
+        F32 = 1, "f32";
+        /// IEEE 754 binary64.
+        F64 = 2, "f64";
+        /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
+        F16 = 3, "f16";
+        /// bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of fraction.
+        Bf16 = 4, "bf16";
+        /// 8 bits, two's complement.
+        I8 = 5, "i8";
+        /// 8 bits, unsigned.
+        U8 = 6, "u8";
+        /// 16 bits, two's complement.
+        I16 = 7, "i16";
+        /// 16 bits, unsigned.
+        U16 = 8, "u16";
+        /// 32 bits, two's complement.
+        I32 = 9, "i32";
+        /// 32 bits, unsigned.
+        U32 = 10, "u32";
+        /// 64 bits, two's complement.
+        I64 = 11, "i64";
+        /// 64 bits, unsigned.
+        U64 = 12, "u64";
+    }
 }
 
 impl DType {

@@ -238,7 +238,7 @@ pub enum Error {
     },
     /// A segment could not be encoded, decoded or combined.
     #[error(transparent)]
-    Codec(CodecError),
+    Codec(#[from] CodecError),
     /// The transport failed.
     #[error("the transport{} failed: {kind}", ToPeer(*peer))]
     Transport {
@@ -386,12 +386,6 @@ impl Error {
                 | Self::NotAsPrepared
                 | Self::Finished
         )
-    }
-}
-
-impl From<CodecError> for Error {
-    fn from(error: CodecError) -> Self {
-        Self::Codec(error)
     }
 }
 

@@ -16,6 +16,7 @@ pub use crate::error::FrameError;
 use crate::op::OpCode;
 use crate::schedule::{Collective, Division};
 use crate::transport::{MAX_LANES, Rank};
+use bytemuck::{CheckedBitPattern, checked};
 pub(crate) use template::{MessageFields, Template, operands_of};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -43,7 +44,7 @@ const LANES_AT: u32 = 1;
 const SCHEDULE_AT: u32 = 4;
 
 /// Purpose of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CheckedBitPattern)]
 #[repr(u8)]
 pub enum MessageKind {
     /// A segment of a call's array.
@@ -69,21 +70,10 @@ pub enum MessageKind {
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
 impl MessageKind {
-    const ALL: [Self; 8] = [
-        Self::Data,
-        Self::Abort,
-        Self::View,
-        Self::Fence,
-        Self::Call,
-        Self::Message,
-        Self::Grant,
-        Self::Flush,
-    ];
-
     /// Returns the purpose that a message claims. Nothing else in it is checked.
     #[must_use]
     pub fn of(message: &[u8]) -> Option<Self> {
-        Self::ALL.get(usize::from(*message.get(3)?)).copied()
+        checked::try_cast(*message.get(3)?).ok()
     }
 }
 
@@ -91,7 +81,7 @@ impl MessageKind {
 ///
 /// Messages of the call itself carry the spacing of the lattice. Before it is known, ranks exchange
 /// value ranges. The messages of that exchange carry the bound required of each operand instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CheckedBitPattern)]
 #[repr(u8)]
 pub enum StepQuantity {
     /// The spacing of the lattice.
@@ -116,17 +106,6 @@ pub enum StepQuantity {
 }
 
 impl StepQuantity {
-    const ALL: [Self; 8] = [
-        Self::Lattice,
-        Self::Sample,
-        Self::Range,
-        Self::ResultRange,
-        Self::Result,
-        Self::Group,
-        Self::Setting,
-        Self::Links,
-    ];
-
     /// Returns the kind of bound, in words.
     const fn name(self) -> &'static str {
         match self {
@@ -268,7 +247,7 @@ impl Header {
         head[..2].copy_from_slice(&MAGIC);
         head[2] = VERSION;
         head[3] = self.kind as u8;
-        head[4] = collective_code(call.collective) | (call.dtype as u8) << DTYPE_AT;
+        head[4] = call.collective as u8 | (call.dtype as u8) << DTYPE_AT;
         head[CONTEXT_AT] = call.context;
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
@@ -338,17 +317,12 @@ impl Header {
                     context: head[CONTEXT_AT],
                     epoch: u16::from_le_bytes([head[10], head[11]]),
                     sequence: u32_at(12),
-                    collective: collective_of(head[4] & ((1 << DTYPE_AT) - 1))?,
+                    collective: Collective::from_code(head[4] & ((1 << DTYPE_AT) - 1))?,
                     dtype: DType::from_code(head[4] >> DTYPE_AT)?,
                     op: OpCode::from_code(head[6])?,
                     codec,
-                    division: if head[9] >> PIPELINE_BITS & 1 == 0 {
-                        Division::Blocks
-                    } else {
-                        Division::Interleaved
-                    },
-                    measure: *StepQuantity::ALL
-                        .get(usize::from((head[9] & !AS_FLOATS) >> MEASURE_AT))?,
+                    division: Division::from_code(head[9] >> PIPELINE_BITS & 1)?,
+                    measure: checked::try_cast((head[9] & !AS_FLOATS) >> MEASURE_AT).ok()?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     schedule: head[8] >> SCHEDULE_AT,
                     lanes: (head[8] >> LANES_AT & (MAX_LANES as u8 - 1)) + 1,
@@ -394,14 +368,6 @@ fn checksum_of(head: &[u8], payload: &[u8]) -> u64 {
 #[must_use]
 pub fn context_of(message: &[u8]) -> Option<u8> {
     message.get(CONTEXT_AT).copied()
-}
-
-fn collective_code(collective: Collective) -> u8 {
-    Collective::ALL.iter().position(|&c| c == collective).map_or(u8::MAX, |i| i as u8)
-}
-
-fn collective_of(code: u8) -> Option<Collective> {
-    Collective::ALL.get(usize::from(code)).copied()
 }
 
 #[cfg(test)]

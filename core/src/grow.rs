@@ -149,10 +149,10 @@ pub struct Grown<T> {
 pub enum GrowError<E> {
     /// The members could not agree. A process that was [excluded](Error::Excluded) may rejoin.
     #[error(transparent)]
-    Group(Error),
+    Group(#[from] Error),
     /// The store failed.
     #[error(transparent)]
-    Store(StoreError),
+    Store(#[from] StoreError),
     /// This process cannot connect.
     #[error("{0}")]
     Connect(E),
@@ -177,18 +177,6 @@ pub enum GrowError<E> {
         /// Their length in bytes.
         n_bytes: usize,
     },
-}
-
-impl<E> From<StoreError> for GrowError<E> {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl<E> From<Error> for GrowError<E> {
-    fn from(error: Error) -> Self {
-        Self::Group(error)
-    }
 }
 
 /// Survivors' side: forms a group of the ranks of `comm` that call this, and of newcomers that wait

@@ -72,9 +72,6 @@ pub(crate) enum Paths {
 /// Number of bytes that a vector store may write past the end of the encoding.
 const STORE_SLACK: usize = 64;
 
-/// Type of the lattice codes of `T`.
-type CodeOf<T> = <T as OnLattice>::Code;
-
 /// Instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -492,20 +489,32 @@ fn check_chunk<T: Float>(n_values: usize, capacity: usize) {
 }
 
 macro_rules! tables {
-    ($float:ident, $scalar:ident, $avx2:ident, $avx512:ident) => {
+    ($float:ident, $isa:ident) => {
         /// Kernel table for this type. The level must be available.
         pub(crate) fn $float(level: Level) -> &'static Kernels<$float> {
+            #[cfg(target_arch = "x86_64")]
+            use x86_64::{avx2, avx512};
             match level {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => &x86_64::$avx512,
+                Level::Avx512 => {
+                    const {
+                        // SAFETY: listing kernels executes none of the level's instructions.
+                        &unsafe { avx512::kernels::<_, avx512::$isa>() }
+                    }
+                }
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => &x86_64::$avx2,
-                _ => &scalar::$scalar,
+                Level::Avx2 => {
+                    const {
+                        // SAFETY: as above.
+                        &unsafe { avx2::kernels::<_, avx2::$isa>() }
+                    }
+                }
+                _ => const { &scalar::kernels::<_, scalar::Scalar>() },
             }
         }
     };
 }
-tables!(f32, F32, AVX2_F32, AVX512_F32);
-tables!(f64, F64, AVX2_F64, AVX512_F64);
-tables!(f16, F16, AVX2_F16, AVX512_F16);
-tables!(bf16, BF16, AVX2_BF16, AVX512_BF16);
+tables!(f32, I32);
+tables!(f64, I64);
+tables!(f16, I32);
+tables!(bf16, I32);

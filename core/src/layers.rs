@@ -8,7 +8,8 @@ use std::vec::Vec;
 
 /// All modules of the crate, from bottom to top. A module may use the modules of earlier layers,
 /// but no other module of its own layer.
-const LAYERS: [&[&str]; 17] = [
+const LAYERS: [&[&str]; 18] = [
+    &["coded_enum"],
     &["values", "wait", "variables", "threads", "transport", "store", "page_lock"],
     &INTERDEPENDENT,
     &["bound", "exact_sum", "fill"],

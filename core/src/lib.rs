@@ -77,6 +77,7 @@ mod budget;
 pub mod bundle;
 mod call_spec;
 pub mod codec;
+mod coded_enum;
 pub mod collective;
 #[cfg(feature = "alloc")]
 pub mod compress;

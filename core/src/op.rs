@@ -7,6 +7,7 @@
 
 mod bits;
 
+use crate::coded_enum::coded_enum;
 use crate::element::{Element, Float, sealed::Wide};
 use crate::kernel::{Kernel, Level};
 use core::fmt;
@@ -41,55 +42,25 @@ pub enum Op<'a, T> {
     UserSlices(&'a (dyn Fn(&mut [T], &[T]) + Sync)),
 }
 
-/// Kind of an [`Op`], as encoded in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum OpCode {
-    /// No reduction: values only move.
-    None = 0,
-    /// See [`Op::Sum`].
-    Sum = 1,
-    /// See [`Op::Avg`].
-    Avg = 2,
-    /// See [`Op::Min`].
-    Min = 3,
-    /// See [`Op::Max`].
-    Max = 4,
-    /// See [`Op::Prod`].
-    Prod = 5,
-    /// See [`Op::User`] and [`Op::UserSlices`].
-    User = 6,
-}
-
-impl OpCode {
-    /// Returns the operation with this code in a frame.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::None,
-            1 => Self::Sum,
-            2 => Self::Avg,
-            3 => Self::Min,
-            4 => Self::Max,
-            5 => Self::Prod,
-            6 => Self::User,
-            _ => return None,
-        })
-    }
-
-    /// Name in lower case.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Sum => "sum",
-            Self::Avg => "avg",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Prod => "prod",
-            Self::User => "an operation of the user's",
-        }
+coded_enum! {
+    /// Kind of an [`Op`], as encoded in a frame.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum OpCode {
+        /// No reduction: values only move.
+        None = 0, "none";
+        /// See [`Op::Sum`].
+        Sum = 1, "sum";
+        /// See [`Op::Avg`].
+        Avg = 2, "avg";
+        /// See [`Op::Min`].
+        Min = 3, "min";
+        /// See [`Op::Max`].
+        Max = 4, "max";
+        /// See [`Op::Prod`].
+        Prod = 5, "prod";
+        /// See [`Op::User`] and [`Op::UserSlices`].
+        User = 6, "an operation of the user's";
     }
 }
 

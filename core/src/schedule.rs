@@ -50,6 +50,7 @@ pub use scatter_all_gather::ScatterAllGather;
 pub use step::{SourceRows, Step};
 pub use two_levels::TwoLevels;
 
+use crate::coded_enum::coded_enum;
 use crate::transport::{MAX_SIZE, Rank};
 
 /// Every schedule.
@@ -98,37 +99,39 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
     }
 }
 
-/// Collective operations.
-///
-/// The table says what each rank starts and ends with. `count` values are divided into `size`
-/// *shares* where it says so. Share r is defined by [`crate::layout::share`].
-///
-/// | collective | each rank starts with | each rank ends with |
-/// |---|---|---|
-/// | all-reduce | `count` values | the reduction of all ranks' values, `count` values |
-/// | reduce-scatter | `count` values | its share of the reduction |
-/// | all-gather | its share | all shares, `count` values |
-/// | broadcast | root: `count` values | `count` values |
-/// | scatter | root: `count` values | its share |
-/// | gather | its share | root: all shares |
-/// | reduce | `count` values | root: the reduction |
-/// | all-to-all | `count` values, a share for each rank | one share from each rank |
-/// | scan | `count` values | the reduction of its own values and those of all ranks before it |
-/// | exclusive scan | `count` values | the reduction of the values of all ranks before it; rank 0: nothing |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum Collective {
-    AllReduce,
-    ReduceScatter,
-    AllGather,
-    Broadcast,
-    Scatter,
-    Gather,
-    Reduce,
-    AllToAll,
-    Scan,
-    ExclusiveScan,
+coded_enum! {
+    /// Collective operations.
+    ///
+    /// The table says what each rank starts and ends with. `count` values are divided into `size`
+    /// *shares* where it says so. Share r is defined by [`crate::layout::share`].
+    ///
+    /// | collective | each rank starts with | each rank ends with |
+    /// |---|---|---|
+    /// | all-reduce | `count` values | the reduction of all ranks' values, `count` values |
+    /// | reduce-scatter | `count` values | its share of the reduction |
+    /// | all-gather | its share | all shares, `count` values |
+    /// | broadcast | root: `count` values | `count` values |
+    /// | scatter | root: `count` values | its share |
+    /// | gather | its share | root: all shares |
+    /// | reduce | `count` values | root: the reduction |
+    /// | all-to-all | `count` values, a share for each rank | one share from each rank |
+    /// | scan | `count` values | the reduction of its own values and those of all ranks before it |
+    /// | exclusive scan | `count` values | the reduction of the values of all ranks before it; rank 0: nothing |
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    #[allow(missing_docs)]
+    pub enum Collective {
+        AllReduce = 0, "all-reduce";
+        ReduceScatter = 1, "reduce-scatter";
+        AllGather = 2, "all-gather";
+        Broadcast = 3, "broadcast";
+        Scatter = 4, "scatter";
+        Gather = 5, "gather";
+        Reduce = 6, "reduce";
+        AllToAll = 7, "all-to-all";
+        Scan = 8, "scan";
+        ExclusiveScan = 9, "exclusive-scan";
+    }
 }
 
 /// Portion of the logical array that a rank has before or after a call.
@@ -147,20 +150,6 @@ pub enum Portion {
 }
 
 impl Collective {
-    /// All collectives.
-    pub const ALL: [Self; 10] = [
-        Self::AllReduce,
-        Self::ReduceScatter,
-        Self::AllGather,
-        Self::Broadcast,
-        Self::Scatter,
-        Self::Gather,
-        Self::Reduce,
-        Self::AllToAll,
-        Self::Scan,
-        Self::ExclusiveScan,
-    ];
-
     /// Input and output portions: `[[root's input, others' input], [root's output, others'
     /// output]]`. Both columns describe any rank if the collective has no root.
     ///
@@ -221,23 +210,6 @@ impl Collective {
     #[must_use]
     pub const fn has_root(self) -> bool {
         matches!(self, Self::Broadcast | Self::Scatter | Self::Gather | Self::Reduce)
-    }
-
-    /// Name in lower case, with hyphens between words.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all-reduce",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllGather => "all-gather",
-            Self::Broadcast => "broadcast",
-            Self::Scatter => "scatter",
-            Self::Gather => "gather",
-            Self::Reduce => "reduce",
-            Self::AllToAll => "all-to-all",
-            Self::Scan => "scan",
-            Self::ExclusiveScan => "exclusive-scan",
-        }
     }
 }
 

@@ -348,44 +348,34 @@ pub trait TransportError: fmt::Debug {
 }
 
 /// Kinds of failures that all transports share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
     /// The peer ended, crashed or closed the connection.
+    #[error("the peer is gone")]
     PeerLost,
     /// The network's own time limit passed.
+    #[error("the network timed out")]
     Timeout,
     /// A message was longer than a frame.
+    #[error("a message did not fit a frame")]
     Truncated,
     /// The pool is empty and stays empty.
+    #[error("the frame pool is exhausted")]
     OutOfFrames,
     /// A contract was broken. The engine or the caller may have broken it: the link was not ready,
     /// the rank is out of range, or there are too many bytes. Or the transport did: a frame is too
     /// short or misaligned, a message is longer than its frame, or a rank does not exist.
+    #[error("the contract between engine and transport was broken")]
     Misuse,
     /// This process was forked from the process that made the transport, and only that one may use
     /// it.
+    #[error("this process was forked off the one that made the transport, which alone may use it")]
     OtherProcess,
     /// Another thread ended the communicator's calls (`Stopper`).
+    #[error("another thread has ended the call")]
     Stopped,
     /// Any other failure.
+    #[error("unspecified error")]
     Other,
-}
-
-impl fmt::Display for TransportErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PeerLost => "the peer is gone",
-            Self::Timeout => "the network timed out",
-            Self::Truncated => "a message did not fit a frame",
-            Self::OutOfFrames => "the frame pool is exhausted",
-            Self::Misuse => "the contract between engine and transport was broken",
-            Self::OtherProcess => {
-                "this process was forked off the one that made the transport, which alone may use \
-                it"
-            }
-            Self::Stopped => "another thread has ended the call",
-            Self::Other => "unspecified error",
-        })
-    }
 }

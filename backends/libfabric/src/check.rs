@@ -4,8 +4,6 @@
 //! gives no reason), further queries add the requirements one by one. The first that the provider
 //! refuses is missing.
 
-use std::fmt;
-
 use crate::ffi::{self, Description, Descriptions, ProviderQuery, Requirements};
 use crate::settings::Settings;
 use crate::{Errno, Version, tags};
@@ -40,36 +38,53 @@ const DEFAULT_RECEIVES: usize = 1024;
 const DATA_RECEIVES: usize = 1024;
 
 /// Reason why a provider cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
     /// The provider is not built into this libfabric.
+    #[error("not built into this libfabric (`fi_info -l` lists what is)")]
     NotBuilt,
     /// The provider is built in, but found no driver or device when it was loaded.
+    #[error("built in, but it found no driver or device (FI_LOG_LEVEL=warn tells more)")]
     NoDriver,
     /// The provider works, but offers no network.
+    #[error("it finds no device that it may use (FI_LOG_LEVEL=warn tells more)")]
     NoDevice,
     /// The provider does not have the named interface or address.
+    #[error(
+        "it has no such interface or address (`fi_info -p NAME` lists its domains; see \
+         FOLDWIRE_IFACE, FOLDWIRE_ADDRESS)"
+    )]
     NoInterface,
     /// The provider has no endpoints that reach all peers reliably (`FI_EP_RDM`).
+    #[error("it has no reliable datagrams (FI_EP_RDM)")]
     NoReliableDatagrams,
     /// The provider has no tagged messages (`FI_TAGGED`).
+    #[error("its messages have no tags (FI_TAGGED)")]
     NoTags,
     /// The provider may match messages in another order than sent (`FI_ORDER_SAS`).
+    #[error("it does not keep the order of messages (FI_ORDER_SAS)")]
     NoOrder,
     /// The provider requires modes that Foldwire does not support.
+    #[error("it asks for modes that Foldwire lacks: {}", ffi::names_of(*bits, false))]
     Modes {
         /// The bits, as in `fi_info.mode`.
         bits: u64,
     },
     /// The provider requires modes of memory registration that Foldwire does not support.
+    #[error(
+        "it asks for ways to register memory that Foldwire lacks: {}",
+        ffi::names_of(u64::from(bits.cast_unsigned()), true)
+    )]
     MemoryModes {
         /// The bits, as in `fi_domain_attr.mr_mode`.
         bits: i32,
     },
     /// The provider cannot make progress by polls of one thread.
+    #[error("it cannot be driven by polls of one thread (FI_PROGRESS_MANUAL)")]
     NoManualProgress,
     /// The provider's tags are too short for this number of ranks.
+    #[error("its tags have {have} bits, but this number of ranks needs {need}")]
     TagBits {
         /// Bits that ranks and Foldwire's tags need.
         need: u32,
@@ -77,6 +92,7 @@ pub enum Missing {
         have: u32,
     },
     /// The provider connects fewer ranks.
+    #[error("it connects at most {have} ranks, not {need}; use tcp instead")]
     TooManyRanks {
         /// Number of ranks in the group.
         need: usize,
@@ -84,8 +100,10 @@ pub enum Missing {
         have: usize,
     },
     /// The provider is known to lose messages that arrive before their receive is posted.
+    #[error("it loses messages that come before their receive; use tcp instead")]
     LosesMessages,
     /// The provider is not reliable in this release of libfabric.
+    #[error("it is reliable from libfabric {need} on, but this is {have}")]
     TooOld {
         /// The release.
         have: Version,
@@ -93,59 +111,12 @@ pub enum Missing {
         need: Version,
     },
     /// libfabric could not answer the query.
+    #[error("fi_getinfo: {errno}")]
     Query {
         /// libfabric's error.
         errno: Errno,
     },
 }
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::NotBuilt => {
-                f.write_str("not built into this libfabric (`fi_info -l` lists what is)")
-            }
-            Self::NoDriver => f.write_str(
-                "built in, but it found no driver or device (FI_LOG_LEVEL=warn tells more)",
-            ),
-            Self::NoDevice => {
-                f.write_str("it finds no device that it may use (FI_LOG_LEVEL=warn tells more)")
-            }
-            Self::NoInterface => f.write_str(
-                "it has no such interface or address (`fi_info -p NAME` lists its domains; see \
-                 FOLDWIRE_IFACE, FOLDWIRE_ADDRESS)",
-            ),
-            Self::NoReliableDatagrams => f.write_str("it has no reliable datagrams (FI_EP_RDM)"),
-            Self::NoTags => f.write_str("its messages have no tags (FI_TAGGED)"),
-            Self::NoOrder => f.write_str("it does not keep the order of messages (FI_ORDER_SAS)"),
-            Self::Modes { bits } => {
-                write!(f, "it asks for modes that Foldwire lacks: {}", ffi::names_of(bits, false))
-            }
-            Self::MemoryModes { bits } => {
-                let names = ffi::names_of(u64::from(bits.cast_unsigned()), true);
-                write!(f, "it asks for ways to register memory that Foldwire lacks: {names}")
-            }
-            Self::NoManualProgress => {
-                f.write_str("it cannot be driven by polls of one thread (FI_PROGRESS_MANUAL)")
-            }
-            Self::TagBits { need, have } => {
-                write!(f, "its tags have {have} bits, but this number of ranks needs {need}")
-            }
-            Self::TooManyRanks { need, have } => {
-                write!(f, "it connects at most {have} ranks, not {need}; use tcp instead")
-            }
-            Self::LosesMessages => {
-                f.write_str("it loses messages that come before their receive; use tcp instead")
-            }
-            Self::TooOld { have, need } => {
-                write!(f, "it is reliable from libfabric {need} on, but this is {have}")
-            }
-            Self::Query { errno } => write!(f, "fi_getinfo: {errno}"),
-        }
-    }
-}
-
-impl std::error::Error for Missing {}
 
 /// A provider, and its availability.
 #[derive(Clone, Debug)]

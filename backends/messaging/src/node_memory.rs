@@ -54,7 +54,7 @@ impl MemoryOffer {
         let frame_bytes = self.layout.frame_bytes as u64;
         let (process, fd) = (process::id(), self.file.as_raw_fd());
         let place = Place { format: FORMAT, frame_bytes, process, fd, token: self.token };
-        place.to_bytes()
+        bytemuck::bytes_of(&place).to_vec()
     }
 
     /// Opens the memory of the other ranks of the node. `of_node` has their offers and this rank's
@@ -71,7 +71,9 @@ impl MemoryOffer {
         };
         insert(own, region);
         for (rank, bytes) in of_node.into_iter().filter(|&(rank, _)| rank != own) {
-            let Place { format, frame_bytes, process, fd, token } = Place::from_bytes(bytes)?;
+            // A rank that cannot share memory offers no bytes.
+            let place = bytemuck::try_pod_read_unaligned(bytes).ok()?;
+            let Place { format, frame_bytes, process, fd, token } = place;
             if (format, frame_bytes) != (FORMAT, layout.frame_bytes as u64) {
                 return None;
             }
@@ -162,6 +164,8 @@ impl fmt::Debug for MemoryOffer {
 }
 
 /// Place of a rank's memory, and parameters that must be equal on all ranks.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct Place {
     format: u64,
     frame_bytes: u64,
@@ -170,36 +174,12 @@ struct Place {
     token: RegionToken,
 }
 
-impl Place {
-    fn to_bytes(&self) -> Vec<u8> {
-        let numbers = [self.format.to_le_bytes(), self.frame_bytes.to_le_bytes()];
-        let location = [self.process.to_le_bytes(), self.fd.to_le_bytes()];
-        [numbers.as_flattened(), location.as_flattened(), &self.token].concat()
-    }
-
-    /// Returns `None` for invalid bytes, such as the empty message of a rank that cannot share
-    /// memory.
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (format, rest) = bytes.split_first_chunk()?;
-        let (frame_bytes, rest) = rest.split_first_chunk()?;
-        let (format, frame_bytes) = (u64::from_le_bytes(*format), u64::from_le_bytes(*frame_bytes));
-        let (process, rest) = rest.split_first_chunk()?;
-        let (fd, token) = rest.split_first_chunk()?;
-        let (process, fd) = (u32::from_le_bytes(*process), i32::from_le_bytes(*fd));
-        Some(Self { format, frame_bytes, process, fd, token: token.try_into().ok()? })
-    }
-}
-
 /// Makes a random token. A rank that opens a peer's file compares its token with the one that the
 /// peer announced. They differ if the peer is on another machine, and a process of this machine has
 /// the same id and such a file.
 fn token(own: Rank) -> RegionToken {
     use std::hash::{BuildHasher, RandomState};
 
-    let random = || RandomState::new().hash_one((own, process::id())).to_le_bytes();
-    let mut token = RegionToken::default();
-    let (first, second) = token.split_at_mut(8);
-    first.copy_from_slice(&random());
-    second.copy_from_slice(&random());
-    token
+    let random = || RandomState::new().hash_one((own, process::id()));
+    bytemuck::cast([random(), random()])
 }

@@ -1,67 +1,43 @@
 //! Fields on which ranks can disagree, and each rank's value, in words.
 
+use crate::coded_enum::coded_enum;
 use core::fmt::{self, Write as _};
 
-macro_rules! fields {
-    ($($field:ident: $words:literal,)*) => {
-        /// Properties of a call or group on which ranks can disagree.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        #[non_exhaustive]
-        #[allow(missing_docs)]
-        pub enum Field {
-            $($field,)*
-        }
-
-        impl Field {
-            /// All fields, in the order of their wire codes.
-            const ALL: &[Self] = &[$(Self::$field),*];
-
-            const fn words(self) -> &'static str {
-                match self {
-                    $(Self::$field => $words,)*
-                }
-            }
-        }
-    };
-}
-
-fields! {
-    Epoch: "group of survivors",
-    Members: "number of survivors",
-    Sequence: "number of calls made",
-    Collective: "collective",
-    Type: "element type",
-    Op: "operation",
-    Codec: "codec",
-    Pipeline: "pipeline",
-    Schedule: "schedule",
-    Lanes: "number of lanes",
-    Division: "division of the array",
-    Root: "root",
-    Count: "count",
-    Bound: "kind of bound (scope, or sampling)",
-    Quantum: "bound",
-    Source: "sender of the message",
-    Part: "part (schedule)",
-    Round: "round (frame capacity or lanes)",
-    Segment: "segment length (frame capacity)",
-    Operands: "number of values combined (schedule)",
-    Context: "context (communicator, or number of calls under way)",
-    Run: "number of parts in a message (frame capacity)",
-    Tag: "tag",
-}
-
-impl Field {
-    /// Returns the field with this wire code.
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(code)).copied()
+coded_enum! {
+    /// Properties of a call or group on which ranks can disagree.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    #[allow(missing_docs)]
+    pub enum Field {
+        Epoch = 0, "group of survivors";
+        Members = 1, "number of survivors";
+        Sequence = 2, "number of calls made";
+        Collective = 3, "collective";
+        Type = 4, "element type";
+        Op = 5, "operation";
+        Codec = 6, "codec";
+        Pipeline = 7, "pipeline";
+        Schedule = 8, "schedule";
+        Lanes = 9, "number of lanes";
+        Division = 10, "division of the array";
+        Root = 11, "root";
+        Count = 12, "count";
+        Bound = 13, "kind of bound (scope, or sampling)";
+        Quantum = 14, "bound";
+        Source = 15, "sender of the message";
+        Part = 16, "part (schedule)";
+        Round = 17, "round (frame capacity or lanes)";
+        Segment = 18, "segment length (frame capacity)";
+        Operands = 19, "number of values combined (schedule)";
+        Context = 20, "context (communicator, or number of calls under way)";
+        Run = 21, "number of parts in a message (frame capacity)";
+        Tag = 22, "tag";
     }
 }
 
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words())
+        f.write_str(self.name())
     }
 }
 

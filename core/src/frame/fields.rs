@@ -9,6 +9,7 @@ use crate::op::OpCode;
 use crate::pipeline;
 use crate::schedule::{self, Collective, Division};
 use crate::transport::Rank;
+use bytemuck::checked;
 
 /// Fields in the order of comparison. The kind of call comes first, so that ranks in different
 /// calls get an error about the call, not about its count.
@@ -63,7 +64,7 @@ impl CallHeader {
         let code = u8::try_from(number).unwrap_or(u8::MAX);
         let word = match field {
             Field::Collective if number == MESSAGE => Some("message"),
-            Field::Collective => Collective::ALL.get(usize::from(code)).map(|c| c.name()),
+            Field::Collective => Collective::from_code(code).map(Collective::name),
             Field::Type => DType::from_code(code).map(DType::name),
             Field::Op => OpCode::from_code(code).map(OpCode::name),
             Field::Codec => CodecId::from_code(code).map(CodecId::name),
@@ -74,8 +75,8 @@ impl CallHeader {
                 known.find(|known| known.code() == code).map(|known| known.name)
             }
             Field::Schedule => Some(schedule::name_of(code)),
-            Field::Division => Division::ALL.get(usize::from(code)).map(|d| d.name()),
-            Field::Bound => StepQuantity::ALL.get(usize::from(code)).map(|m| m.name()),
+            Field::Division => Division::from_code(code).map(Division::name),
+            Field::Bound => checked::try_cast(code).ok().map(StepQuantity::name),
             Field::Quantum => {
                 return match (f64::from_bits(number), self.measure) {
                     (_, StepQuantity::Group) => Value::number(number),

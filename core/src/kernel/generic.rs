@@ -10,8 +10,8 @@
 //! constant block costs nothing. All other cases (minimum, maximum, exceptions) use [`merge`],
 //! which works on absolute codes.
 //!
-//! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
-//! the intrinsics of the `Isa` become single instructions.
+//! Every function here is `inline(always)` into the entry points that [`kernels`] makes with the
+//! level's target features. There the intrinsics of the `Isa` become single instructions.
 
 mod fold_store;
 mod merge;
@@ -125,6 +125,51 @@ pub(super) unsafe trait Convert<T: Float>: Isa<T::Code> + OutOfLine<T> {
         }
     }
 }
+
+/// Defines the function `kernels`, which lists the kernels of an element type, compiled with these
+/// target features. Closures have the features of the function that they are in.
+macro_rules! kernels {
+    ($($features:literal)?) => {
+        /// Returns the kernels of this level. The level must be available when one is called.
+        $(#[target_feature(enable = $features)])?
+        pub(in super::super) const fn kernels<T, S>() -> $crate::kernel::Kernels<T>
+        where
+            T: $crate::element::Float,
+            S: $crate::kernel::generic::Convert<T>,
+        {
+            use $crate::kernel::generic::{self, packed};
+
+            // SAFETY: who calls a kernel guarantees what the chunk loop requires.
+            unsafe {
+                $crate::kernel::Kernels {
+                    encode: |src, lattice, dst| generic::encode::<T, S>(src, lattice, dst),
+                    decode: |view, scale, dst, stores| {
+                        generic::decode::<T, S>(view, scale, dst, stores)
+                    },
+                    fold: |op, view, local, lattice, dst| {
+                        generic::fold::<T, S>(op, view, local, lattice, dst)
+                    },
+                    fold_store: |op, view, local, lattice, dst, scale, output| {
+                        generic::fold_store::<T, S>(op, view, local, lattice, dst, scale, output)
+                    },
+                    combine: |paths, op, a, b, lattice, dst| {
+                        generic::combine::<T, S>(paths, op, a, b, lattice, dst)
+                    },
+                    value_range: |src| generic::value_range(src),
+                    sum: |acc, other| generic::sum::<T, S>(acc, other),
+                    pack: |codes, before, widths, dst| {
+                        packed::pack::<_, S>(codes, before, widths, dst)
+                    },
+                    unpack: |src, widths, before, codes| {
+                        packed::unpack::<_, S>(src, widths, before, codes)
+                    },
+                    scan: |codes, before| packed::scan::<_, S>(codes, before),
+                }
+            }
+        }
+    };
+}
+pub(super) use kernels;
 
 /// Encodes a chunk.
 ///

@@ -5,10 +5,10 @@
 use super::generic::mixed::{
     LoadedBlock, MixedBlock, OutOfLine, PrecedingCodes, StoredBlock, out_of_line,
 };
-use super::generic::{self, Convert, Isa};
-use super::{BLOCK, Code, CodeOf, Kernels, Lattice, Scale};
+use super::generic::{Convert, Isa, kernels};
+use super::{BLOCK, Code, Lattice, Scale};
+use crate::element::Float;
 use crate::element::sealed::Wide;
-use crate::element::{Float, bf16, f16};
 use crate::op::LatticeOp;
 use core::array;
 
@@ -40,6 +40,8 @@ unsafe impl<T: Float> Convert<T> for Scalar {
         unsafe { dst.cast::<[T; BLOCK]>().write_unaligned(values) };
     }
 }
+
+kernels!();
 
 out_of_line!([T: Float] T, Scalar);
 
@@ -183,25 +185,3 @@ pub(super) unsafe fn unpack_bits(src: *const u8, width: u32) -> [u64; BLOCK] {
         (u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask
     })
 }
-
-macro_rules! table {
-    ($name:ident, $float:ident) => {
-        /// Scalar kernels of one element type.
-        pub(super) static $name: Kernels<$float> = Kernels {
-            encode: generic::encode::<$float, Scalar>,
-            decode: generic::decode::<$float, Scalar>,
-            fold: generic::fold::<$float, Scalar>,
-            fold_store: generic::fold_store::<$float, Scalar>,
-            combine: generic::combine::<$float, Scalar>,
-            value_range: generic::value_range::<$float>,
-            sum: generic::sum::<$float, Scalar>,
-            pack: generic::packed::pack::<CodeOf<$float>, Scalar>,
-            unpack: generic::packed::unpack::<CodeOf<$float>, Scalar>,
-            scan: generic::packed::scan::<CodeOf<$float>, Scalar>,
-        };
-    };
-}
-table!(F32, f32);
-table!(F64, f64);
-table!(F16, f16);
-table!(BF16, bf16);

@@ -7,7 +7,7 @@ mod convert;
 mod sixteen;
 
 use super::super::BLOCK;
-use super::super::generic::Isa;
+use super::super::generic::{Isa, kernels};
 use super::super::scalar::{pack_bits, unpack_bits};
 use super::bits;
 use core::arch::x86_64::*;
@@ -19,6 +19,8 @@ pub(in super::super) struct I32;
 /// AVX2 with codes of 64 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I64;
+
+kernels!("avx2,bmi1,bmi2,f16c,lzcnt,popcnt");
 
 /// Moves every 32-bit lane up by one, and the last lane to the front.
 macro_rules! rotate_up {

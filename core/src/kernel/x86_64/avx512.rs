@@ -14,7 +14,7 @@ mod convert;
 mod sixteen;
 
 use super::super::BLOCK;
-use super::super::generic::Isa;
+use super::super::generic::{Isa, kernels};
 use super::super::scalar::{pack_bits, unpack_bits};
 use core::arch::x86_64::*;
 
@@ -25,6 +25,8 @@ pub(in super::super) struct I32;
 /// AVX-512 with codes of 64 bits.
 #[derive(Clone, Copy)]
 pub(in super::super) struct I64;
+
+kernels!("avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi");
 
 /// Permutation and shifts that spread packed values of one width over 64-bit lanes.
 #[derive(Clone, Copy)]
@@ -234,6 +236,59 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     }
 }
 
+/// Methods of [`Isa`] that move chosen codes, a register of codes at a time. `$mask` has a bit for
+/// each of them; the others are instructions.
+macro_rules! compressing {
+    (
+        $code:ty, $mask:ty, $splat:ident, $compress:ident, $expand:ident, $blend:ident
+    ) => {
+        #[inline(always)]
+        unsafe fn dense(codes: &[$code; BLOCK], chosen: u32) -> [$code; BLOCK] {
+            const LANES: usize = <$mask>::BITS as usize;
+            let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
+            // SAFETY: the caller guarantees AVX-512. When codes are stored at n, n ≤ 32, and
+            // `dense` has space for 32 and a register.
+            unsafe {
+                for at in (0..BLOCK).step_by(LANES) {
+                    let mask = (chosen >> at) as $mask;
+                    let codes = _mm512_loadu_si512(codes.as_ptr().add(at).cast());
+                    let packed = $compress(mask, codes);
+                    _mm512_storeu_si512(dense.as_mut_ptr().add(n).cast(), packed);
+                    n += mask.count_ones() as usize;
+                }
+                let last = $splat(dense[n - 1]);
+                let kept = u32::MAX >> (BLOCK - n);
+                let mut filled = [0; BLOCK];
+                for at in (0..BLOCK).step_by(LANES) {
+                    let mask = (kept >> at) as $mask;
+                    let codes = _mm512_loadu_si512(dense.as_ptr().add(at).cast());
+                    let codes = $blend(mask, last, codes);
+                    _mm512_storeu_si512(filled.as_mut_ptr().add(at).cast(), codes);
+                }
+                filled
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn spread(dense: &[$code; BLOCK], chosen: u32) -> [$code; BLOCK] {
+            const LANES: usize = <$mask>::BITS as usize;
+            let (mut codes, mut n) = ([0; BLOCK], 0);
+            // SAFETY: the caller guarantees AVX-512. When a register is loaded from n, n ≤ `at`,
+            // and a register of codes is left from `at` on.
+            unsafe {
+                for at in (0..BLOCK).step_by(LANES) {
+                    let mask = (chosen >> at) as $mask;
+                    let packed = _mm512_loadu_si512(dense.as_ptr().add(n).cast());
+                    let spread = $expand(mask, packed);
+                    _mm512_storeu_si512(codes.as_mut_ptr().add(at).cast(), spread);
+                    n += mask.count_ones() as usize;
+                }
+            }
+            codes
+        }
+    };
+}
+
 // SAFETY: a block in memory is its 32 codes in order. Loads and stores cover the bytes that the
 // trait allows: packing and unpacking reach at most 64 bytes past the block, and STORE_SLACK and
 // PAD are 64.
@@ -322,49 +377,9 @@ unsafe impl Isa<i32> for I32 {
         unsafe { unpack32(src, width) }
     }
 
-    #[inline(always)]
-    unsafe fn dense(codes: &[i32; BLOCK], chosen: u32) -> [i32; BLOCK] {
-        const LANES: usize = 16;
-        let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
-        // SAFETY: the caller guarantees AVX-512. When 16 codes are stored at n, n ≤ 32, and `dense`
-        // has space for 32 + 16.
-        unsafe {
-            for at in (0..BLOCK).step_by(LANES) {
-                let mask = (chosen >> at) as u16;
-                let codes = _mm512_loadu_si512(codes.as_ptr().add(at).cast());
-                let packed = _mm512_maskz_compress_epi32(mask, codes);
-                _mm512_storeu_si512(dense.as_mut_ptr().add(n).cast(), packed);
-                n += mask.count_ones() as usize;
-            }
-            let last = _mm512_set1_epi32(dense[n - 1]);
-            let kept = u32::MAX >> (BLOCK - n);
-            let mut filled = [0; BLOCK];
-            for at in (0..BLOCK).step_by(LANES) {
-                let mask = (kept >> at) as u16;
-                let codes = _mm512_loadu_si512(dense.as_ptr().add(at).cast());
-                let codes = _mm512_mask_blend_epi32(mask, last, codes);
-                _mm512_storeu_si512(filled.as_mut_ptr().add(at).cast(), codes);
-            }
-            filled
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn spread(dense: &[i32; BLOCK], chosen: u32) -> [i32; BLOCK] {
-        const LANES: usize = 16;
-        let (mut codes, mut n) = ([0; BLOCK], 0);
-        // SAFETY: the caller guarantees AVX-512. When 16 codes are loaded from n, n ≤ `at`, which
-        // is at most 32 − 16.
-        unsafe {
-            for at in (0..BLOCK).step_by(LANES) {
-                let mask = (chosen >> at) as u16;
-                let packed = _mm512_loadu_si512(dense.as_ptr().add(n).cast());
-                let spread = _mm512_maskz_expand_epi32(mask, packed);
-                _mm512_storeu_si512(codes.as_mut_ptr().add(at).cast(), spread);
-                n += mask.count_ones() as usize;
-            }
-        }
-        codes
+    compressing! {
+        i32, u16, _mm512_set1_epi32, _mm512_maskz_compress_epi32, _mm512_maskz_expand_epi32,
+        _mm512_mask_blend_epi32
     }
 }
 
@@ -487,48 +502,8 @@ unsafe impl Isa<i64> for I64 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn dense(codes: &[i64; BLOCK], chosen: u32) -> [i64; BLOCK] {
-        const LANES: usize = 8;
-        let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
-        // SAFETY: the caller guarantees AVX-512. When 8 codes are stored at n, n ≤ 32, and `dense`
-        // has space for 32 + 8.
-        unsafe {
-            for at in (0..BLOCK).step_by(LANES) {
-                let mask = (chosen >> at) as u8;
-                let codes = _mm512_loadu_si512(codes.as_ptr().add(at).cast());
-                let packed = _mm512_maskz_compress_epi64(mask, codes);
-                _mm512_storeu_si512(dense.as_mut_ptr().add(n).cast(), packed);
-                n += mask.count_ones() as usize;
-            }
-            let last = _mm512_set1_epi64(dense[n - 1]);
-            let kept = u32::MAX >> (BLOCK - n);
-            let mut filled = [0; BLOCK];
-            for at in (0..BLOCK).step_by(LANES) {
-                let mask = (kept >> at) as u8;
-                let codes = _mm512_loadu_si512(dense.as_ptr().add(at).cast());
-                let codes = _mm512_mask_blend_epi64(mask, last, codes);
-                _mm512_storeu_si512(filled.as_mut_ptr().add(at).cast(), codes);
-            }
-            filled
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn spread(dense: &[i64; BLOCK], chosen: u32) -> [i64; BLOCK] {
-        const LANES: usize = 8;
-        let (mut codes, mut n) = ([0; BLOCK], 0);
-        // SAFETY: the caller guarantees AVX-512. When 8 codes are loaded from n, n ≤ `at`, which is
-        // at most 32 − 8.
-        unsafe {
-            for at in (0..BLOCK).step_by(LANES) {
-                let mask = (chosen >> at) as u8;
-                let packed = _mm512_loadu_si512(dense.as_ptr().add(n).cast());
-                let spread = _mm512_maskz_expand_epi64(mask, packed);
-                _mm512_storeu_si512(codes.as_mut_ptr().add(at).cast(), spread);
-                n += mask.count_ones() as usize;
-            }
-        }
-        codes
+    compressing! {
+        i64, u8, _mm512_set1_epi64, _mm512_maskz_compress_epi64, _mm512_maskz_expand_epi64,
+        _mm512_mask_blend_epi64
     }
 }
