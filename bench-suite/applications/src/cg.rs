@@ -137,10 +137,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         rows.push(row(variant, args, runs, &alone, first));
     }
     streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
-    let drawn = match &args.plot {
-        Some(file) => foldwire_workbench::draw!(file, picture(args, &grid, &rows)),
-        None => Ok(()),
-    };
+    let drawn = foldwire_workbench::draw!(args.plot, picture(args, &grid, &rows));
     for row in rows.iter().filter(|row| row.borders == "raw") {
         let CgRow { dots, iterations, residual, .. } = row;
         ensure!(
@@ -331,17 +328,10 @@ fn picture(args: &CgArgs, grid: &Grid, rows: &[CgRow]) -> Curves<'static> {
         let name = format!("{} dot products, borders {}", row.dots.name(), row.borders);
         (name, points.collect())
     };
-    Curves {
-        caption: format!(
-            "conjugate gradients on {} points, {} ranks",
-            args.about(&grid.shape),
-            args.ranks
-        ),
-        x: "seconds",
-        y: "residual, as the solver sees it",
-        lines: rows.iter().map(line).collect(),
-        legend: Legend::UpperRight,
-    }
+    let points = args.about(&grid.shape);
+    let caption = format!("conjugate gradients on {points} points, {} ranks", args.ranks);
+    let axes = ["seconds", "residual, as the solver sees it"];
+    Curves::of_magnitudes(caption, axes, rows.iter().map(line), Legend::UpperRight)
 }
 
 fn render(rows: &[CgRow]) -> String {

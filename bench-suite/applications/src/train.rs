@@ -141,10 +141,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
             .with_context(|| row.exchange.name.clone())?;
     }
     check(&rows)?;
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, picture(dataset.about(), &rows))?;
-    }
-    Ok(())
+    foldwire_workbench::draw!(args.plot, picture(dataset.about(), &rows))
 }
 
 /// Measurements and losses of one run.
@@ -303,14 +300,8 @@ fn picture(about: &str, rows: &[TrainRow]) -> Curves<'static> {
         let points = row.curve.iter().map(|point| (point.step as f64, point.loss));
         (row.exchange.name.clone(), points.collect())
     };
-    let lines = rows.iter().map(line).collect();
-    Curves {
-        caption: about.to_owned(),
-        x: "steps",
-        y: "loss of a batch",
-        lines,
-        legend: Legend::UpperRight,
-    }
+    let axes = ["steps", "loss of a batch"];
+    Curves::of_magnitudes(about.to_owned(), axes, rows.iter().map(line), Legend::UpperRight)
 }
 
 fn render(rows: &[TrainRow]) -> String {

@@ -319,10 +319,7 @@ fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
         streams::write(&results.text())?;
     }
     // An error of the plot is returned only at the end, so that it does not suppress the rest.
-    let drawn = match &args.plot {
-        Some(file) => foldwire_workbench::draw!(file, plot::TimesPlot { results }),
-        None => Ok(()),
-    };
+    let drawn = foldwire_workbench::draw!(args.plot, plot::times(results));
     let dtype = DType::ALL.iter().find(|dtype| dtype.name() == results.head.dtype);
     if let Some(note) = dtype.and_then(|dtype| args.presets().note(*dtype)) {
         streams::remark(format_args!("note: {note}"));
