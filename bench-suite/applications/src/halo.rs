@@ -60,14 +60,10 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
             format!("{} ranks have too few planes each; ask for fewer --ranks", args.ranks);
         bail!(UsageError::new(message));
     }
-    coding::check_all(&args.codec, DType::F32)?;
-    let variants = coding::variants(&args.codec, &args.bound);
-    let n_contestants = variants.len() + 1;
-    let n_runs = 1 + n_contestants * args.repeat;
+    let plans = coding::variants(&args.codec, &args.bound, DType::F32)?;
+    let n_runs = 1 + plans.len() * args.repeat;
     let progress = progress::bar("simulating", n_runs * args.steps);
     let alone = simulate(&ground, args, 1, &Plan::raw(), &progress)?;
-    let plans: Vec<(String, Plan)> =
-        std::iter::once(("raw".to_owned(), Plan::raw())).chain(variants).collect();
     let runs = take_turns(&plans, args.repeat, |(name, plan)| {
         simulate(&ground, args, args.ranks, plan, &progress).with_context(|| name.clone())
     })?;

@@ -45,10 +45,7 @@ struct TransposeRow {
 /// Usage errors, failed calls, and results beyond their bound.
 pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let matrix = Matrix::new(args)?;
-    let raw = ("raw".to_owned(), Plan::raw());
-    coding::check_all(&args.codec, DType::F32)?;
-    let variants = coding::variants(&args.codec, &args.bound);
-    let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(variants).collect();
+    let plans = coding::variants(&args.codec, &args.bound, DType::F32)?;
     let progress = progress::bar("transposing", plans.len() * args.repeat);
     let runs = take_turns(&plans, args.repeat, |(name, plan)| {
         progress.set_message(name.clone());
