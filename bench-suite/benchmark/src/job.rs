@@ -1,10 +1,10 @@
 //! Ranks and how they meet and end, whatever they measure: threads of this process, or processes of
 //! a job, which `foldwire launch`, mpirun or Slurm has started.
 //!
-//! Processes tell each other whether their set-up succeeded. Usually all detect the same error of use,
-//! and only rank 0 reports it. The ranks of a network backend connect through the bootstrap before
-//! the backend joins them. Over MPI a rank that fails later ends the job, because others may wait
-//! for it in an MPI call, which has no timeout.
+//! Processes tell each other whether their set-up succeeded. Usually all detect the same error of
+//! use, and only rank 0 reports it. The ranks of a network backend connect through the bootstrap
+//! before the backend joins them. Over MPI a rank that fails later ends the job, because others may
+//! wait for it in an MPI call, which has no timeout.
 
 #[cfg(feature = "libfabric")]
 mod libfabric;

@@ -46,8 +46,8 @@ pub const fn colour(at: usize) -> RGBColor {
     COLOURS[at % COLOURS.len()]
 }
 
-/// Draws a plot into a file, if there is one. It is a macro because builds without plots have another version, which
-/// does not evaluate the plot (see `plot/absent.rs`).
+/// Draws a plot into a file, if there is one. It is a macro because builds without plots have
+/// another version, which does not evaluate the plot (see `plot/absent.rs`).
 #[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
