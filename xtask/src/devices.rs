@@ -54,9 +54,7 @@ pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
     let words = "test -p foldwire-benchmark -p foldwire-stack --lib \
                  --features foldwire-benchmark/simulated,foldwire-stack/simulated \
                  -- device:: benchmark::tests";
-    let passed =
-        steps.run("bench and stack on a simulated device", &mut steps.cargo(words))?.passed;
-    ensure!(passed > 0, "no test was run");
+    steps.run_tests("bench and stack on a simulated device", &mut steps.cargo(words))?;
     let home = steps.root().join(FOLDER);
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);

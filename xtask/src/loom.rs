@@ -1,7 +1,6 @@
 //! `cargo xtask loom`: model-checks the lock-free parts: of the threads backend, and the ring
 //! between ranks of a node.
 
-use anyhow::ensure;
 use foldwire_steps::Steps;
 
 const EXAMPLES: &str = "\
@@ -26,7 +25,5 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     let mut command = steps.cargo(words);
     command.env("RUSTFLAGS", "--cfg loom");
     command.env("FOLDWIRE_LOOM_MORE", if args.deeper { "1" } else { "0" });
-    let tests = steps.run("loom", &mut command)?;
-    ensure!(tests.passed > 0, "no test has a name that contains `loom`: nothing was model-checked");
-    Ok(())
+    steps.run_tests("loom", &mut command).map(drop)
 }

@@ -2,7 +2,6 @@
 //! the oracle.
 
 use crate::fuzz::time;
-use anyhow::ensure;
 use foldwire_steps::Steps;
 use std::time::Duration;
 
@@ -28,7 +27,5 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
         steps.cargo("test --release -p foldwire-tests --test all stress:: -- --nocapture");
     command.env("FOLDWIRE_STRESS_SECONDS", args.time.as_secs().to_string());
     command.env("FOLDWIRE_STRESS_SEED", args.seed.to_string());
-    let tests = steps.run("stress", &mut command)?;
-    ensure!(tests.passed > 0, "no test was run");
-    Ok(())
+    steps.run_tests("stress", &mut command).map(drop)
 }

@@ -26,7 +26,7 @@ use foldwire_arguments::CgArgs;
 use foldwire_fields::dims::Dims;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_fields::with_values;
-use foldwire_workbench::memory::{median_run, take_turns};
+use foldwire_workbench::memory::take_turns;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Columns};
@@ -35,6 +35,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::runs::{CostRow, RunCost};
 use solver::{Grid, GridSlab};
 
 /// Method that sums dot products over ranks.
@@ -70,24 +71,14 @@ struct SolverVariant {
 struct CgRow {
     dots: DotMethod,
     borders: String,
-    ranks: usize,
-    link: String,
     iterations: usize,
-    /// Seconds of the reported run, whose time is closest to the median.
-    time_s: f64,
-    /// Seconds of each run.
-    times_s: Vec<f64>,
     /// Seconds per iteration on the slowest rank.
     iteration_s: f64,
-    /// Seconds of exchanges per iteration, mean over ranks.
-    exchange_s: f64,
     /// Seconds of sums of dot products over ranks, per iteration, mean over ranks.
     dots_s: f64,
-    /// Bytes of border planes that all ranks sent, before compression.
-    raw_bytes: u64,
-    /// Bytes of border planes that all ranks sent, after compression.
-    wire_bytes: u64,
-    ratio: f64,
+    /// A step is an iteration, and its exchange one of border planes.
+    #[serde(flatten)]
+    cost: CostRow,
     /// Time per iteration of the first row / time per iteration of this row.
     speedup: f64,
     /// True residual of the solution: √(r·r / f·f).
@@ -137,10 +128,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
         rows.push(row(variant, args, runs, &alone, first));
     }
     streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
-    let drawn = match &args.plot {
-        Some(file) => foldwire_workbench::draw!(file, picture(args, &grid, &rows)),
-        None => Ok(()),
-    };
+    let drawn = foldwire_workbench::draw!(args.plot, picture(args, &grid, &rows));
     for row in rows.iter().filter(|row| row.borders == "raw") {
         let CgRow { dots, iterations, residual, .. } = row;
         ensure!(
@@ -180,12 +168,9 @@ fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
 
 /// Measurements and solution of one run.
 struct CgRun {
-    time: Duration,
-    /// Means over ranks.
-    exchanging: Duration,
+    cost: RunCost,
+    /// Time of sums, mean over ranks.
     summing: Duration,
-    /// Sum over all ranks' exchanges.
-    report: Report,
     residuals: Vec<f64>,
     residual: f64,
     solution: Vec<f64>,
@@ -210,16 +195,16 @@ fn solve(
     });
     progress.inc(1);
     let mut ranks = ranks::results(ranks)?.into_iter();
-    let mut all = ranks.next().context("there are no ranks")?;
+    let first = ranks.next().context("there are no ranks")?;
+    let mut cost = RunCost::default();
+    cost.add(&first.cost, n_ranks);
+    let mut all = CgRun { cost, ..first };
     for rank in ranks {
-        all.time = all.time.max(rank.time);
-        all.exchanging += rank.exchanging;
+        all.cost.add(&rank.cost, n_ranks);
         all.summing += rank.summing;
-        all.report += rank.report;
         all.solution.extend(rank.solution);
     }
-    let n_ranks = n_ranks as u32;
-    Ok(CgRun { exchanging: all.exchanging / n_ranks, summing: all.summing / n_ranks, ..all })
+    Ok(CgRun { summing: all.summing / n_ranks as u32, ..all })
 }
 
 /// One rank's communicator, planes and settings.
@@ -261,7 +246,8 @@ impl<X: Transport> RankSolver<'_, X> {
         let squares = self.sum(self.slab.residual_squares(), &mut Duration::default())?;
         let residual = if initial > 0.0 { (squares / initial).sqrt() } else { 0.0 };
         let solution = self.slab.into_solution();
-        Ok(CgRun { time, exchanging, summing, report, residuals, residual, solution })
+        let cost = RunCost { time, exchanging, report };
+        Ok(CgRun { cost, summing, residuals, residual, solution })
     }
 
     /// Sends this rank's border planes to its neighbours and receives theirs.
@@ -295,8 +281,9 @@ fn row(
     alone: &CgRun,
     first: Option<f64>,
 ) -> CgRow {
-    let (times_s, run) = median_run(runs, |run| run.time);
-    let n_iterations = run.residuals.len();
+    let n_iterations = |run: &CgRun| run.residuals.len();
+    let (cost, run) = CostRow::new((args.ranks, &args.link), runs, |run| &run.cost, n_iterations);
+    let n_iterations = n_iterations(run);
     let each = |time: Duration| time.as_secs_f64() / n_iterations.max(1) as f64;
     let is_same = |run: &CgRun| {
         run.solution.iter().zip(&alone.solution).all(|(a, b)| a.to_bits() == b.to_bits())
@@ -304,18 +291,11 @@ fn row(
     CgRow {
         dots: variant.dots,
         borders: variant.borders.clone(),
-        ranks: args.ranks,
-        link: args.link.to_string(),
         iterations: n_iterations,
-        time_s: run.time.as_secs_f64(),
-        times_s,
-        iteration_s: each(run.time),
-        exchange_s: each(run.exchanging),
+        iteration_s: each(run.cost.time),
         dots_s: each(run.summing),
-        raw_bytes: run.report.raw_bytes,
-        wire_bytes: run.report.wire_bytes,
-        ratio: run.report.ratio(),
-        speedup: first.map_or(1.0, |first| first / each(run.time)),
+        cost,
+        speedup: first.map_or(1.0, |first| first / each(run.cost.time)),
         residual: run.residual,
         has_bits_of_one_rank: runs.iter().all(is_same),
         residuals: run.residuals.clone(),
@@ -331,17 +311,10 @@ fn picture(args: &CgArgs, grid: &Grid, rows: &[CgRow]) -> Curves<'static> {
         let name = format!("{} dot products, borders {}", row.dots.name(), row.borders);
         (name, points.collect())
     };
-    Curves {
-        caption: format!(
-            "conjugate gradients on {} points, {} ranks",
-            args.about(&grid.shape),
-            args.ranks
-        ),
-        x: "seconds",
-        y: "residual, as the solver sees it",
-        lines: rows.iter().map(line).collect(),
-        legend: Legend::UpperRight,
-    }
+    let points = args.about(&grid.shape);
+    let caption = format!("conjugate gradients on {points} points, {} ranks", args.ranks);
+    let axes = ["seconds", "residual, as the solver sees it"];
+    Curves::of_magnitudes(caption, axes, rows.iter().map(line), Legend::UpperRight)
 }
 
 fn render(rows: &[CgRow]) -> String {
@@ -350,13 +323,13 @@ fn render(rows: &[CgRow]) -> String {
         .text("dot products", "", |row| row.dots.name())
         .text("borders", "", |row| &row.borders)
         .number("iterations", "", |row| row.iterations)
-        .number("run", "s", |row| format!("{:.2}", row.time_s))
+        .number("run", "s", |row| format!("{:.2}", row.cost.time_s))
         .number("iteration", "ms", |row| ms(row.iteration_s))
-        .number("exchange", "ms", |row| ms(row.exchange_s))
+        .number("exchange", "ms", |row| ms(row.cost.exchange_s))
         .number("dots", "ms", |row| ms(row.dots_s))
         .number("speed-up", "an iteration", |row| format!("{:.2}", row.speedup))
-        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
-        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("wire", "all ranks", |row| table::bytes(row.cost.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.cost.ratio))
         .number("residual", "true", |row| table::scientific(row.residual))
         .text("bits of", "one rank", |row| if row.has_bits_of_one_rank { "yes" } else { "no" })
         .render()

@@ -159,9 +159,7 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
             row.exchange
         );
     }
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, picture(args, &test.perturbed, &rows))?;
-    }
+    foldwire_workbench::draw!(args.plot, picture(args, &test.perturbed, &rows))?;
     if !args.no_pictures {
         let lossy = rows.iter().zip(&ends).filter(|(row, _)| !row.has_bits_of_one_rank);
         let lossy: Vec<_> = lossy.map(|(row, end)| (row.exchange.as_str(), &end[..])).collect();
@@ -272,15 +270,11 @@ fn picture(args: &ClimateArgs, perturbed: &ErrorGrowth, rows: &[ClimateRow]) -> 
         (name.to_owned(), points.map(|point| (point.day, point.rms_m)).collect())
     };
     let of_rows = rows.iter().filter(|row| !row.has_bits_of_one_rank);
-    Curves {
-        caption: format!("{} points, {} ranks", args.shape, args.ranks),
-        x: "days",
-        y: "RMS difference of heights from the exact run, m",
-        lines: std::iter::once(line("perturbed at the beginning", perturbed))
-            .chain(of_rows.map(|row| line(&row.exchange, &row.growth)))
-            .collect(),
-        legend: Legend::LowerRight,
-    }
+    let lines = std::iter::once(line("perturbed at the beginning", perturbed))
+        .chain(of_rows.map(|row| line(&row.exchange, &row.growth)));
+    let caption = format!("{} points, {} ranks", args.shape, args.ranks);
+    let axes = ["days", "RMS difference of heights from the exact run, m"];
+    Curves::of_magnitudes(caption, axes, lines, Legend::LowerRight)
 }
 
 /// Draws the first level's heights at the end, with north at the top.

@@ -15,7 +15,7 @@ use foldwire::{DType, Error, Plan, Rank, Report};
 use foldwire_arguments::{HaloArgs, coding};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_wave::{Ground, Survey};
-use foldwire_workbench::memory::{median_run, take_turns};
+use foldwire_workbench::memory::take_turns;
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
 use foldwire_workbench::table::{self, Columns};
@@ -25,28 +25,18 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::borders::HaloPlanes;
+use crate::runs::{CostRow, RunCost};
 
 /// Results of one way to exchange planes.
 #[derive(Debug, Serialize)]
 struct HaloRow {
     /// `raw`, or the error bound.
     exchange: String,
-    ranks: usize,
-    link: String,
     steps: usize,
-    /// Seconds of the reported run, whose time is closest to the median.
-    time_s: f64,
-    /// Seconds of each run.
-    times_s: Vec<f64>,
     /// Seconds per step on the slowest rank.
     step_s: f64,
-    /// Seconds of the exchange per step, mean over ranks.
-    exchange_s: f64,
-    /// Bytes sent by all ranks together, before compression.
-    raw_bytes: u64,
-    /// Bytes sent by all ranks together, after compression.
-    wire_bytes: u64,
-    ratio: f64,
+    #[serde(flatten)]
+    cost: CostRow,
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
     /// Errors of the field after the last step.
@@ -70,14 +60,10 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
             format!("{} ranks have too few planes each; ask for fewer --ranks", args.ranks);
         bail!(UsageError::new(message));
     }
-    coding::check_all(&args.codec, DType::F32)?;
-    let variants = coding::variants(&args.codec, &args.bound);
-    let n_contestants = variants.len() + 1;
-    let n_runs = 1 + n_contestants * args.repeat;
+    let plans = coding::variants(&args.codec, &args.bound, DType::F32)?;
+    let n_runs = 1 + plans.len() * args.repeat;
     let progress = progress::bar("simulating", n_runs * args.steps);
     let alone = simulate(&ground, args, 1, &Plan::raw(), &progress)?;
-    let plans: Vec<(String, Plan)> =
-        std::iter::once(("raw".to_owned(), Plan::raw())).chain(variants).collect();
     let runs = take_turns(&plans, args.repeat, |(name, plan)| {
         simulate(&ground, args, args.ranks, plan, &progress).with_context(|| name.clone())
     })?;
@@ -85,7 +71,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let exact: Vec<f64> = alone.field.iter().map(|&value| value.into()).collect();
     let mut rows: Vec<HaloRow> = Vec::new();
     for ((name, _), runs) in plans.iter().zip(&runs) {
-        let time_of_raw = rows.first().map(|row| row.time_s);
+        let time_of_raw = rows.first().map(|row| row.cost.time_s);
         rows.push(row(name, args, runs, &exact, time_of_raw));
     }
     streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
@@ -110,11 +96,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
 /// Measurements and final field of one run.
 #[derive(Default)]
 struct HaloRun {
-    time: Duration,
-    /// Mean over ranks.
-    exchanging: Duration,
-    /// Sum over all ranks and steps.
-    report: Report,
+    cost: RunCost,
     field: Vec<f32>,
 }
 
@@ -144,14 +126,13 @@ fn simulate(
                 progress.inc(1);
             }
         }
-        Ok((started.elapsed(), exchanging, report, slab.snapshot()))
+        let time = started.elapsed();
+        Ok((RunCost { time, exchanging, report }, slab.snapshot()))
     });
     let ranks = ranks::results(ranks)?;
     let mut outcome = HaloRun::default();
-    for (time, exchanging, report, planes) in ranks {
-        outcome.time = outcome.time.max(time);
-        outcome.exchanging += exchanging / n_ranks as u32;
-        outcome.report += report;
+    for (cost, planes) in ranks {
+        outcome.cost.add(&cost, n_ranks);
         outcome.field.extend(planes);
     }
     Ok(outcome)
@@ -164,35 +145,27 @@ fn row(
     exact: &[f64],
     time_of_raw: Option<f64>,
 ) -> HaloRow {
-    let (times_s, run) = median_run(runs, |run| run.time);
-    let HaloRun { time, exchanging, report, field } = run;
-    let time_s = time.as_secs_f64();
+    let ranks = (args.ranks, &args.link);
+    let (cost, run) = CostRow::new(ranks, runs, |run| &run.cost, |_| args.steps);
     HaloRow {
         exchange: name.to_owned(),
-        ranks: args.ranks,
-        link: args.link.to_string(),
         steps: args.steps,
-        time_s,
-        times_s,
-        step_s: time_s / args.steps as f64,
-        exchange_s: exchanging.as_secs_f64() / args.steps as f64,
-        raw_bytes: report.raw_bytes,
-        wire_bytes: report.wire_bytes,
-        ratio: report.ratio(),
-        speedup_raw: time_of_raw.map_or(1.0, |raw| raw / time_s),
-        quality: Quality::of(field, exact),
+        step_s: cost.time_s / args.steps as f64,
+        speedup_raw: time_of_raw.map_or(1.0, |raw| raw / cost.time_s),
+        cost,
+        quality: Quality::of(&run.field, exact),
     }
 }
 
 fn render(rows: &[HaloRow]) -> String {
     Columns::of(rows)
         .text("exchange", "", |row| &row.exchange)
-        .number("run", "s", |row| format!("{:.2}", row.time_s))
+        .number("run", "s", |row| format!("{:.2}", row.cost.time_s))
         .number("step", "ms", |row| format!("{:.2}", row.step_s * 1e3))
-        .number("exchange", "ms a step", |row| format!("{:.2}", row.exchange_s * 1e3))
+        .number("exchange", "ms a step", |row| format!("{:.2}", row.cost.exchange_s * 1e3))
         .number("speed-up", "x raw", |row| format!("{:.2}", row.speedup_raw))
-        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
-        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("wire", "all ranks", |row| table::bytes(row.cost.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.cost.ratio))
         .number("max error", "of the field", |row| table::scientific(row.quality.max_error))
         .maybe("PSNR", "dB", |row| row.quality.psnr_db.map(|x| format!("{x:.1}")))
         .maybe("NRMSE", "", |row| row.quality.nrmse.map(table::scientific))

@@ -9,6 +9,7 @@
 //! | [`train`] | a neural network that averages gradients |
 //! | [`transpose`] | x + its transpose, over an all-to-all |
 //! | `borders` | exchange of border planes between neighbours on a divided grid |
+//! | `runs` | time and messages of runs |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // Some items are used by plots only.
@@ -18,5 +19,6 @@ mod borders;
 pub mod cg;
 pub mod climate;
 pub mod halo;
+mod runs;
 pub mod train;
 pub mod transpose;

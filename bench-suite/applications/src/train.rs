@@ -26,7 +26,7 @@ use foldwire::{Error, Rank, Report, SharedCommunicator};
 use foldwire_arguments::TrainArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::memory::{median_run, take_turns};
+use foldwire_workbench::memory::take_turns;
 #[cfg(feature = "plots")]
 use foldwire_workbench::plot::{Curves, Legend};
 use foldwire_workbench::table::{self, Columns};
@@ -35,6 +35,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::runs::{CostRow, RunCost};
 use adam::Adam;
 use dataset::{N_INPUTS, PlaneDataset};
 use exchange::{GradientExchange, gradient_buffer};
@@ -54,23 +55,12 @@ struct TrainRow {
     #[serde(flatten)]
     exchange: GradientExchange,
     dtype: String,
-    ranks: usize,
-    link: String,
     steps: usize,
     batch: usize,
-    /// Seconds of the reported run, whose time is closest to the median.
-    time_s: f64,
-    /// Seconds of each run.
-    times_s: Vec<f64>,
     /// Seconds per step on the slowest rank.
     step_s: f64,
-    /// Seconds of the exchange per step, mean over ranks.
-    exchange_s: f64,
-    /// Bytes sent by all ranks together, before compression.
-    raw_bytes: u64,
-    /// Bytes sent by all ranks together, after compression.
-    wire_bytes: u64,
-    ratio: f64,
+    #[serde(flatten)]
+    cost: CostRow,
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
     /// Mean square error on held-out samples before training. The samples' variance is about 1.
@@ -141,20 +131,13 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
             .with_context(|| row.exchange.name.clone())?;
     }
     check(&rows)?;
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, picture(dataset.about(), &rows))?;
-    }
-    Ok(())
+    foldwire_workbench::draw!(args.plot, picture(dataset.about(), &rows))
 }
 
 /// Measurements and losses of one run.
 #[derive(Default)]
 struct TrainRun {
-    time: Duration,
-    /// Mean over ranks.
-    exchanging: Duration,
-    /// Sum over all ranks and steps.
-    report: Report,
+    cost: RunCost,
     /// Loss of each batch.
     losses: Vec<f64>,
     /// Loss on held-out samples at the end.
@@ -202,7 +185,8 @@ fn train(
                 progress.inc(1);
             }
         }
-        Ok((started.elapsed(), exchanging, report, losses, net))
+        let time = started.elapsed();
+        Ok((RunCost { time, exchanging, report }, losses, net))
     });
     let ranks = ranks::results(ranks)?;
     let mut outcome = TrainRun {
@@ -210,10 +194,8 @@ fn train(
         loss: ranks.first().map_or(f64::NAN, |(.., net)| dataset.loss(net)),
         ..TrainRun::default()
     };
-    for (time, exchanging, report, losses, net) in ranks {
-        outcome.time = outcome.time.max(time);
-        outcome.exchanging += exchanging / args.ranks as u32;
-        outcome.report += report;
+    for (cost, losses, net) in ranks {
+        outcome.cost.add(&cost, args.ranks);
         outcome.losses.iter_mut().zip(losses).for_each(|(sum, loss)| *sum += loss);
         outcome.digests.push(net.digest());
     }
@@ -227,28 +209,20 @@ fn row(
     loss_start: f64,
     raw: Option<&TrainRow>,
 ) -> TrainRow {
-    let (times_s, run) = median_run(runs, |run| run.time);
-    let TrainRun { time, exchanging, report, losses, loss, .. } = run;
-    let time_s = time.as_secs_f64();
+    let ranks = (args.ranks, &args.link);
+    let (cost, run) = CostRow::new(ranks, runs, |run| &run.cost, |_| args.steps);
     TrainRow {
         exchange: exchange.clone(),
         dtype: args.dtype.to_string(),
-        ranks: args.ranks,
-        link: args.link.to_string(),
         steps: args.steps,
         batch: args.batch,
-        time_s,
-        times_s,
-        step_s: time_s / args.steps as f64,
-        exchange_s: exchanging.as_secs_f64() / args.steps as f64,
-        raw_bytes: report.raw_bytes,
-        wire_bytes: report.wire_bytes,
-        ratio: report.ratio(),
-        speedup_raw: raw.map_or(1.0, |raw| raw.time_s / time_s),
+        step_s: cost.time_s / args.steps as f64,
+        speedup_raw: raw.map_or(1.0, |raw| raw.cost.time_s / cost.time_s),
+        cost,
         loss_start,
-        loss_end: *loss,
-        loss_of_raw: raw.map_or(1.0, |raw| loss / raw.loss_end),
-        curve: curve(losses),
+        loss_end: run.loss,
+        loss_of_raw: raw.map_or(1.0, |raw| run.loss / raw.loss_end),
+        curve: curve(&run.losses),
     }
 }
 
@@ -303,25 +277,19 @@ fn picture(about: &str, rows: &[TrainRow]) -> Curves<'static> {
         let points = row.curve.iter().map(|point| (point.step as f64, point.loss));
         (row.exchange.name.clone(), points.collect())
     };
-    let lines = rows.iter().map(line).collect();
-    Curves {
-        caption: about.to_owned(),
-        x: "steps",
-        y: "loss of a batch",
-        lines,
-        legend: Legend::UpperRight,
-    }
+    let axes = ["steps", "loss of a batch"];
+    Curves::of_magnitudes(about.to_owned(), axes, rows.iter().map(line), Legend::UpperRight)
 }
 
 fn render(rows: &[TrainRow]) -> String {
     Columns::of(rows)
         .text("exchange", "", |row| &row.exchange.name)
-        .number("run", "s", |row| format!("{:.2}", row.time_s))
+        .number("run", "s", |row| format!("{:.2}", row.cost.time_s))
         .number("step", "ms", |row| format!("{:.2}", row.step_s * 1e3))
-        .number("exchange", "ms a step", |row| format!("{:.2}", row.exchange_s * 1e3))
+        .number("exchange", "ms a step", |row| format!("{:.2}", row.cost.exchange_s * 1e3))
         .number("speed-up", "x raw", |row| format!("{:.2}", row.speedup_raw))
-        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
-        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("wire", "all ranks", |row| table::bytes(row.cost.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.cost.ratio))
         .number("loss", "at first", |row| format!("{:.4}", row.loss_start))
         .number("loss", "at last", |row| format!("{:.4}", row.loss_end))
         .number("loss", "x raw", |row| format!("{:.3}", row.loss_of_raw))
@@ -339,9 +307,11 @@ mod tests {
             unreachable!("it is train")
         };
         let outcome = TrainRun {
-            time: Duration::from_millis(6),
-            exchanging: Duration::from_millis(3),
-            report: Report::default(),
+            cost: RunCost {
+                time: Duration::from_millis(6),
+                exchanging: Duration::from_millis(3),
+                report: Report::default(),
+            },
             losses: vec![loss_start, loss_end, loss_end],
             loss: loss_end,
             digests: vec![1; 4],

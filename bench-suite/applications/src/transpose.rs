@@ -5,40 +5,31 @@
 //! adds them to its rows. Without compression every value must have the bits of the exact sum. With
 //! a bound, a value may be off by at most the bound plus the rounding of one addition.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use foldwire::layout::share;
-use foldwire::{Communicator, DType, Error, Plan, Report, Transport};
+use foldwire::{Communicator, DType, Error, Plan, Transport};
 use foldwire_arguments::{TransposeArgs, coding};
 use foldwire_fields::usage::UsageError;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::memory::{median_run, take_turns};
+use foldwire_workbench::memory::take_turns;
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{infinite, progress, ranks, streams};
 use serde::Serialize;
 use serde_json::json;
+
+use crate::runs::{CostRow, RunCost};
 
 /// Results of one way to exchange blocks.
 #[derive(Debug, Serialize)]
 struct TransposeRow {
     /// `raw`, or the error bound.
     exchange: String,
-    ranks: usize,
-    link: String,
     /// Number of rows, and of columns, of the matrix.
     side: usize,
-    /// Seconds of the reported run, whose time is closest to the median.
-    time_s: f64,
-    /// Seconds of each run.
-    times_s: Vec<f64>,
-    /// Seconds of the all-to-all in the reported run, mean over ranks.
-    exchange_s: f64,
-    /// Bytes sent by all ranks together, before compression.
-    raw_bytes: u64,
-    /// Bytes sent by all ranks together, after compression.
-    wire_bytes: u64,
-    ratio: f64,
+    #[serde(flatten)]
+    cost: CostRow,
     /// Time of the raw run / time of this run.
     speedup_raw: f64,
     /// Largest error of a result, over all runs.
@@ -54,10 +45,7 @@ struct TransposeRow {
 /// Usage errors, failed calls, and results beyond their bound.
 pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     let matrix = Matrix::new(args)?;
-    let raw = ("raw".to_owned(), Plan::raw());
-    coding::check_all(&args.codec, DType::F32)?;
-    let variants = coding::variants(&args.codec, &args.bound);
-    let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(variants).collect();
+    let plans = coding::variants(&args.codec, &args.bound, DType::F32)?;
     let progress = progress::bar("transposing", plans.len() * args.repeat);
     let runs = take_turns(&plans, args.repeat, |(name, plan)| {
         progress.set_message(name.clone());
@@ -68,7 +56,7 @@ pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
     progress.finish_and_clear();
     let mut rows: Vec<TransposeRow> = Vec::new();
     for ((name, _), runs) in plans.iter().zip(&runs) {
-        let raw = rows.first().map(|row| row.time_s);
+        let raw = rows.first().map(|row| row.cost.time_s);
         rows.push(row(name, args, matrix.side, runs, raw));
     }
     streams::results(args.json, || json!({ "rows": rows }), || render(&rows))?;
@@ -90,11 +78,7 @@ struct Matrix {
 /// Measurements and errors of one run.
 #[derive(Default)]
 struct TransposeRun {
-    time: Duration,
-    /// Mean over ranks.
-    exchanging: Duration,
-    /// Sum over all ranks.
-    report: Report,
+    cost: RunCost,
     max_err: f64,
     allowed: f64,
 }
@@ -118,9 +102,7 @@ impl Matrix {
         let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
         let mut outcome = TransposeRun::default();
         for rank in ranks::results(ranks)? {
-            outcome.time = outcome.time.max(rank.time);
-            outcome.exchanging += rank.exchanging / args.ranks as u32;
-            outcome.report += rank.report;
+            outcome.cost.add(&rank.cost, args.ranks);
             outcome.max_err = outcome.max_err.max(rank.max_err);
             outcome.allowed = outcome.allowed.max(rank.allowed);
         }
@@ -166,7 +148,7 @@ impl Matrix {
         // The addition rounds in the exact sum too, so a raw call allows no error at all.
         let rounding = f64::from(f32::EPSILON) * (2.0 * self.magnitude + report.bound);
         let allowed = if report.bound > 0.0 { report.bound + rounding } else { 0.0 };
-        Ok(TransposeRun { time, exchanging, report, max_err, allowed })
+        Ok(TransposeRun { cost: RunCost { time, exchanging, report }, max_err, allowed })
     }
 
     /// Largest error in rows of x + xᵀ that begin with row `first`; infinite if a value is NaN and
@@ -212,20 +194,13 @@ fn row(
     runs: &[TransposeRun],
     time_of_raw: Option<f64>,
 ) -> TransposeRow {
-    let (times_s, run) = median_run(runs, |run| run.time);
-    let time_s = run.time.as_secs_f64();
+    let (cost, run) =
+        CostRow::new((args.ranks, &args.link), runs, |run: &TransposeRun| &run.cost, |_| 1);
     TransposeRow {
         exchange: name.to_owned(),
-        ranks: args.ranks,
-        link: args.link.to_string(),
         side,
-        time_s,
-        times_s,
-        exchange_s: run.exchanging.as_secs_f64(),
-        raw_bytes: run.report.raw_bytes,
-        wire_bytes: run.report.wire_bytes,
-        ratio: run.report.ratio(),
-        speedup_raw: time_of_raw.map_or(1.0, |raw| raw / time_s),
+        speedup_raw: time_of_raw.map_or(1.0, |raw| raw / cost.time_s),
+        cost,
         // Maximum over all runs, since none of them may be wrong.
         max_err: runs.iter().map(|run| run.max_err).fold(0.0, f64::max),
         allowed: run.allowed,
@@ -235,11 +210,11 @@ fn row(
 fn render(rows: &[TransposeRow]) -> String {
     Columns::of(rows)
         .text("exchange", "", |row| &row.exchange)
-        .number("x + xᵀ", "ms", |row| format!("{:.2}", row.time_s * 1e3))
-        .number("all-to-all", "ms", |row| format!("{:.2}", row.exchange_s * 1e3))
+        .number("x + xᵀ", "ms", |row| format!("{:.2}", row.cost.time_s * 1e3))
+        .number("all-to-all", "ms", |row| format!("{:.2}", row.cost.exchange_s * 1e3))
         .number("speed-up", "x raw", |row| format!("{:.2}", row.speedup_raw))
-        .number("wire", "all ranks", |row| table::bytes(row.wire_bytes))
-        .number("ratio", "", |row| format!("{:.2}", row.ratio))
+        .number("wire", "all ranks", |row| table::bytes(row.cost.wire_bytes))
+        .number("ratio", "", |row| format!("{:.2}", row.cost.ratio))
         .number("max error", "", |row| table::scientific(row.max_err))
         .number("allowed", "", |row| table::scientific(row.allowed))
         .render()

@@ -11,6 +11,7 @@ use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::plot::PlotFile;
 
 use super::collectives::{FormArg, form};
+use super::network::NetworkArgs;
 use super::rows::{PresetArg, RequestedPresets, ScheduleArg, pipeline, preset, schedules};
 use crate::coding::CodecArg;
 use crate::sizes::{self, MAX_SIZE, Size, SizeList};
@@ -60,14 +61,9 @@ pub struct BenchArgs {
     #[arg(value_name = "COLLECTIVE", value_parser = form())]
     pub form: FormArg,
 
-    /// Backend that carries the messages
-    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
-    pub backend: BackendArg,
-
-    /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
-    /// it (mpirun -n 4 …)
-    #[arg(long, value_name = "N", value_parser = values::ranks)]
-    pub ranks: Option<usize>,
+    /// The backend and its network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
 
     /// Make the calls on a device's memory, cuda or cuda:N; ranks share the device
     #[arg(long, value_name = "cuda[:N]")]
@@ -77,20 +73,6 @@ pub struct BenchArgs {
     /// speeds]
     #[arg(long, value_name = "FILE")]
     pub speeds: Option<PathBuf>,
-
-    /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that
-    /// all ranks have]
-    #[arg(long, value_name = "NAME")]
-    pub provider: Option<String>,
-
-    /// Connections per pair of ranks of the tcp backend, from 1 to 16 [default: FOLDWIRE_STREAMS,
-    /// or 1]
-    #[arg(long, value_name = "N", value_parser = streams)]
-    pub streams: Option<usize>,
-
-    /// Encrypt the connections of the tcp backend, as with FOLDWIRE_ENCRYPT=1
-    #[arg(long)]
-    pub encrypt: bool,
 
     /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: the speed of memory for
     /// threads, unknown for others]
@@ -316,19 +298,6 @@ pub(super) fn below(text: &str) -> Result<usize, String> {
     sizes::n_bytes(text).ok_or_else(|| "a size is needed, such as 4K".to_owned())
 }
 
-/// Values of `--backend`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BackendArg {
-    /// ranks are threads of this process
-    Threads,
-    /// mpirun starts the ranks; the MPI library's own calls are measured too
-    Mpi,
-    /// `foldwire launch`, mpirun or Slurm starts the ranks
-    Libfabric,
-    /// sockets; `foldwire launch`, mpirun or Slurm starts the ranks
-    Tcp,
-}
-
 /// Parses `--dtype`, a type of floats.
 pub(super) fn dtype() -> impl TypedValueParser<Value = DType> {
     let floats = [
@@ -387,12 +356,6 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
 }
 
-pub(super) fn streams(text: &str) -> Result<usize, String> {
-    // Equals foldwire_tcp::MAX_STREAMS. That crate is missing in builds without the feature tcp.
-    let value = text.parse().ok().filter(|n| (1..=16).contains(n));
-    value.ok_or_else(|| "a whole number of connections from 1 to 16 is needed".to_owned())
-}
-
 pub(super) fn lanes(text: &str) -> Result<usize, String> {
     let most = foldwire::transport::MAX_LANES;
     let value = text.parse().ok().filter(|n| (1..=most).contains(n));
@@ -410,7 +373,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::{Cli, Command};
+    use crate::{BackendArg, Cli, Command};
     use foldwire::codec::CodecId;
     use foldwire::{Preset, pipeline};
 
@@ -459,7 +422,8 @@ mod tests {
     #[test]
     fn defaults_are_the_documented_ones() {
         let args = bench("gather").unwrap();
-        assert_eq!((args.backend, args.ranks, args.repeat), (BackendArg::Threads, None, 11));
+        let NetworkArgs { backend, ranks, .. } = args.network;
+        assert_eq!((backend, ranks, args.repeat), (BackendArg::Threads, None, 11));
         assert_eq!((args.bound, args.op, args.root), (Bound::Relative(1e-3), OpArg::Sum, 0));
         assert!(args.check && args.mpi_best && !args.in_place);
         assert!(!bench("gather --check false").unwrap().check);

@@ -6,8 +6,9 @@ use clap::Args;
 use foldwire::{Bound, Collective};
 use foldwire_fields::usage::UsageError;
 
-use super::bench::{BackendArg, array_sizes};
+use super::bench::array_sizes;
 use super::collectives::collective;
+use super::network::{BackendArg, NetworkArgs};
 use crate::sizes::SizeList;
 use crate::values::{self, LinkRate};
 
@@ -34,19 +35,9 @@ as long.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ChooseArgs {
-    /// Backend that carries the messages
-    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
-    pub backend: BackendArg,
-
-    /// Number of ranks of the threads backend [default: 4]; with other backends the launcher sets
-    /// it (mpirun -n 4 …)
-    #[arg(long, value_name = "N", value_parser = values::ranks)]
-    pub ranks: Option<usize>,
-
-    /// Provider of the libfabric backend, such as tcp or shm [default: the best that all ranks
-    /// have]
-    #[arg(long, value_name = "NAME")]
-    pub provider: Option<String>,
+    /// The backend and its network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
 
     /// Collectives to time
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',',
@@ -110,7 +101,8 @@ impl ChooseArgs {
     /// # Errors
     /// If a rate cannot be parsed.
     pub fn links(&self) -> Result<Vec<LinkRate>, UsageError> {
-        let usual = if self.backend == BackendArg::Threads { &LINKS[..] } else { &LINKS[..1] };
+        let usual =
+            if self.network.backend == BackendArg::Threads { &LINKS[..] } else { &LINKS[..1] };
         match &*self.link {
             [] => usual.iter().map(|link| link.parse()).collect(),
             requested => Ok(requested.to_vec()),

@@ -65,9 +65,18 @@ impl CodecArg {
     }
 }
 
-/// Returns a name and a plan for each compressed variant of a program's messages: fz-light, or each
-/// of these codecs, within each bound. A codec that keeps no bound has one variant.
-pub fn variants(codecs: &[CodecArg], bounds: &[Bound]) -> Vec<(String, Plan)> {
+/// Returns a name and a plan for each variant of a program's messages of this type: `raw`, and then
+/// fz-light, or each of these codecs, within each bound. A codec that keeps no bound has one
+/// variant.
+///
+/// # Errors
+/// As [`CodecArg::check`].
+pub fn variants(
+    codecs: &[CodecArg],
+    bounds: &[Bound],
+    dtype: DType,
+) -> Result<Vec<(String, Plan)>, UsageError> {
+    codecs.iter().try_for_each(|codec| codec.check(dtype))?;
     let within = |bound: &Bound| (bound.to_string(), Plan::foldwire(*bound));
     let of_codec = |codec: &CodecArg| -> Vec<(String, Plan)> {
         if codec.codec.loss() == Loss::Bound {
@@ -77,18 +86,12 @@ pub fn variants(codecs: &[CodecArg], bounds: &[Bound]) -> Vec<(String, Plan)> {
         let plan = Plan::raw().with_pipeline(pipeline::PER_HOP);
         vec![(codec.to_string(), codec.of_plan(plan))]
     };
+    let mut variants = vec![("raw".to_owned(), Plan::raw())];
     match codecs {
-        [] => bounds.iter().map(within).collect(),
-        _ => codecs.iter().flat_map(of_codec).collect(),
+        [] => variants.extend(bounds.iter().map(within)),
+        _ => variants.extend(codecs.iter().flat_map(of_codec)),
     }
-}
-
-/// Refuses codecs that do not support this type.
-///
-/// # Errors
-/// As [`CodecArg::check`].
-pub fn check_all(codecs: &[CodecArg], dtype: DType) -> Result<(), UsageError> {
-    codecs.iter().try_for_each(|codec| codec.check(dtype))
+    Ok(variants)
 }
 
 impl From<CodecId> for CodecArg {

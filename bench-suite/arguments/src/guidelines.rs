@@ -3,7 +3,8 @@
 use clap::Args;
 use foldwire::Bound;
 
-use super::bench::{BackendArg, array_sizes};
+use super::bench::array_sizes;
+use super::network::BackendArg;
 use super::rows::{PresetArg, RequestedPresets, preset};
 use crate::sizes::SizeList;
 use crate::values::{self, LinkRate};

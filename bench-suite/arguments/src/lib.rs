@@ -24,6 +24,7 @@ mod halo;
 mod info;
 #[cfg(unix)]
 mod launch;
+mod network;
 mod p2p;
 pub mod papers;
 #[cfg(unix)]
@@ -55,8 +56,9 @@ pub use info::{InfoArgs, PresetsArgs};
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
 
-pub use bench::{BackendArg, BenchArgs, OpArg};
+pub use bench::{BenchArgs, OpArg};
 pub use collectives::FormArg;
+pub use network::{BackendArg, NetworkArgs};
 pub use p2p::{P2pArgs, P2pTest};
 pub use papers::PapersArgs;
 #[cfg(unix)]

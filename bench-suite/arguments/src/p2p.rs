@@ -7,8 +7,8 @@ use foldwire::Bound;
 use foldwire_fields::usage::{UsageError, usage};
 use serde::Serialize;
 
-use super::BackendArg;
 use super::bench::below;
+use super::network::NetworkArgs;
 use crate::coding::CodecArg;
 use crate::sizes::{Size, SizeList};
 use crate::values::{self, LinkRate};
@@ -53,28 +53,9 @@ pub struct P2pArgs {
     #[arg(value_enum, value_delimiter = ',', default_values_t = P2pTest::ALL)]
     pub what: Vec<P2pTest>,
 
-    /// Backend that carries the messages
-    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
-    pub backend: BackendArg,
-
-    /// Number of ranks of the threads backend [default: 2]; with other backends the launcher sets
-    /// it (mpirun -n 2 …)
-    #[arg(long, value_name = "N", value_parser = ranks)]
-    pub ranks: Option<usize>,
-
-    /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that
-    /// all ranks have]
-    #[arg(long, value_name = "NAME")]
-    pub provider: Option<String>,
-
-    /// Connections per pair of ranks of the tcp backend, from 1 to 16 [default: FOLDWIRE_STREAMS,
-    /// or 1]
-    #[arg(long, value_name = "N", value_parser = super::bench::streams)]
-    pub streams: Option<usize>,
-
-    /// Encrypt the connections of the tcp backend, as with FOLDWIRE_ENCRYPT=1
-    #[arg(long)]
-    pub encrypt: bool,
+    /// The backend and its network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
 
     /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: the speed of memory for
     /// threads, unknown for others]
@@ -152,14 +133,6 @@ impl P2pTest {
             Self::SendRecv => "sendrecv",
             Self::Barrier => "barrier",
         }
-    }
-}
-
-/// Parses a number of ranks, at least two.
-fn ranks(text: &str) -> Result<usize, UsageError> {
-    match values::ranks(text)? {
-        1 => Err(usage!("a message needs at least 2 ranks")),
-        n => Ok(n),
     }
 }
 

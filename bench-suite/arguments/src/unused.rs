@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use foldwire::{Collective, DType, Preset};
 use foldwire_fields::usage::{UsageError, usage};
 
-use super::{BackendArg, BenchArgs, Command, P2pTest, RequestedPresets, SimArgs};
+use super::{BackendArg, BenchArgs, Command, NetworkArgs, P2pTest, RequestedPresets, SimArgs};
 use crate::speeds::SpeedsArg;
 
 /// Refuses an option without effect.
@@ -39,9 +39,17 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
             vec![(timed, "nothing is timed without --bound")]
         }
         Command::Bench(args) => of_bench(args),
-        Command::P2p(args) if args.whats() == [P2pTest::Barrier] => {
-            let of_messages = vec!["sizes", "bound", "field", "exact_below"];
-            vec![(of_messages, "a barrier carries no values")]
+        Command::P2p(args) => {
+            let mut found = of_network(&args.network);
+            if args.whats() == [P2pTest::Barrier] {
+                let of_messages = vec!["sizes", "bound", "field", "exact_below"];
+                found.push((of_messages, "a barrier carries no values"));
+            }
+            found
+        }
+        Command::Choose(args) => of_network(&args.network),
+        Command::Guidelines(args) if args.backend != BackendArg::Threads => {
+            vec![(vec!["ranks"], WHY_NO_RANKS)]
         }
         Command::Sim(args) => of_sim(args),
         Command::Schedule(args) if args.schedule.is_none() => {
@@ -49,6 +57,19 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
         }
         _ => Vec::new(),
     }
+}
+
+const WHY_NO_RANKS: &str =
+    "it is for --backend threads; here the launcher starts the ranks (mpirun -n 4 …)";
+
+fn of_network(args: &NetworkArgs) -> Vec<(Vec<&'static str>, &'static str)> {
+    let of_other_backends = [
+        (BackendArg::Threads, vec!["ranks"], WHY_NO_RANKS),
+        (BackendArg::Libfabric, vec!["provider"], "it is for --backend libfabric"),
+        (BackendArg::Tcp, vec!["streams", "encrypt"], "it is for --backend tcp"),
+    ];
+    let found = of_other_backends.into_iter().filter(|(backend, ..)| *backend != args.backend);
+    found.map(|(_, names, why)| (names, why)).collect()
 }
 
 fn of_sim(args: &SimArgs) -> Vec<(Vec<&'static str>, &'static str)> {
@@ -89,9 +110,14 @@ fn has_ring_from(collective: Option<Collective>, presets: RequestedPresets<'_>) 
 
 fn of_bench(args: &BenchArgs) -> Vec<(Vec<&'static str>, &'static str)> {
     // Scripts pass --root and --op for all collectives, so they are allowed without effect.
-    let mut found = Vec::new();
-    if args.backend != BackendArg::Mpi {
+    let mut found = of_network(&args.network);
+    if args.network.backend != BackendArg::Mpi {
         found.push((vec!["mpi_best"], "it is for --backend mpi"));
+    }
+    if args.network.backend != BackendArg::Threads {
+        found.push((vec!["latency"], "other backends have the latency of their network"));
+        let why = "it is for --backend threads; run mpirun several times, each with --json";
+        found.push((vec!["launches"], why));
     }
     // Automatic plans are for all floats.
     if !args.presets().of(DType::F32).contains(&Preset::Auto) {
@@ -124,6 +150,13 @@ mod tests {
             ("codec --field a.f32 --plot a.svg --repeat 3", "--repeat"),
             ("codec --field a.f32 --plot a.svg --level scalar", "--level"),
             ("bench allreduce --mpi-best false", "--mpi-best"),
+            ("bench allreduce --provider shm", "--provider"),
+            ("bench allreduce --backend tcp --ranks 4", "--ranks"),
+            ("bench allreduce --backend mpi --link 1gbit --latency 1ms", "--latency"),
+            ("bench allreduce --backend mpi --launches 2", "--launches"),
+            ("p2p --backend libfabric --encrypt", "--encrypt"),
+            ("choose --backend mpi --streams 2", "--streams"),
+            ("guidelines --backend mpi --ranks 4", "--ranks"),
             ("bench allreduce --speeds a.toml", "--speeds"),
             ("bench allreduce --preset raw --ring-from 1M", "--ring-from"),
             ("bench allgather --preset gzccl --ring-from 1M", "--ring-from"),

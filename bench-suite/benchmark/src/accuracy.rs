@@ -126,17 +126,10 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
         || output::json(&setting, &rows),
         || output::text(&setting, &rows),
     )?;
-    let mut drawn = Ok(());
-    if let Some(file) = &args.plot {
-        drawn = foldwire_workbench::draw!(
-            file,
-            plot::ErrorGrowthPlot { setting: &setting, rows: &rows }
-        );
-    }
-    if let Some(file) = &args.histogram {
-        drawn = drawn.and(foldwire_workbench::draw!(file, distribution(&setting, &rows)));
-    }
-    let faults = faults(&rows);
+    let (setting, rows) = (&setting, &rows[..]);
+    let drawn = foldwire_workbench::draw!(args.plot, plot::ErrorGrowthPlot { setting, rows });
+    let drawn = drawn.and(foldwire_workbench::draw!(args.histogram, distribution(setting, rows)));
+    let faults = faults(rows);
     if !faults.is_empty() {
         bail!("the library broke its promises; please report this\n  {}", faults.join("\n  "));
     }
@@ -146,7 +139,6 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &FieldSource) -> anyh
 /// Returns the plot of rows that have a histogram.
 #[cfg(feature = "plots")]
 fn distribution(setting: &AccuracySetting, rows: &[AccuracyRow]) -> bars::ErrorDistributionPlot {
-    use foldwire_workbench::plot::{CurveStyle, Mark};
     use plotters::style::{BLACK, RGBColor};
 
     let AccuracySetting { op, codec, bound, .. } = setting;
@@ -154,18 +146,17 @@ fn distribution(setting: &AccuracySetting, rows: &[AccuracyRow]) -> bars::ErrorD
     let of = drawn
         .first()
         .map_or_else(String::new, |(row, _)| format!(", {} ranks, {}", row.ranks, row.schedule));
-    let look = |colour| CurveStyle::of(colour, Mark::Nothing);
     let panel = |(row, histogram): (&AccuracyRow, Histogram)| bars::DistributionPanel {
         caption: row.pipeline.to_owned(),
         colour: colour(row.pipeline),
         histogram,
-        normals: vec![(0.0, row.zccl.deviation), (0.0, row.uniform.deviation)],
+        normals: [(0.0, row.zccl.deviation), (0.0, row.uniform.deviation)],
     };
     bars::ErrorDistributionPlot {
         title: format!("errors of {op} by {codec} within {bound}{of}"),
-        legend: vec![
-            ("normal, ZCCL's deviation".to_owned(), look(RGBColor(0, 114, 178))),
-            ("normal, that of uniform errors".to_owned(), look(BLACK)),
+        legend: [
+            ("normal, ZCCL's deviation", RGBColor(0, 114, 178)),
+            ("normal, that of uniform errors", BLACK),
         ],
         panels: drawn.into_iter().map(panel).collect(),
     }
@@ -299,11 +290,11 @@ fn faults(rows: &[AccuracyRow]) -> Vec<String> {
 /// Returns the colour of a pipeline, by its index in the library's list.
 #[cfg(feature = "plots")]
 fn colour(name: &str) -> plotters::style::RGBColor {
-    use foldwire_workbench::plot::COLOURS;
+    use foldwire_workbench::plot;
 
     let is_it = |known: &Pipeline| known.name == name;
     let nth = foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0);
-    COLOURS[nth % COLOURS.len()]
+    plot::colour(nth)
 }
 
 #[cfg(test)]

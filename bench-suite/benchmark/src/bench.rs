@@ -63,7 +63,7 @@ use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{streams, with_float};
 use indicatif::ProgressBar;
 
-use crate::job::{self, Library, Measurement, NetworkOptions};
+use crate::job::{self, Job, Library, Measurement};
 use crate::tune;
 use benchmark::Settings;
 use call_mode::{BackendExtras, BenchInputs, CallMode, SequentialCalls};
@@ -82,18 +82,6 @@ const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_
 /// # Errors
 /// Usage errors, calls that fail, output that cannot be written, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    options(args).check(args.backend, args.ranks, "mpirun -n 4 foldwire bench …")?;
-    if args.backend != BackendArg::Threads && args.latency.is_some() {
-        bail!(usage!(
-            "--latency is for --backend threads; other backends have the latency of their network"
-        ));
-    }
-    if args.backend != BackendArg::Threads && args.launches > 1 {
-        bail!(usage!(
-            "--launches is for --backend threads; here the launcher starts the ranks: run mpirun \
-             several times, each with --json"
-        ));
-    }
     if let Some(ScheduleArg::One(named)) = args.schedule
         && !named.0.supports(args.form.collective)
     {
@@ -118,7 +106,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
             "--device measures single calls; leave out --in-flight, --overlap and --schedule all"
         ));
     }
-    if args.fill.is_some() && args.backend == BackendArg::Mpi {
+    if args.fill.is_some() && args.network.backend == BackendArg::Mpi {
         bail!(usage!(
             "the MPI library knows no fill value; leave out --fill, or take another backend"
         ));
@@ -153,27 +141,20 @@ fn run_with<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &FieldSource,
 ) -> anyhow::Result<()> {
-    if args.backend == BackendArg::Threads {
+    if args.network.backend == BackendArg::Threads {
         return threads::run::<T, P>(args, source);
     }
     #[cfg(feature = "mpi")]
-    if args.backend == BackendArg::Mpi && args.mpi_best {
+    if args.network.backend == BackendArg::Mpi && args.mpi_best {
         mpi::set_environment()?;
     }
-    job::run(args.backend, options(args), |size| {
+    let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
+    let default_ranks = threads::DEFAULT_RANKS;
+    let job = Job { network: &args.network, default_ranks, link_rate, frame_bytes: args.frame };
+    job::run(job, |size, _| {
         let settings = Settings::new::<T>(args, size)?;
         Ok(BenchMeasurement { args, source, settings, mode: PhantomData::<fn() -> (T, P)> })
     })
-}
-
-fn options(args: &BenchArgs) -> NetworkOptions<'_> {
-    NetworkOptions {
-        provider: args.provider.as_deref(),
-        streams: args.streams,
-        encrypt: args.encrypt,
-        link_rate: args.link.as_ref().and_then(LinkRate::bytes_per_s),
-        frame_bytes: args.frame,
-    }
 }
 
 /// The benchmark as the ranks of a job run it.
@@ -277,7 +258,7 @@ fn own(args: &BenchArgs, plan: Plan, shape: &[usize], pools: Pools) -> PlanImple
 /// Fails if the environment or the file of speeds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
     let config = config_from_env()?.with_lanes(lanes(args));
-    Ok(match (tune::speeds(args.speeds.as_deref())?, args.backend) {
+    Ok(match (tune::speeds(args.speeds.as_deref())?, args.network.backend) {
         (Some(speeds), _) => config.with_speeds(speeds),
         (None, BackendArg::Threads) => config.with_speeds(threads::world(args).speeds()),
         (None, _) => config,
@@ -319,10 +300,7 @@ fn show(args: &BenchArgs, results: &BenchResults) -> anyhow::Result<()> {
         streams::write(&results.text())?;
     }
     // An error of the plot is returned only at the end, so that it does not suppress the rest.
-    let drawn = match &args.plot {
-        Some(file) => foldwire_workbench::draw!(file, plot::TimesPlot { results }),
-        None => Ok(()),
-    };
+    let drawn = foldwire_workbench::draw!(args.plot, plot::times(results));
     let dtype = DType::ALL.iter().find(|dtype| dtype.name() == results.head.dtype);
     if let Some(note) = dtype.and_then(|dtype| args.presets().note(*dtype)) {
         streams::remark(format_args!("note: {note}"));

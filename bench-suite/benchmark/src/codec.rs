@@ -216,7 +216,7 @@ fn draw(file: &PlotFile, fields: &[Field], points: &[CurvePoint]) -> anyhow::Res
         }
         let file = if fields.len() == 1 { file.clone() } else { file.of(&name.replace('/', "-")) };
         let points: Vec<_> = points.iter().filter(|point| point.field == *name).collect();
-        foldwire_workbench::draw!(file, plot::DistortionPlot { field: name, points })?;
+        foldwire_workbench::draw!(Some(file), plot::DistortionPlot { field: name, points })?;
     }
     Ok(())
 }

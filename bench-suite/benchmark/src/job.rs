@@ -1,10 +1,10 @@
-//! Ranks of a job of processes, which `foldwire launch`, mpirun or Slurm has started: how they meet
-//! and end, whatever they measure.
+//! Ranks and how they meet and end, whatever they measure: threads of this process, or processes of
+//! a job, which `foldwire launch`, mpirun or Slurm has started.
 //!
-//! Ranks tell each other whether their set-up succeeded. Usually all detect the same error of use,
-//! and only rank 0 reports it. The ranks of a network backend connect through the bootstrap before
-//! the backend joins them. Over MPI a rank that fails later ends the job, because others may wait
-//! for it in an MPI call, which has no timeout.
+//! Processes tell each other whether their set-up succeeded. Usually all detect the same error of
+//! use, and only rank 0 reports it. The ranks of a network backend connect through the bootstrap
+//! before the backend joins them. Over MPI a rank that fails later ends the job, because others may
+//! wait for it in an MPI call, which has no timeout.
 
 #[cfg(feature = "libfabric")]
 mod libfabric;
@@ -14,8 +14,13 @@ mod mpi;
 mod tcp;
 
 use foldwire::Transport;
-use foldwire_arguments::BackendArg;
-use foldwire_fields::usage::{UsageError, usage};
+use foldwire_arguments::{BackendArg, NetworkArgs};
+#[cfg(any(feature = "mpi", feature = "libfabric", feature = "tcp", test))]
+use foldwire_fields::usage::UsageError;
+#[cfg(any(test, not(all(feature = "mpi", feature = "libfabric", feature = "tcp"))))]
+use foldwire_fields::usage::usage;
+use foldwire_threads::World;
+use foldwire_workbench::ranks;
 
 use crate::bench::runner::{AnyCommunicator, Barrier, barrier};
 
@@ -50,69 +55,45 @@ pub(crate) type Library = ::mpi::topology::SimpleCommunicator;
 #[cfg(not(feature = "mpi"))]
 pub(crate) enum Library {}
 
-/// The user's options of networks. `None`: the environment's, or the default.
-#[derive(Clone, Copy, Debug, Default)]
+/// Ranks, as the user asks for them.
+#[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(any(feature = "mpi", feature = "libfabric", feature = "tcp")),
     expect(unused, reason = "no backend is built")
 )]
-pub(crate) struct NetworkOptions<'a> {
-    pub(crate) provider: Option<&'a str>,
-    pub(crate) streams: Option<usize>,
-    pub(crate) encrypt: bool,
-    /// Bytes per second of a rank's link.
+pub(crate) struct Job<'a> {
+    pub(crate) network: &'a NetworkArgs,
+    /// Number of ranks that are threads, if the user names none.
+    pub(crate) default_ranks: usize,
+    /// Bytes per second of a rank's link. `None`: the environment's, or the default.
     pub(crate) link_rate: Option<f64>,
     pub(crate) frame_bytes: Option<usize>,
 }
 
-impl NetworkOptions<'_> {
-    /// Refuses these options, and a number of ranks, over a backend that does not have them.
-    /// `example` starts the command with mpirun.
-    ///
-    /// # Errors
-    /// A [`UsageError`] for such an option.
-    pub(crate) fn check(
-        self,
-        backend: BackendArg,
-        ranks: Option<usize>,
-        example: &str,
-    ) -> Result<(), UsageError> {
-        if backend != BackendArg::Libfabric && self.provider.is_some() {
-            return Err(usage!("--provider is for --backend libfabric"));
-        }
-        if backend != BackendArg::Tcp && (self.streams.is_some() || self.encrypt) {
-            return Err(usage!("--streams and --encrypt are for --backend tcp"));
-        }
-        if backend != BackendArg::Threads && ranks.is_some() {
-            return Err(usage!(
-                "--ranks is for --backend threads; here the launcher starts the ranks ({example})"
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// Runs this process's rank over a backend other than threads. `measurement` takes the number of
-/// ranks, and returns the same error on all of them.
+/// Runs all ranks as threads, or this process's rank over another backend. `measurement` takes the
+/// number of ranks, and how many of them are known to be on this machine. It returns the same error
+/// on all ranks.
 ///
 /// # Errors
 /// Fails if the backend is not built, the ranks do not meet, or the measurement fails.
-#[cfg_attr(
-    not(any(feature = "mpi", feature = "libfabric", feature = "tcp")),
-    expect(unused, reason = "no backend is built")
-)]
-pub(crate) fn run<M: Measurement>(
-    backend: BackendArg,
-    options: NetworkOptions<'_>,
-    measurement: impl FnOnce(usize) -> anyhow::Result<M>,
+pub(crate) fn run<M: Measurement<Results: Send> + Sync>(
+    job: Job<'_>,
+    measurement: impl FnOnce(usize, usize) -> anyhow::Result<M>,
 ) -> anyhow::Result<()> {
-    match backend {
+    match job.network.backend {
+        BackendArg::Threads => {
+            let size = job.network.ranks.unwrap_or(job.default_ranks);
+            let measurement = measurement(size, size)?;
+            let results = on_threads(ranks::world(size, job.link_rate), &measurement)?;
+            measurement.show("threads", &results)
+        }
         #[cfg(feature = "mpi")]
-        BackendArg::Mpi => mpi::run(options, measurement),
+        BackendArg::Mpi => mpi::run(job, |size| measurement(size, 1)),
         #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => network::run(libfabric::joins(options)?, measurement),
+        BackendArg::Libfabric => network::run(libfabric::joins(job)?, |size| measurement(size, 1)),
         #[cfg(feature = "tcp")]
-        BackendArg::Tcp => network::run(tcp::joins(options)?, measurement),
+        BackendArg::Tcp => network::run(tcp::joins(job)?, |size| measurement(size, 1)),
+        #[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
         other => {
             let (feature, needs) = match other {
                 BackendArg::Mpi => ("mpi", "an MPI library and libclang"),
@@ -126,6 +107,18 @@ pub(crate) fn run<M: Measurement>(
             .into())
         }
     }
+}
+
+/// Runs all ranks as threads of this world. Returns rank 0's results.
+///
+/// # Errors
+/// The error of the rank that failed first.
+pub(crate) fn on_threads<M: Measurement<Results: Send> + Sync>(
+    world: World,
+    measurement: &M,
+) -> anyhow::Result<M::Results> {
+    let ranks = world.run_endpoints(|endpoint| measurement.run_rank(endpoint, "threads", None));
+    Ok(ranks::results(ranks)?.swap_remove(0))
 }
 
 /// Bytes of an error message that other ranks learn.

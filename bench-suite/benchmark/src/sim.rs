@@ -77,15 +77,14 @@ fn predict<T: Float>(
     }
     let setting = SweepSetting::new::<T>(args, collective);
     let data = source.data::<T>(1);
-    let speeds = ModelSpeeds::new(args, &setting, &data)?;
+    let speeds =
+        ModelSpeeds::new(args, &setting, &|task| task.wire(&data), &|task| task.costs(&data))?;
     let sweep = Sweep::run(&setting, &speeds)?;
-    if args.json {
-        streams::write(&format!("{}\n", output::json(&setting, &speeds, &sweep, data.about())?))?;
-    } else {
-        streams::write(&output::text(&setting, &speeds, &sweep, data.about()))?;
-    }
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(file, plot::SweepPlot { setting: &setting, sweep: &sweep })?;
-    }
-    Ok(())
+    let about = data.about();
+    streams::results(
+        args.json,
+        || output::json(&setting, &speeds, &sweep, about),
+        || output::text(&setting, &speeds, &sweep, about),
+    )?;
+    foldwire_workbench::draw!(args.plot, plot::speedups(&setting, &sweep))
 }

@@ -14,10 +14,10 @@ use foldwire::{DType, Plan, SuspectedFill};
 use foldwire_arguments::{CompressArgs, FillArg};
 use foldwire_fields::field::split_type;
 use foldwire_fields::usage::{UsageError, usage};
+use foldwire_workbench::streams;
 use foldwire_workbench::threads::Pool;
-use foldwire_workbench::{progress, streams};
 
-use crate::files::{ArrayFile, EXTENSION, Output, Piece, is_pipe, segments_at_once};
+use crate::files::{ArrayFile, EXTENSION, Output, is_pipe, segments_at_once};
 
 /// Runs the command.
 ///
@@ -45,26 +45,20 @@ pub(crate) fn run(args: &CompressArgs) -> anyhow::Result<()> {
     }
     let path = args.output.clone().unwrap_or_else(|| output_of(&args.file));
     let mut output = Output::create(&path, &args.file, args.force)?;
-    let bar = progress::bytes("compress", file.n_bytes);
-    let (mut piece, mut n_bytes, mut n_written) = (Piece::new(dtype, segments_at_once(pool)), 0, 0);
-    loop {
-        let values = file.next(&mut piece)?;
-        if values.is_empty() {
-            break;
-        }
+    let (mut n_bytes, mut n_written) = (0, 0);
+    file.read_all("compress", segments_at_once(pool), |values| {
         encoder.encode_bytes(values, &mut compressed);
         output.write(&compressed)?;
         n_bytes += values.len() as u64;
         n_written += compressed.len() as u64;
         compressed.clear();
-        bar.inc(values.len() as u64);
-    }
+        Ok(())
+    })?;
     let suspected_fill = encoder.suspected_fill();
     encoder.finish(&mut compressed)?;
     output.write(&compressed)?;
     n_written += compressed.len() as u64;
     output.complete()?;
-    bar.finish_and_clear();
     let (ratio, rate) = (n_bytes as f64 / n_written as f64, speed(n_bytes, start));
     let place = path.display();
     streams::remark(format_args!(
@@ -122,39 +116,24 @@ fn value_range(args: &CompressArgs, file: &ArrayFile) -> anyhow::Result<Option<V
     }
     let layout = &file.layout;
     let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
-    let bar = progress::bytes("value range", file.n_bytes);
-    let dtype = file.dtype;
-    let (mut piece, mut found) = (Piece::new(dtype, 1), None::<ValueRange>);
-    loop {
-        let values = file.next(&mut piece)?;
-        if values.is_empty() {
-            break;
-        }
+    let (dtype, mut found) = (file.dtype, None::<ValueRange>);
+    file.read_all("value range", 1, |values| {
         let more = layout.value_range(dtype, values);
         found = match (found, more) {
             (Some(found), Some(more)) => Some(found.union(more)),
             (found, more) => found.or(more),
         };
-        bar.inc(values.len() as u64);
-    }
-    bar.finish_and_clear();
+        Ok(())
+    })?;
     Ok(found)
 }
 
 /// Reads the file once for a suspected fill value, before anything is written.
 fn search_fill(args: &CompressArgs, encoder: &mut Encoder) -> anyhow::Result<()> {
-    let mut file = ArrayFile::open(&args.file, args.dims.as_ref())?;
-    let bar = progress::bytes("fill value", file.n_bytes);
-    let mut piece = Piece::new(file.dtype, 1);
-    loop {
-        let values = file.next(&mut piece)?;
-        if values.is_empty() {
-            break;
-        }
+    ArrayFile::open(&args.file, args.dims.as_ref())?.read_all("fill value", 1, |values| {
         encoder.search_fill(values);
-        bar.inc(values.len() as u64);
-    }
-    bar.finish_and_clear();
+        Ok(())
+    })?;
     Ok(encoder.check_fill().map_err(|error| fault(&args.file, &error.to_string()))?)
 }
 

@@ -12,6 +12,7 @@ use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{FileFormat, dims_in_name, open, raw_values, split_type, swap_bytes};
 use foldwire_fields::npy::{MAGIC, NpyText};
 use foldwire_fields::usage::{UsageError, usage};
+use foldwire_workbench::progress;
 use foldwire_workbench::streams::OutputError;
 use foldwire_workbench::threads::Pool;
 use tempfile::NamedTempFile;
@@ -134,7 +135,7 @@ impl ArrayFile {
     ///
     /// # Errors
     /// If the file cannot be read, ends early, or is too long.
-    pub(crate) fn next<'a>(&mut self, piece: &'a mut Piece) -> anyhow::Result<&'a [u8]> {
+    fn next<'a>(&mut self, piece: &'a mut Piece) -> anyhow::Result<&'a [u8]> {
         let fault = |message: &str| usage!("{}: {message}", self.path.display());
         let left = self.n_bytes.map_or(u64::MAX, |n_bytes| n_bytes - self.n_read);
         let most = usize::try_from(left).unwrap_or(usize::MAX);
@@ -165,6 +166,32 @@ impl ArrayFile {
             swap_bytes(&mut room[..n_bytes], self.dtype);
         }
         Ok(&room[..n_bytes])
+    }
+}
+
+impl ArrayFile {
+    /// Reads all values, `n_segments` segments at a time, while a bar with this label shows how far
+    /// it is.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), and the errors of `each`.
+    pub(crate) fn read_all(
+        &mut self,
+        label: &str,
+        n_segments: usize,
+        mut each: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let bar = progress::bytes(label, self.n_bytes);
+        let mut piece = Piece::new(self.dtype, n_segments);
+        loop {
+            let values = self.next(&mut piece)?;
+            if values.is_empty() {
+                bar.finish_and_clear();
+                return Ok(());
+            }
+            each(values)?;
+            bar.inc(values.len() as u64);
+        }
     }
 }
 

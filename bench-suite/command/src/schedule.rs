@@ -16,7 +16,7 @@ use foldwire::{Collective, Rank};
 use foldwire_arguments::ScheduleArgs;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_workbench::streams;
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::Columns;
 use serde_json::json;
 
 #[cfg(feature = "plots")]
@@ -56,13 +56,8 @@ pub(crate) fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
         })
     };
     streams::results(args.json, json, || programs(schedule, call, &summary))?;
-    if let Some(file) = &args.plot {
-        foldwire_workbench::draw!(
-            file,
-            SchedulePicture { schedule, call, summary, messages: &messages }
-        )?;
-    }
-    Ok(())
+    let messages = &messages;
+    foldwire_workbench::draw!(args.plot, SchedulePicture { schedule, call, summary, messages })
 }
 
 fn call(args: &ScheduleArgs, collective: Collective) -> Result<ProgramSpec, UsageError> {
@@ -117,37 +112,34 @@ fn programs(schedule: &dyn Schedule, call: ProgramSpec, summary: &Summary) -> St
 
 /// Prints a row for each collective of each schedule.
 fn overview(args: &ScheduleArgs) -> anyhow::Result<()> {
-    let columns = [
-        ("schedule", Align::Left),
-        ("collective", Align::Left),
-        ("parts", Align::Right),
-        ("messages", Align::Right),
-        ("of the root", Align::Right),
-        ("one after the other", Align::Right),
-        ("default", Align::Left),
-    ];
-    let mut table = Table::new(&columns.map(|(name, align)| (name, "", align)));
     let is_requested =
         |collective: &Collective| args.collective.is_none_or(|requested| requested == *collective);
+    let mut rows = Vec::new();
     for &schedule in schedule::ALL {
         for collective in Collective::ALL.into_iter().filter(is_requested) {
-            if !schedule.supports(collective) {
-                continue;
+            if schedule.supports(collective) {
+                let call = call(args, collective)?;
+                rows.push((schedule, call, check::check(schedule, call)?));
             }
-            let call = call(args, collective)?;
-            let summary = check::check(schedule, call)?;
-            let is_default = schedule::default_for(collective).name() == schedule.name();
-            table.row(&[
-                schedule.name().to_owned(),
-                collective.name().to_owned(),
-                schedule.n_parts(call).to_string(),
-                summary.n_messages.to_string(),
-                summary.n_root_messages.to_string(),
-                summary.critical_path.to_string(),
-                if is_default { "*" } else { "" }.to_owned(),
-            ]);
         }
     }
+    let is_default = |schedule: &dyn Schedule, collective| {
+        schedule::default_for(collective).name() == schedule.name()
+    };
+    let table = Columns::of(rows)
+        .text("schedule", "", |(schedule, ..)| schedule.name())
+        .text("collective", "", |(_, call, _)| call.collective.name())
+        .number("parts", "", |(schedule, call, _)| schedule.n_parts(*call))
+        .number("messages", "", |(.., summary)| summary.n_messages)
+        .number("of the root", "", |(.., summary)| summary.n_root_messages)
+        .number("one after the other", "", |(.., summary)| summary.critical_path)
+        .text(
+            "default",
+            "",
+            |(schedule, call, _)| {
+                if is_default(*schedule, call.collective) { "*" } else { "" }
+            },
+        );
     let ranks = args.ranks;
     let note = "*: the default, unless `foldwire::select` chooses another";
     Ok(streams::write(&format!("{ranks} ranks\n\n{}\n{note}\n", table.render()))?)

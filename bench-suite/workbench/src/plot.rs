@@ -3,6 +3,7 @@
 //! The same code draws both formats. A PNG has twice the pixels in each direction. The program
 //! brings its own font for the letters, so that a PNG looks the same on machines without fonts.
 
+mod chart;
 mod curves;
 mod look;
 
@@ -14,13 +15,13 @@ use anyhow::Context as _;
 use epaint_default_fonts::UBUNTU_LIGHT;
 use foldwire_fields::usage::{UsageError, usage};
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::picture::Image;
 use crate::{files, streams};
 
+pub use chart::{Axis, AxisScale, Chart, PANEL, WHOLE, around};
 pub use curves::Curves;
 pub use look::{CurveStyle, Mark, legend, legend_height};
 pub use plotters::chart::SeriesLabelPosition as Legend;
@@ -40,12 +41,20 @@ pub const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
 ];
 
-/// Draws a plot into a file. It is a macro because builds without plots have another version, which
-/// does not evaluate the plot (see `plot/absent.rs`).
+/// Returns colour number `at`. After the last colour, the first follows.
+pub const fn colour(at: usize) -> RGBColor {
+    COLOURS[at % COLOURS.len()]
+}
+
+/// Draws a plot into a file, if there is one. It is a macro because builds without plots have
+/// another version, which does not evaluate the plot (see `plot/absent.rs`).
 #[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
-        $file.draw(&$plot)
+        match &$file {
+            Some(file) => file.draw(&$plot),
+            None => Ok(()),
+        }
     };
 }
 
@@ -63,43 +72,6 @@ pub trait Plot {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()>;
-}
-
-/// Draws lines with marked points on a chart, and a legend at this position. Each line has a label,
-/// a colour and points.
-///
-/// # Errors
-/// If drawing fails.
-pub fn lines<'a, B, X, Y>(
-    chart: &mut ChartContext<'a, B, Cartesian2d<X, Y>>,
-    lines: impl IntoIterator<Item = (String, RGBColor, Vec<(f64, f64)>)>,
-    legend: SeriesLabelPosition,
-    scale: u32,
-) -> anyhow::Result<()>
-where
-    B: DrawingBackend<ErrorType: 'static> + 'a,
-    X: Ranged<ValueType = f64>,
-    Y: Ranged<ValueType = f64>,
-{
-    let length = 18 * scale as i32;
-    for (label, colour, points) in lines {
-        let stroke = colour.stroke_width(2 * scale);
-        chart
-            .draw_series(LineSeries::new(points.clone(), stroke).point_size(0))?
-            .label(label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + length, y)], stroke));
-        let dots = points.into_iter().map(|point| Circle::new(point, 3 * scale, colour.filled()));
-        chart.draw_series(dots)?;
-    }
-    chart
-        .configure_series_labels()
-        .position(legend)
-        .label_font((FONT, 12 * scale))
-        .legend_area_size(30 * scale)
-        .background_style(WHITE.mix(0.8))
-        .border_style(RGBColor(200, 200, 200))
-        .draw()?;
-    Ok(())
 }
 
 /// A picture file. The ending of its name determines the format.

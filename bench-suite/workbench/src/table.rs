@@ -7,64 +7,20 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, TableStyle};
-
-/// Alignment of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Align {
-    /// For text.
-    Left,
-    /// For numbers.
-    Right,
-}
-
-/// A table that grows by rows.
-#[derive(Debug)]
-pub struct Table {
-    grid: Grid,
-    aligns: Vec<Align>,
-}
-
-impl Table {
-    /// A table with these columns: name, unit (may be empty), alignment.
-    pub fn new(columns: &[(&str, &str, Align)]) -> Self {
-        let mut grid = Grid::new();
-        grid.load_style(
-            TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')),
-        );
-        grid.set_content_arrangement(ContentArrangement::Disabled);
-        let aligns: Vec<_> = columns.iter().map(|&(_, _, align)| align).collect();
-        let has_units = columns.iter().any(|(_, unit, _)| !unit.is_empty());
-        grid.set_header(columns.iter().map(|&(name, unit, align)| {
-            cell(&if has_units { format!("{name}\n{unit}") } else { name.to_owned() }, align)
-        }));
-        Self { grid, aligns }
-    }
-
-    /// Adds a row.
-    ///
-    /// # Panics
-    ///
-    /// If the number of cells is not the number of columns.
-    pub fn row(&mut self, cells: &[String]) {
-        assert_eq!(cells.len(), self.aligns.len(), "a row has one cell per column");
-        self.grid.add_row(cells.iter().zip(&self.aligns).map(|(text, &align)| cell(text, align)));
-    }
-
-    /// The table as text, without trailing blanks, ending in a newline.
-    pub fn render(&self) -> String {
-        self.grid.lines().flat_map(|line| [line.trim_end().to_owned(), "\n".to_owned()]).collect()
-    }
-}
+pub use comfy_table::CellAlignment as Align;
+use comfy_table::{Cell, ContentArrangement, LineStyle, Table, TableStyle};
 
 /// A table with a row for each `R`, built column by column.
 #[derive(Debug)]
 pub struct Columns<R> {
     rows: Vec<R>,
-    header: Vec<(String, String, Align)>,
+    header: Vec<Header>,
     /// Cells of each row.
-    cells: Vec<Vec<String>>,
+    cells: Vec<Vec<Cell>>,
 }
+
+/// Name, unit (may be empty) and alignment of a column.
+type Header = (String, String, Align);
 
 impl<R> Columns<R> {
     /// A table of these rows, without columns.
@@ -104,32 +60,35 @@ impl<R> Columns<R> {
         if is_missing { self } else { self.maybe(name, unit, cell) }
     }
 
-    fn column<S: Display>(
+    /// Adds a column with this alignment.
+    #[must_use]
+    pub fn column<S: Display>(
         mut self,
         (name, unit, align): (&str, &str, Align),
         cell: impl Fn(&R) -> S,
     ) -> Self {
         self.header.push((name.to_owned(), unit.to_owned(), align));
         for (row, cells) in self.rows.iter().zip(&mut self.cells) {
-            cells.push(cell(row).to_string());
+            cells.push(Cell::new(cell(row)).set_alignment(align));
         }
         self
     }
 
-    /// The table as text, like [`Table::render`].
-    pub fn render(&self) -> String {
-        let columns = self.header.iter().map(|(name, unit, align)| (&**name, &**unit, *align));
-        let mut table = Table::new(&columns.collect::<Vec<_>>());
-        self.cells.iter().for_each(|cells| table.row(cells));
-        table.render()
+    /// The table as text, without trailing blanks, ending in a newline.
+    pub fn render(self) -> String {
+        let mut grid = Table::new();
+        grid.load_style(
+            TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')),
+        );
+        grid.set_content_arrangement(ContentArrangement::Disabled);
+        let has_units = self.header.iter().any(|(_, unit, _)| !unit.is_empty());
+        grid.set_header(self.header.into_iter().map(|(name, unit, align)| {
+            let text = if has_units { format!("{name}\n{unit}") } else { name };
+            Cell::new(text).set_alignment(align)
+        }));
+        grid.add_rows(self.cells);
+        grid.lines().flat_map(|line| [line.trim_end().to_owned(), "\n".to_owned()]).collect()
     }
-}
-
-fn cell(text: &str, align: Align) -> Cell {
-    Cell::new(text).set_alignment(match align {
-        Align::Left => CellAlignment::Left,
-        Align::Right => CellAlignment::Right,
-    })
 }
 
 /// Formats bytes with a decimal prefix, as `15.9 MB`.
@@ -184,13 +143,9 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&[
-            ("preset", "", Align::Left),
-            ("time", "ms", Align::Right),
-            ("wire", "MB", Align::Right),
-        ]);
-        table.row(&["raw".into(), "12.5".into(), "1234.0".into()]);
-        table.row(&["foldwire".into(), "3.1".into(), "88.0".into()]);
+        let rows = [("raw", "12.5", "1234.0"), ("foldwire", "3.1", "88.0")];
+        let table = Columns::of(rows).text("preset", "", |row| row.0);
+        let table = table.number("time", "ms", |row| row.1).number("wire", "MB", |row| row.2);
         let text = table.render();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
@@ -199,15 +154,6 @@ mod tests {
         assert_eq!(end(lines[3], "1234.0"), end(lines[4], "88.0"), "{text}");
         assert_eq!(end(lines[3], "12.5"), end(lines[4], "3.1"), "{text}");
         assert_eq!(lines[3].find("raw"), lines[4].find("foldwire"), "{text}");
-    }
-
-    #[test]
-    fn columns_of_rows_are_a_table() {
-        let mut table = Table::new(&[("name", "", Align::Left), ("time", "ms", Align::Right)]);
-        table.row(&["raw".into(), "12.5".into()]);
-        let columns = Columns::of([("raw", 12.5)]);
-        let columns = columns.text("name", "", |row| row.0).number("time", "ms", |row| row.1);
-        assert_eq!(columns.render(), table.render());
     }
 
     #[test]

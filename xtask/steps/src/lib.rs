@@ -146,6 +146,13 @@ impl Steps {
         })
     }
 
+    /// Same as [`run`](Self::run), but fails if the command ran no test.
+    pub fn run_tests(&mut self, name: &str, command: &mut Command) -> anyhow::Result<TestCounts> {
+        let tests = self.run(name, command)?;
+        anyhow::ensure!(tests.passed > 0, "step `{name}` ran no test");
+        Ok(tests)
+    }
+
     /// Runs a function as a step, instead of a command.
     pub fn check(
         &mut self,

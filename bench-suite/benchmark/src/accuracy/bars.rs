@@ -1,12 +1,12 @@
 //! The plot of the distribution of errors: a panel for each histogram, with normal densities.
 
-use foldwire_workbench::plot::{CurveStyle, FONT, Plot, legend, legend_height};
+use foldwire_workbench::plot::{Axis, CurveStyle, FONT, Mark, PANEL, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::errors::Histogram;
 
-const PANEL: (u32, u32) = (460, 290);
+const PANEL_SIZE: (u32, u32) = (460, 290);
 const TITLE: u32 = 42;
 const N_COLUMNS: usize = 3;
 /// Number of points of a curve.
@@ -15,8 +15,8 @@ const N_POINTS: usize = 121;
 /// A plot of errors in units of their bound.
 pub(crate) struct ErrorDistributionPlot {
     pub(crate) title: String,
-    /// Names and styles of the densities in each panel.
-    pub(crate) legend: Vec<(String, CurveStyle)>,
+    /// Names and colours of the densities in each panel.
+    pub(crate) legend: [(&'static str, RGBColor); 2],
     pub(crate) panels: Vec<DistributionPanel>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct DistributionPanel {
     pub(crate) colour: RGBColor,
     pub(crate) histogram: Histogram,
     /// Mean and deviation of a normal distribution for each entry of the legend.
-    pub(crate) normals: Vec<(f64, f64)>,
+    pub(crate) normals: [(f64, f64); 2],
 }
 
 /// Returns the density of a normal distribution.
@@ -49,7 +49,10 @@ fn bars(histogram: &Histogram) -> impl Iterator<Item = (f64, f64, f64)> {
 impl Plot for ErrorDistributionPlot {
     fn size(&self) -> (u32, u32) {
         let down = self.panels.len().div_ceil(2) as u32;
-        (2 * PANEL.0, TITLE + PANEL.1 * down + legend_height(self.legend.len(), N_COLUMNS))
+        (
+            2 * PANEL_SIZE.0,
+            TITLE + PANEL_SIZE.1 * down + legend_height(self.legend.len(), N_COLUMNS),
+        )
     }
 
     fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
@@ -57,8 +60,10 @@ impl Plot for ErrorDistributionPlot {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()> {
-        let font = |size: u32| (FONT, size * scale);
-        let root = root.titled(&self.title, font(18))?;
+        let looks = self
+            .legend
+            .map(|(name, colour)| (name.to_owned(), CurveStyle::of(colour, Mark::Nothing)));
+        let root = root.titled(&self.title, (FONT, 18 * scale))?;
         let height = root.dim_in_pixel().1 - legend_height(self.legend.len(), N_COLUMNS) * scale;
         let (top, below) = root.split_vertically(height);
         let areas = top.split_evenly((self.panels.len().div_ceil(2).max(1), 2));
@@ -67,32 +72,23 @@ impl Plot for ErrorDistributionPlot {
             let reach = histogram.reach;
             let peak = bars(histogram).map(|(.., density)| density).fold(0.0, f64::max);
             let peak = normals.iter().map(|(_, of)| normal(*of, 0.0)).fold(peak, f64::max);
-            let mut chart = ChartBuilder::on(area)
-                .caption(caption, font(14))
-                .margin(8 * scale)
-                .x_label_area_size(34 * scale)
-                .y_label_area_size(54 * scale)
-                .build_cartesian_2d(-reach..reach, 0.0..peak * 1.08)?;
-            chart
-                .configure_mesh()
-                .x_desc("error / bound")
-                .y_desc("density")
-                .label_style(font(11))
-                .axis_desc_style(font(12))
-                .light_line_style(RGBColor(240, 240, 240))
-                .draw()?;
+            let axes = [
+                Axis::linear("error / bound", -reach..reach),
+                Axis::linear("density", 0.0..peak * 1.08),
+            ];
+            let mut chart = PANEL.chart(area, caption, &axes, scale)?;
             let fill = colour.mix(0.6).filled();
             chart.draw_series(bars(histogram).map(|(left, right, density)| {
                 Rectangle::new([(left, 0.0), (right, density)], fill)
             }))?;
-            for ((mean, deviation), (_, look)) in normals.iter().zip(&self.legend) {
+            for ((mean, deviation), (_, look)) in normals.iter().zip(&looks) {
                 let x = |at: usize| (2.0 * at as f64 / (N_POINTS - 1) as f64 - 1.0) * reach;
                 let points: Vec<(f64, f64)> =
                     (0..N_POINTS).map(|at| (x(at), normal(*deviation, x(at) - mean))).collect();
                 look.draw(&mut chart, &points, scale)?;
             }
         }
-        legend(&below, &self.legend, N_COLUMNS, scale)?;
+        legend(&below, &looks, N_COLUMNS, scale)?;
         Ok(())
     }
 }

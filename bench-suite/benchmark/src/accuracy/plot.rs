@@ -1,13 +1,13 @@
 //! The plot of errors over ranks: a panel for each schedule, both axes logarithmic.
 
 use foldwire_arguments::values::each_once;
-use foldwire_workbench::plot::{CurveStyle, FONT, Mark, Plot, legend, legend_height};
+use foldwire_workbench::plot::{Axis, CurveStyle, FONT, Mark, PANEL, Plot, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::{AccuracyRow, AccuracySetting, colour};
 
-const PANEL: (u32, u32) = (460, 330);
+const PANEL_SIZE: (u32, u32) = (460, 330);
 const TITLE: u32 = 42;
 /// Number of legend entries in a row.
 const N_COLUMNS: usize = 4;
@@ -95,7 +95,7 @@ impl Plot for ErrorGrowthPlot<'_> {
         let down = n.div_ceil(across.max(1)) as u32;
         let below = legend_height(self.legend().len(), N_COLUMNS);
         // The legend needs this width even below a single panel.
-        ((PANEL.0 * across as u32).max(760), TITLE + PANEL.1 * down + below)
+        ((PANEL_SIZE.0 * across as u32).max(760), TITLE + PANEL_SIZE.1 * down + below)
     }
 
     fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
@@ -104,9 +104,8 @@ impl Plot for ErrorGrowthPlot<'_> {
         scale: u32,
     ) -> anyhow::Result<()> {
         let AccuracySetting { op, codec, dtype, bound, .. } = self.setting;
-        let font = |size: u32| (FONT, size * scale);
         let title = format!("errors of all-reduces ({op}) of {dtype} by {codec} within {bound}");
-        let root = root.margin(8 * scale, 0, 0, 0).titled(&title, font(18))?;
+        let root = root.margin(8 * scale, 0, 0, 0).titled(&title, (FONT, 18 * scale))?;
         let names = self.legend();
         let height = root.dim_in_pixel().1 - legend_height(names.len(), N_COLUMNS) * scale;
         let (panels, below) = root.split_vertically(height);
@@ -121,26 +120,13 @@ impl Plot for ErrorGrowthPlot<'_> {
         let low = values().fold(f64::INFINITY, f64::min) / 1.3;
         let high = values().filter(|y| y.is_finite()).fold(LEAST, f64::max) * 1.3;
         let areas = panels.split_evenly((schedules.len().div_ceil(across), across));
+        let (x, y) = (|x| format!("{x:.0}"), |y: f64| y.to_string());
+        let axes = [
+            Axis::logarithmic("ranks", first..last, 2.0, x),
+            Axis::logarithmic("|error| / bound", low.min(high)..high, 10.0, y),
+        ];
         for ((area, schedule), curves) in areas.iter().zip(&schedules).zip(&curves) {
-            let mut chart = ChartBuilder::on(area)
-                .caption(schedule, font(14))
-                .margin(8 * scale)
-                .x_label_area_size(34 * scale)
-                .y_label_area_size(54 * scale)
-                .build_cartesian_2d(
-                    (first..last).log_scale().base(2.0),
-                    (low.min(high)..high).log_scale(),
-                )?;
-            chart
-                .configure_mesh()
-                .x_desc("ranks")
-                .y_desc("|error| / bound")
-                .x_label_formatter(&|x| format!("{x:.0}"))
-                .y_label_formatter(&|y| format!("{y}"))
-                .label_style(font(11))
-                .axis_desc_style(font(12))
-                .light_line_style(RGBColor(240, 240, 240))
-                .draw()?;
+            let mut chart = PANEL.chart(area, schedule, &axes, scale)?;
             // Computed curves are drawn last, on top. Below them, the first measured curve is on
             // top.
             let is_measured = |curve: &&Curve| curve.1.mark != Mark::Nothing;

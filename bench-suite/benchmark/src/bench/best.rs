@@ -10,9 +10,9 @@
 
 use foldwire::Float;
 
+use super::benchmark::slowest;
 use super::implementation::{CompletedRun, Implementation, Run};
-use super::problem::Problem;
-use super::row::median;
+use super::row::{median, percentile};
 use super::runner::{AnyCommunicator, Runner, gather_json};
 
 /// A candidate is discarded if its cold time exceeds the fastest one by this factor.
@@ -31,18 +31,8 @@ const LONG_RUN: f64 = 0.2;
 /// Least and largest number of final rounds of long runs.
 const LONG_RUN_ROUNDS: (usize, usize) = (3, 3);
 
-/// An implementation that is one of several algorithms.
-pub(super) trait AlgorithmCandidate<C: AnyCommunicator, T: Float>:
-    Implementation<C, T>
-{
-    /// Returns the name of the algorithm.
-    fn algorithm_name(&self) -> &str;
-
-    /// Returns whether the algorithm supports this problem; the same on all ranks.
-    fn suits(&self, problem: &Problem) -> bool;
-}
-
-/// An implementation that delegates to the fastest of its candidates.
+/// An implementation that delegates to the fastest of its candidates, whose titles are the names of
+/// algorithms.
 pub(super) struct BestOf<A> {
     name: &'static str,
     title: &'static str,
@@ -59,9 +49,7 @@ impl<A> BestOf<A> {
         assert!(!candidates.is_empty(), "one of the candidates is the best");
         Self { name, title, candidates, chosen: 0 }
     }
-}
 
-impl<A> BestOf<A> {
     /// Runs some candidates alternately. `selected` holds their expected times and indices. Returns
     /// the measured time and the index of each, the fastest first. `sum_up` computes a candidate's
     /// time from the slowest rank's time in each round.
@@ -73,7 +61,7 @@ impl<A> BestOf<A> {
         sum_up: fn(&[f64]) -> f64,
     ) -> anyhow::Result<Vec<(f64, usize)>>
     where
-        A: AlgorithmCandidate<C, T>,
+        A: Implementation<C, T>,
     {
         let round_time: f64 = selected.iter().map(|&(time, _)| time).sum();
         let rounds = ((ROUNDS_TIME / round_time) as usize).clamp(least, most);
@@ -85,20 +73,14 @@ impl<A> BestOf<A> {
         }
         let mut result = Vec::new();
         for (&(_, at), times) in selected.iter().zip(&times) {
-            let ranks = gather_json(runner.comm, times)?;
-            let slowest = |round: usize| ranks.iter().map(|times| times[round]).fold(0.0, f64::max);
-            result.push((sum_up(&(0..rounds).map(slowest).collect::<Vec<_>>()), at));
+            result.push((sum_up(&slowest(&gather_json(runner.comm, times)?)), at));
         }
         result.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(result)
     }
 }
 
-fn shortest(times: &[f64]) -> f64 {
-    times.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-impl<C: AnyCommunicator, T: Float, A: AlgorithmCandidate<C, T>> Implementation<C, T> for BestOf<A> {
+impl<C: AnyCommunicator, T: Float, A: Implementation<C, T>> Implementation<C, T> for BestOf<A> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -122,7 +104,12 @@ impl<C: AnyCommunicator, T: Float, A: AlgorithmCandidate<C, T>> Implementation<C
         anyhow::ensure!(fastest.is_finite(), "no algorithm of {} works", self.title);
         cold.retain(|&(time, _)| time <= DISCARD_FACTOR * fastest);
         let (mut finalists, rounds) = if fastest < LONG_RUN {
-            (self.time_candidates(runner, &cold, SCREENING_ROUNDS, shortest)?, FINAL_ROUNDS)
+            (
+                self.time_candidates(runner, &cold, SCREENING_ROUNDS, |times| {
+                    percentile(times, 0.0)
+                })?,
+                FINAL_ROUNDS,
+            )
         } else {
             cold.sort_by(|a, b| a.0.total_cmp(&b.0));
             (cold, LONG_RUN_ROUNDS)
@@ -137,7 +124,7 @@ impl<C: AnyCommunicator, T: Float, A: AlgorithmCandidate<C, T>> Implementation<C
     }
 
     fn algorithm(&self) -> Option<String> {
-        Some(self.candidates[self.chosen].algorithm_name().to_owned())
+        Some(self.candidates[self.chosen].title())
     }
 }
 
@@ -149,6 +136,7 @@ mod tests {
     use foldwire::Collective;
     use foldwire_threads::World;
 
+    use super::super::problem::Problem;
     use super::super::runner::barrier;
     use super::*;
     use foldwire_workbench::data::Data;
@@ -168,21 +156,15 @@ mod tests {
             self.name.to_owned()
         }
 
+        fn suits(&self, _: &Problem) -> bool {
+            self.name != "unfit"
+        }
+
         fn run(&mut self, run: Run<'_, C, f32>) -> anyhow::Result<CompletedRun> {
             (run.start)(run.comm)?;
             let ms = self.ms[run.problem.rank].ok_or_else(|| anyhow::anyhow!("refused"))?;
             sleep(Duration::from_millis(ms));
             Ok(CompletedRun { ended: Instant::now(), report: None, result_at: None })
-        }
-    }
-
-    impl<C: AnyCommunicator> AlgorithmCandidate<C, f32> for Sleeper {
-        fn algorithm_name(&self) -> &str {
-            self.name
-        }
-
-        fn suits(&self, _: &Problem) -> bool {
-            self.name != "unfit"
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use foldwire::codec::CodecId;
 use foldwire::select::{ChoiceReason, Speeds};
-use foldwire::{Collective, Communicator, Config, Plan, Rank, Transport};
+use foldwire::{Collective, Communicator, Config, Plan, Transport};
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::values::LinkRate;
 use foldwire_arguments::{BackendArg, ChooseArgs};
@@ -24,7 +24,6 @@ use foldwire_fields::usage::usage;
 use foldwire_workbench::data::{Data, FieldSource};
 use foldwire_workbench::table::Columns;
 use foldwire_workbench::{ranks, room, streams};
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::benchmark::{counts, rounds, slowest};
@@ -32,8 +31,8 @@ use super::config_from_env;
 use super::implementation::PlanImplementation;
 use super::problem::Problem;
 use super::row::median;
-use super::runner::{Barrier, Runner, barrier, gather_json};
-use crate::job::{self, Library, Measurement, NetworkOptions};
+use super::runner::{Runner, barrier, gather_json};
+use crate::job::{self, Job, Library, Measurement};
 use crate::tune;
 
 /// Number of calls after which an automatic plan has finished its trial calls.
@@ -159,37 +158,26 @@ const DEFAULT_RANKS: usize = 4;
 /// # Errors
 /// Usage errors, calls that fail, and output that cannot be written.
 pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
-    let options =
-        NetworkOptions { provider: args.provider.as_deref(), ..NetworkOptions::default() };
-    options.check(args.backend, args.ranks, "mpirun -n 2 foldwire choose …")?;
-    if args.backend == BackendArg::Threads {
-        return between_threads(args);
+    if args.network.backend != BackendArg::Threads {
+        let network = &args.network;
+        let job = Job { network, default_ranks: 0, link_rate: None, frame_bytes: None };
+        return job::run(job, |size, n_here| {
+            ChooseTask::new(args, size, n_here, Speeds::default())
+        });
     }
-    job::run(args.backend, options, |size| ChooseTask::new(args, size, 1, Speeds::default()))
-}
-
-fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
-    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+    let size = args.network.ranks.unwrap_or(DEFAULT_RANKS);
     let usual = ranks::world(size, None).speeds();
     let task = ChooseTask::new(args, size, size, usual)?;
-    let progress = foldwire_workbench::progress::bar("measuring", task.n_rows());
     let mut rows = Vec::new();
     for link in &task.links {
-        let world = ranks::world(size, link.bytes_per_s());
-        let ranks = world.run(|mut comm| {
-            *comm.config_mut() = task.config;
-            let hidden = ProgressBar::hidden();
-            let progress = if comm.rank() == Rank(0) { &progress } else { &hidden };
-            LinkMeasurement { task: &task, link }.measure(&mut comm, &mut barrier, progress)
-        });
-        let mut ranks = ranks::results(ranks)?;
-        rows.append(&mut ranks.swap_remove(0));
+        let of_link = ChooseTask { links: vec![link.clone()], ..task.clone() };
+        rows.extend(job::on_threads(ranks::world(size, link.bytes_per_s()), &of_link)?);
     }
-    progress.finish_and_clear();
     task.show("threads", &rows)
 }
 
 /// The user's request, the same on every rank.
+#[derive(Clone)]
 pub(super) struct ChooseTask<'a> {
     args: &'a ChooseArgs,
     links: Vec<LinkRate>,
@@ -256,10 +244,15 @@ impl Measurement for ChooseTask<'_> {
         progress.set_length(self.n_rows() as u64);
         let mut rows = Vec::new();
         for link in &self.links {
-            // The automatic plan assumes this rate; it does not limit the links.
+            // The automatic plan assumes this rate. Only links between threads are limited to it.
             comm.config_mut().link_rate = link.bytes_per_s();
-            let measurement = LinkMeasurement { task: self, link };
-            rows.extend(measurement.measure(&mut comm, &mut barrier, &progress)?);
+            for &collective in &self.args.collective {
+                for count in self.counts_over(link) {
+                    progress.set_message(format!("{} bytes", count * size_of::<f32>()));
+                    rows.push(self.measure(&mut comm, link, collective, count)?);
+                    progress.inc(1);
+                }
+            }
         }
         progress.finish_and_clear();
         Ok(rows)
@@ -273,42 +266,20 @@ impl Measurement for ChooseTask<'_> {
     }
 }
 
-/// The measurement on one rank over links of one rate.
-struct LinkMeasurement<'a> {
-    task: &'a ChooseTask<'a>,
-    link: &'a LinkRate,
-}
-
-impl LinkMeasurement<'_> {
-    /// Measures all collectives and sizes. Every rank returns the same rows.
+impl ChooseTask<'_> {
+    /// Measures a collective at one size over a link. Every rank returns the same row.
     fn measure<X: Transport>(
         &self,
         comm: &mut Communicator<X>,
-        wait: &mut Barrier<'_, Communicator<X>>,
-        progress: &ProgressBar,
-    ) -> anyhow::Result<Vec<ChoiceRow>> {
-        let mut rows = Vec::new();
-        for &collective in &self.task.args.collective {
-            for count in self.task.counts_over(self.link) {
-                progress.set_message(format!("{} bytes", count * size_of::<f32>()));
-                rows.push(self.measure_size(comm, wait, collective, count)?);
-                progress.inc(1);
-            }
-        }
-        Ok(rows)
-    }
-
-    fn measure_size<X: Transport>(
-        &self,
-        comm: &mut Communicator<X>,
-        wait: &mut Barrier<'_, Communicator<X>>,
+        link: &LinkRate,
         collective: Collective,
         count: usize,
     ) -> anyhow::Result<ChoiceRow> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let problem = Problem::sum(collective, count, size, rank);
-        let ChooseTask { args, data, .. } = self.task;
-        let mut runner = Runner::new(comm, wait, problem, data)?;
+        let Self { args, data, .. } = self;
+        let mut wait = barrier;
+        let mut runner = Runner::new(comm, &mut wait, problem, data)?;
         let shape = data.shape();
         let mut implementations: Vec<PlanImplementation> =
             self.plans().map(|plan| PlanImplementation::row(plan).of_shape(shape)).collect();
@@ -347,7 +318,7 @@ impl LinkMeasurement<'_> {
         let expected = weighed.iter().map(|one| (one.codec.name(), f64::from(one.seconds)));
         Ok(ChoiceRow {
             collective: collective.name(),
-            link_rate: self.link.bytes_per_s(),
+            link_rate: link.bytes_per_s(),
             taken_rate: choice.map(|choice| choice.link_rate.into()),
             n_bytes: count * size_of::<f32>(),
             codec: report.codec.name(),
@@ -361,28 +332,14 @@ impl LinkMeasurement<'_> {
 
     /// Returns the fixed plans, then the automatic plan.
     fn plans(&self) -> impl Iterator<Item = Plan> {
-        let bound = self.task.args.bound;
+        let bound = self.args.bound;
         let fixed = Speeds::codecs().map(move |codec| match codec {
             CodecId::Raw => Plan::raw(),
             codec => Plan::foldwire(bound).with_codec(codec),
         });
         fixed.chain([Plan::auto(bound)])
     }
-}
 
-/// Keeps this rank's core busy, as an application would.
-///
-/// After a call that mostly waits for its links, the core sleeps, and the next call would start on
-/// a sleeping core. For 1 MiB at 1 Gbit/s, a call with the codec `dense` took 1.19 ms after a raw
-/// call, and 0.85 ms after other calls.
-fn spin() {
-    let began = Instant::now();
-    while began.elapsed() < SPIN_TIME {
-        std::hint::spin_loop();
-    }
-}
-
-impl ChooseTask<'_> {
     fn text(&self, about: &str, rows: &[ChoiceRow]) -> String {
         let Self { args, links, .. } = self;
         let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
@@ -420,5 +377,17 @@ impl ChooseTask<'_> {
             table.render(),
             rows.len(),
         )
+    }
+}
+
+/// Keeps this rank's core busy, as an application would.
+///
+/// After a call that mostly waits for its links, the core sleeps, and the next call would start on
+/// a sleeping core. For 1 MiB at 1 Gbit/s, a call with the codec `dense` took 1.19 ms after a raw
+/// call, and 0.85 ms after other calls.
+fn spin() {
+    let began = Instant::now();
+    while began.elapsed() < SPIN_TIME {
+        std::hint::spin_loop();
     }
 }

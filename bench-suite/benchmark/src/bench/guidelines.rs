@@ -11,7 +11,7 @@
 use anyhow::bail;
 use foldwire::{Collective, Communicator, DType, Preset, Transport};
 use foldwire_arguments::sizes::Size;
-use foldwire_arguments::{BackendArg, GuidelinesArgs};
+use foldwire_arguments::{BackendArg, GuidelinesArgs, NetworkArgs};
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_threads::World;
 use foldwire_workbench::data::{Data, FieldSource};
@@ -30,7 +30,7 @@ use super::row::MPI_DEFAULT;
 use super::row::median;
 use super::runner::{Barrier, Runner, gather_json};
 use super::{config_from_env, progress};
-use crate::job::{self, Library, Measurement, NetworkOptions};
+use crate::job::{self, Job, Library, Measurement};
 
 /// A collective that should take no longer than other collectives, called one after the other.
 type Guideline = (Collective, &'static [Collective]);
@@ -105,30 +105,25 @@ impl GuidelineRow {
 /// # Errors
 /// Usage errors, calls that fail, and output that cannot be written.
 pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
-    if matches!(args.backend, BackendArg::Libfabric | BackendArg::Tcp) {
+    let &GuidelinesArgs { backend, ranks, .. } = args;
+    if matches!(backend, BackendArg::Libfabric | BackendArg::Tcp) {
         bail!(usage!("guidelines are judged over threads and MPI; write --backend threads or mpi"));
     }
     args.presets().check(DType::F32)?;
-    let link_rate = args.link.bytes_per_s();
-    let options = NetworkOptions { link_rate, ..NetworkOptions::default() };
-    options.check(args.backend, args.ranks, "mpirun -n 4 foldwire guidelines --backend mpi")?;
-    // The number of ranks on a machine is unknown over MPI, so each checks its own memory.
-    let is_mpi = args.backend == BackendArg::Mpi;
-    let guidelines = |size| {
-        let counts = counts::<f32>(&args.sizes)?;
-        check_room(&counts, size, if is_mpi { 1 } else { size })?;
-        Ok(Guidelines { args, counts })
+    let job = Job {
+        network: &NetworkArgs { backend, ranks, ..NetworkArgs::default() },
+        default_ranks: DEFAULT_RANKS,
+        link_rate: args.link.bytes_per_s(),
+        frame_bytes: None,
     };
-    if args.backend == BackendArg::Mpi {
-        return job::run(args.backend, options, guidelines);
-    }
-    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
-    let guidelines = guidelines(size)?;
-    remark_short_frames(args, &guidelines.counts);
-    let run = |endpoint| guidelines.run_rank(endpoint, "threads", None);
-    let ranks = ranks::world(size, link_rate).run_endpoints(run);
-    let mut ranks = ranks::results(ranks)?;
-    guidelines.show("threads", &ranks.swap_remove(0))
+    job::run(job, |size, n_here| {
+        let counts = counts::<f32>(&args.sizes)?;
+        check_room(&counts, size, n_here)?;
+        if backend == BackendArg::Threads {
+            remark_short_frames(args, &counts);
+        }
+        Ok(Guidelines { args, counts })
+    })
 }
 
 /// Rejects arrays that do not fit in this machine's memory. `n_here` of `size` ranks run on it.

@@ -34,6 +34,11 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
     /// Returns the name for tables.
     fn title(&self) -> String;
 
+    /// Returns whether the implementation supports this problem; the same on all ranks.
+    fn suits(&self, _problem: &Problem) -> bool {
+        true
+    }
+
     /// Prepares for the runner's problem, before the first run.
     fn prepare(&mut self, _runner: &mut Runner<'_, C, T>) -> anyhow::Result<()> {
         Ok(())

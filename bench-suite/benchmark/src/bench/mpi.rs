@@ -15,7 +15,7 @@ use foldwire_arguments::OpArg;
 use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 
-use super::best::{AlgorithmCandidate, BestOf};
+use super::best::BestOf;
 use super::implementation::{CompletedRun, Implementation, ProblemBuffers, Run};
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
@@ -113,6 +113,11 @@ impl<C: AnyCommunicator, T: Float> Implementation<C, T> for TunedImplementation 
         self.name.clone()
     }
 
+    fn suits(&self, problem: &Problem) -> bool {
+        let is_even = !problem.is_uneven && problem.count.is_multiple_of(problem.size);
+        self.is_even == is_even && self.tuned.variant().suits(problem.count * T::BYTES)
+    }
+
     fn run(&mut self, run: Run<'_, C, T>) -> anyhow::Result<CompletedRun> {
         let Run { comm, problem, buffers, start, .. } = run;
         let call = call(problem)?.with_form(self.tuned.variant().form())?;
@@ -120,17 +125,6 @@ impl<C: AnyCommunicator, T: Float> Implementation<C, T> for TunedImplementation 
         start(comm)?;
         active.run(&call, lend(problem, buffers))?;
         Ok(finish(problem, buffers))
-    }
-}
-
-impl<C: AnyCommunicator, T: Float> AlgorithmCandidate<C, T> for TunedImplementation {
-    fn algorithm_name(&self) -> &str {
-        &self.name
-    }
-
-    fn suits(&self, problem: &Problem) -> bool {
-        let is_even = !problem.is_uneven && problem.count.is_multiple_of(problem.size);
-        self.is_even == is_even && self.tuned.variant().suits(problem.count * T::BYTES)
     }
 }
 

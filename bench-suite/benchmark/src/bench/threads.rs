@@ -16,14 +16,14 @@ use super::output::BenchResults;
 use super::{FieldSource, Settings, plans, show};
 
 /// Default number of ranks.
-const DEFAULT_RANKS: usize = 4;
+pub(super) const DEFAULT_RANKS: usize = 4;
 
 /// Starts the ranks and runs the benchmark.
 pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
     args: &BenchArgs,
     source: &FieldSource,
 ) -> anyhow::Result<()> {
-    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+    let size = args.network.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
     let world = world(args);
     let long = settings.whole_message_bytes::<T>(&plans(args, T::DTYPE, &[], Pools::NONE), size);
@@ -57,7 +57,8 @@ pub(super) fn run<T: Float + Into<f64>, P: CallMode<T>>(
 pub(super) fn world(args: &BenchArgs) -> World {
     let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let latency = Duration::from_secs_f64(args.latency.unwrap_or_default());
-    let world = ranks::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate).link_latency(latency);
+    let world =
+        ranks::world(args.network.ranks.unwrap_or(DEFAULT_RANKS), link_rate).link_latency(latency);
     // For values of up to 8 bytes.
     let n_bytes = || ranks::frame_bytes(args.threads.unwrap_or(1), DType::F64);
     world.frame_bytes(args.frame.unwrap_or_else(n_bytes))

@@ -5,7 +5,7 @@
 
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::values::each_once;
-use foldwire_workbench::plot::{CurveStyle, FONT, Plot, legend, legend_height};
+use foldwire_workbench::plot::{Axis, CurveStyle, Plot, WHOLE, legend, legend_height};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -58,26 +58,14 @@ impl Plot for DistortionPlot<'_> {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()> {
-        let font = |size: u32| (FONT, size * scale);
         let codecs = self.codecs();
         let (area, below) = root.split_vertically(CHART.1 * scale);
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0, f64::max) * 1.04;
         let widest = most(&mut self.points.iter().map(|point| point.bits));
         let top = most(&mut self.points.iter().filter_map(|point| point.psnr_db));
-        let mut chart = ChartBuilder::on(&area)
-            .caption(format!("rate and distortion of {}", self.field), font(18))
-            .margin(12 * scale)
-            .x_label_area_size(40 * scale)
-            .y_label_area_size(56 * scale)
-            .build_cartesian_2d(0.0..widest, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .x_desc("bits a value")
-            .y_desc("PSNR, dB")
-            .label_style(font(12))
-            .axis_desc_style(font(14))
-            .light_line_style(RGBColor(240, 240, 240))
-            .draw()?;
+        let caption = format!("rate and distortion of {}", self.field);
+        let axes = [Axis::linear("bits a value", 0.0..widest), Axis::linear("PSNR, dB", 0.0..top)];
+        let mut chart = WHOLE.chart(&area, &caption, &axes, scale)?;
         let looks = self.looks(&codecs);
         // The first codec is drawn last, on top.
         for (&codec, look) in codecs.iter().zip(&looks).rev() {

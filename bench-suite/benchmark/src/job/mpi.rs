@@ -6,12 +6,12 @@ use foldwire_workbench::streams;
 use mpi::topology::Communicator as _;
 use mpi::traits::CommunicatorCollectives;
 
-use super::{Library, MAX_FAULT, Measurement, NetworkOptions, agree};
+use super::{Job, Library, MAX_FAULT, Measurement, agree};
 use crate::bench::runner::Barrier;
 
 /// Runs this process's rank.
 pub(super) fn run<M: Measurement>(
-    options: NetworkOptions<'_>,
+    job: Job<'_>,
     measurement: impl FnOnce(usize) -> anyhow::Result<M>,
 ) -> anyhow::Result<()> {
     let universe = mpi::initialize().context("MPI does not start")?;
@@ -28,8 +28,8 @@ pub(super) fn run<M: Measurement>(
     let Some(measurement) = agreed else { return Ok(()) };
     let backend = format!("MPI ({})", native::library());
     let mut settings = foldwire_mpi::Options::default();
-    settings.frame_bytes = options.frame_bytes.unwrap_or(settings.frame_bytes);
-    settings.link_rate = options.link_rate;
+    settings.frame_bytes = job.frame_bytes.unwrap_or(settings.frame_bytes);
+    settings.link_rate = job.link_rate;
     let joined = foldwire_mpi::join_with(&world, settings).map_err(Into::into);
     let run = |endpoint| measurement.run_rank(endpoint, &backend, Some(&world));
     match joined.and_then(run) {

@@ -3,7 +3,7 @@
 use foldwire_bootstrap::Session;
 use foldwire_tcp::{Endpoint, Settings};
 
-use super::NetworkOptions;
+use super::Job;
 
 /// Returns a function that joins the ranks of a bootstrapped group, with settings from the
 /// environment and the command line. It returns the endpoint and its name for the results.
@@ -11,13 +11,13 @@ use super::NetworkOptions;
 /// # Errors
 /// Fails if the environment holds wrong settings.
 pub(super) fn joins(
-    options: NetworkOptions<'_>,
+    job: Job<'_>,
 ) -> anyhow::Result<impl FnOnce(Session) -> anyhow::Result<(Endpoint, String)> + use<>> {
     let mut settings = Settings::from_env()?;
-    settings.streams = options.streams.unwrap_or(settings.streams);
-    settings.encrypt |= options.encrypt;
-    settings.options.frame_bytes = options.frame_bytes.unwrap_or(settings.options.frame_bytes);
-    settings.options.link_rate = options.link_rate;
+    settings.streams = job.network.streams.unwrap_or(settings.streams);
+    settings.encrypt |= job.network.encrypt;
+    settings.options.frame_bytes = job.frame_bytes.unwrap_or(settings.options.frame_bytes);
+    settings.options.link_rate = job.link_rate;
     Ok(move |mut session: Session| {
         let endpoint = foldwire_tcp::join(&settings, &mut session)?;
         let name = name(&endpoint);

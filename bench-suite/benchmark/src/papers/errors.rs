@@ -2,16 +2,16 @@
 //! figures 5 and 6).
 
 use anyhow::bail;
+use foldwire::Float;
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};
-use foldwire::{DType, Float};
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::PaperErrorsArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
-use foldwire_workbench::streams;
 use foldwire_workbench::table::Columns;
 use foldwire_workbench::threads::Pool;
+use foldwire_workbench::{streams, with_float};
 use serde::Serialize;
 use serde_json::json;
 
@@ -39,10 +39,7 @@ struct ErrorsRow {
 /// Runs the experiment.
 pub(super) fn run(args: &PaperErrorsArgs) -> anyhow::Result<()> {
     let source = FieldSource::open(args.field.as_deref())?;
-    match super::wide(&source)? {
-        DType::F64 => show::<f64>(args, &source),
-        _ => show::<f32>(args, &source),
-    }
+    with_float!(super::wide(&source)?, T => show::<T>(args, &source))
 }
 
 fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> anyhow::Result<()> {
@@ -64,11 +61,7 @@ fn show<T: Float + Into<f64>>(args: &PaperErrorsArgs, source: &FieldSource) -> a
     };
     let json = || json!({ "bound": args.bound.to_string(), "rows": rows });
     streams::results(args.json, json, text)?;
-    let mut drawn = Ok(());
-    if let Some(file) = &args.plot {
-        let title = format!("errors of one compression within {}", args.bound);
-        drawn = foldwire_workbench::draw!(file, distribution(title, &rows));
-    }
+    let drawn = foldwire_workbench::draw!(args.plot, distribution(args.bound, &rows));
     super::report(&faults).and(drawn)
 }
 
@@ -128,26 +121,28 @@ fn render(rows: &[ErrorsRow]) -> String {
 }
 
 #[cfg(feature = "plots")]
-fn distribution(title: String, rows: &[ErrorsRow]) -> crate::accuracy::bars::ErrorDistributionPlot {
+fn distribution(
+    bound: foldwire::Bound,
+    rows: &[ErrorsRow],
+) -> crate::accuracy::bars::ErrorDistributionPlot {
     use crate::accuracy::bars::{DistributionPanel, ErrorDistributionPlot};
-    use foldwire_workbench::plot::{COLOURS, CurveStyle, Mark};
+    use foldwire_workbench::plot::colour;
     use plotters::style::{BLACK, RGBColor};
 
-    let look = |colour| CurveStyle::of(colour, Mark::Nothing);
     let panel = |(nth, row): (usize, &ErrorsRow)| {
         let ErrorSummary { bias, deviation, .. } = row.summary;
         DistributionPanel {
             caption: format!("{}, ratio {:.1}", row.codec, row.ratio),
-            colour: COLOURS[nth % COLOURS.len()],
+            colour: colour(nth),
             histogram: row.histogram.clone(),
-            normals: vec![(bias, deviation), (0.0, 1.0 / 3.0)],
+            normals: [(bias, deviation), (0.0, 1.0 / 3.0)],
         }
     };
     ErrorDistributionPlot {
-        title,
-        legend: vec![
-            ("normal, measured mean and sigma".to_owned(), look(BLACK)),
-            ("normal, ZCCL's sigma".to_owned(), look(RGBColor(0, 114, 178))),
+        title: format!("errors of one compression within {bound}"),
+        legend: [
+            ("normal, measured mean and sigma", BLACK),
+            ("normal, ZCCL's sigma", RGBColor(0, 114, 178)),
         ],
         panels: rows.iter().enumerate().map(panel).collect(),
     }

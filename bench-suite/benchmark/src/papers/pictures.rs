@@ -3,16 +3,16 @@
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::{CodecParams, Loss};
-use foldwire::{Bound, DType, Float, Quantum};
+use foldwire::{Bound, Float, Quantum};
 use foldwire_arguments::coding::CodecArg;
 use foldwire_arguments::papers::PaperPicturesArgs;
 use foldwire_fields::dims::Dims;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::Quality;
-use foldwire_workbench::streams;
 use foldwire_workbench::table::{Columns, scientific};
 use foldwire_workbench::threads::Pool;
+use foldwire_workbench::{streams, with_float};
 use serde::Serialize;
 use serde_json::json;
 
@@ -38,10 +38,7 @@ struct PictureRow {
 /// Runs the experiment.
 pub(super) fn run(args: &PaperPicturesArgs) -> anyhow::Result<()> {
     let source = FieldSource::open(args.field.as_deref())?;
-    match super::wide(&source)? {
-        DType::F64 => show::<f64>(args, &source),
-        _ => show::<f32>(args, &source),
-    }
+    with_float!(super::wide(&source)?, T => show::<T>(args, &source))
 }
 
 fn show<T: Float + Into<f64>>(

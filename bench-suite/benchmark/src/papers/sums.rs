@@ -8,13 +8,13 @@
 
 use foldwire::bound::ValueRange;
 use foldwire::codec::CodecParams;
-use foldwire::{Bound, DType, Float};
+use foldwire::{Bound, Float};
 use foldwire_arguments::papers::PaperSumsArgs;
 use foldwire_fields::usage::usage;
 use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::table::{Columns, scientific};
 use foldwire_workbench::threads::Pool;
-use foldwire_workbench::{room, streams};
+use foldwire_workbench::{room, streams, with_float};
 use serde::Serialize;
 use serde_json::json;
 
@@ -51,25 +51,15 @@ pub(super) fn run(args: &PaperSumsArgs) -> anyhow::Result<()> {
         let mut waves = vec![0.0; N_VALUES];
         data.fill(0, 0, &mut waves);
         measure("waves", &waves, (args, pool), &mut rows, &mut faults)?;
-        measure(
-            "mostly constant",
-            &mostly_constant(N_VALUES),
-            (args, pool),
-            &mut rows,
-            &mut faults,
-        )?;
+        let constant = mostly_constant(N_VALUES);
+        measure("mostly constant", &constant, (args, pool), &mut rows, &mut faults)?;
     }
     for path in &args.field {
         let source = FieldSource::open(Some(path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match super::wide(&source)? {
-            DType::F64 => {
-                measure(&name, source.data::<f64>(1).base(), (args, pool), &mut rows, &mut faults)?;
-            }
-            _ => {
-                measure(&name, source.data::<f32>(1).base(), (args, pool), &mut rows, &mut faults)?;
-            }
-        }
+        with_float!(super::wide(&source)?, T => {
+            measure(&name, source.data::<T>(1).base(), (args, pool), &mut rows, &mut faults)?;
+        });
     }
     let tables = || [paths(&rows), quality(&rows), shares_of_stream(&rows)].join("\n");
     streams::results(args.json, || json!({ "rows": rows }), tables)?;

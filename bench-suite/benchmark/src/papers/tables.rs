@@ -20,7 +20,7 @@ use foldwire_fields::dims::Dims;
 use foldwire_fields::field::FieldValues;
 use foldwire_fields::usage::{UsageError, usage};
 use foldwire_published::{BOUNDS, figures};
-use foldwire_workbench::table::{Align, Table, scientific};
+use foldwire_workbench::table::{Columns, scientific};
 use foldwire_workbench::threads::Pool;
 use foldwire_workbench::{files, input, progress, room, streams};
 use serde::Serialize;
@@ -278,39 +278,28 @@ impl TablesBench {
         let cells = self.cells();
         for spec in &self.specs {
             text += &format!("\n{}, table {}: {}\n\n", spec.paper, spec.table, spec.title);
-            let mut columns = vec![
-                ("set", "", Align::Left),
-                ("", "", Align::Left),
-                ("fields", "", Align::Right),
-                ("bound", "", Align::Left),
-                ("system", "", Align::Left),
-            ];
-            for &(_, name, unit) in spec.columns {
-                columns.extend([(name, unit, Align::Right), ("published", unit, Align::Right)]);
-            }
-            let mut table = Table::new(&columns);
             let of_table = |cell: &&Cell| (cell.paper, cell.table) == (spec.paper, spec.table);
             let cells: Vec<&Cell> = cells.iter().filter(of_table).collect();
             let is_row = |a: &&Cell, b: &&Cell| {
                 (a.set, &a.dims, a.bound, a.system) == (b.set, &b.dims, b.bound, b.system)
             };
-            for row in cells.chunk_by(is_row) {
-                let first = row[0];
-                let mut texts = vec![
-                    first.set.to_owned(),
-                    first.dims.clone(),
-                    first.fields.to_string(),
-                    Bound::Relative(first.bound).to_string(),
-                    first.system.to_owned(),
-                ];
-                for &(_, name, _) in spec.columns {
+            let mut table = Columns::of(cells.chunk_by(is_row))
+                .text("set", "", |row| row[0].set)
+                .text("", "", |row| &row[0].dims)
+                .number("fields", "", |row| row[0].fields)
+                .text("bound", "", |row| Bound::Relative(row[0].bound))
+                .text("system", "", |row| row[0].system);
+            for &(_, name, unit) in spec.columns {
+                let cell = |row: &[&Cell], text: &dyn Fn(&Cell) -> Option<String>| {
                     let cell = row.iter().find(|cell| cell.metric == name);
-                    texts.push(cell.map_or("–".into(), |cell| with_std(cell.mean, cell.std)));
-                    texts.push(cell.map_or("–".into(), |cell| {
-                        cell.published.map_or("–".into(), |x| with_std(x, cell.published_std))
-                    }));
-                }
-                table.row(&texts);
+                    cell.and_then(|cell| text(cell)).unwrap_or_else(|| "–".to_owned())
+                };
+                let published = |cell: &Cell| Some(with_std(cell.published?, cell.published_std));
+                table = table
+                    .number(name, unit, |row| {
+                        cell(row, &|cell| Some(with_std(cell.mean, cell.std)))
+                    })
+                    .number("published", unit, |row| cell(row, &published));
             }
             text += &match cells[..] {
                 // Only table V can lack rows.

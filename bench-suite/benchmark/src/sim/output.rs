@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use foldwire_arguments::sizes::Size;
 use foldwire_workbench::table::{self, Columns};
-use serde::Serialize;
 use serde_json::json;
 
 use super::speeds::{ModelSpeeds, SpeedsInGbps};
@@ -77,50 +76,30 @@ pub(super) fn json(
     speeds: &ModelSpeeds,
     sweep: &Sweep,
     data: &str,
-) -> serde_json::Result<String> {
-    #[derive(Serialize)]
-    struct SweepHead<'a> {
-        collective: &'static str,
-        n_bytes: usize,
-        dtype: String,
-        link: &'a str,
-        latency_s: f64,
-        overhead_s: f64,
-        /// `null` if all messages leave at once.
-        eager_bytes: Option<u32>,
-        checksums: bool,
-        ranks_per_node: usize,
-        by_node: bool,
-        cores: usize,
-        lanes: usize,
-        frame_bytes: usize,
-        bound: String,
-        data: &'a str,
-        speeds: &'a str,
-    }
+) -> serde_json::Value {
     let (network, host) = (&setting.cluster.network, &setting.cluster.host);
-    let head = SweepHead {
-        collective: setting.collective.name(),
-        n_bytes: setting.n_bytes,
-        dtype: setting.dtype.to_string(),
-        link: &setting.link,
-        latency_s: network.latency,
-        overhead_s: network.send_overhead,
-        eager_bytes: network.eager,
-        checksums: network.checksums,
-        ranks_per_node: host.ranks_per_node,
-        by_node: setting.by_node,
-        cores: host.cores,
-        lanes: setting.lanes,
-        frame_bytes: setting.frame_bytes,
-        bound: setting.bound.to_string(),
-        data,
-        speeds: &speeds.about,
-    };
-    serde_json::to_string(&json!({
-        "setting": head,
+    json!({
+        "setting": {
+            "collective": setting.collective.name(),
+            "n_bytes": setting.n_bytes,
+            "dtype": setting.dtype.to_string(),
+            "link": setting.link,
+            "latency_s": network.latency,
+            "overhead_s": network.send_overhead,
+            // `null` if all messages leave at once.
+            "eager_bytes": network.eager,
+            "checksums": network.checksums,
+            "ranks_per_node": host.ranks_per_node,
+            "by_node": setting.by_node,
+            "cores": host.cores,
+            "lanes": setting.lanes,
+            "frame_bytes": setting.frame_bytes,
+            "bound": setting.bound.to_string(),
+            "data": data,
+            "speeds": speeds.about,
+        },
         "speeds_gbps": speeds.in_gbps(),
         "events_per_s": sweep.events_per_s,
         "rows": sweep.rows,
-    }))
+    })
 }

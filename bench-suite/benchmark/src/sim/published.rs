@@ -124,12 +124,19 @@ struct FigureRow {
     at: String,
     experiment: String,
     published: String,
-    as_published: Option<String>,
-    foldwire: Option<String>,
+    #[serde(flatten)]
+    predicted: PredictedFigure,
     measured: Option<String>,
     measurement: Option<Measurement>,
     /// Reason why nothing is predicted, or what is assumed.
     note: Option<String>,
+}
+
+/// Predictions of a figure.
+#[derive(Debug, Default, Serialize)]
+struct PredictedFigure {
+    as_published: Option<String>,
+    foldwire: Option<String>,
     /// Commands that print the times of the prediction as published.
     commands: Vec<String>,
     #[serde(skip)]
@@ -157,7 +164,7 @@ pub(super) fn run(is_json: bool) -> anyhow::Result<()> {
     let rows = rows.collect::<anyhow::Result<Vec<_>>>()?;
     // Several figures may be about the same calls.
     let mut budgets = BTreeMap::new();
-    for budget in rows.iter().flat_map(|row| &row.budgets) {
+    for budget in rows.iter().flat_map(|row| &row.predicted.budgets) {
         let BudgetRow { collective, ranks, bytes, link, speeds, preset, .. } = budget;
         budgets.insert((link, speeds, collective, ranks, bytes, preset), budget);
     }
@@ -193,7 +200,6 @@ impl Figure {
             (None, None, Some(_)) => PredictedFigure::default(),
             _ => anyhow::bail!("{name}: one of model, program and why is needed"),
         };
-        let PredictedFigure { as_published, foldwire, commands, budgets } = predicted;
         let published = self.published().with_context(|| format!("{name}: nothing published"))?;
         let Self { paper, at, experiment, why, note, measured, .. } = self;
         let measurement = match &measured {
@@ -204,28 +210,8 @@ impl Figure {
         };
         let measured = measured.map(|measured| measured.value);
         let note = why.map(|why| format!("not predicted: {why}")).or(note);
-        Ok(FigureRow {
-            paper,
-            at,
-            experiment,
-            published,
-            as_published,
-            foldwire,
-            measured,
-            measurement,
-            note,
-            commands,
-            budgets,
-        })
+        Ok(FigureRow { paper, at, experiment, published, predicted, measured, measurement, note })
     }
-}
-
-#[derive(Debug, Default)]
-struct PredictedFigure {
-    as_published: Option<String>,
-    foldwire: Option<String>,
-    commands: Vec<String>,
-    budgets: Vec<BudgetRow>,
 }
 
 impl FigureModel {
@@ -383,8 +369,8 @@ fn figures_table(rows: &[FigureRow]) -> String {
         .text("at", "", |row| &row.at)
         .text("experiment", "", |row| &row.experiment)
         .number("published", "", |row| &row.published)
-        .number("predicted", "as published", |row| optional(&row.as_published))
-        .number("predicted", "Foldwire", |row| optional(&row.foldwire))
+        .number("predicted", "as published", |row| optional(&row.predicted.as_published))
+        .number("predicted", "Foldwire", |row| optional(&row.predicted.foldwire))
         .number("measured", "", |row| optional(&row.measured))
         .text("note", "", |row| optional(&row.note))
         .render()

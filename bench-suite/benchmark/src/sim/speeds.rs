@@ -4,14 +4,13 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, bail};
+use foldwire::Plan;
 use foldwire::codec::CodecId;
-use foldwire::{Float, Plan};
 use foldwire_arguments::SimArgs;
 use foldwire_arguments::sizes::Size;
 use foldwire_arguments::speeds::SpeedsArg;
 use foldwire_fields::usage::usage;
 use foldwire_sim::cost::{Costs, PrimitiveSpeeds, WireSizes};
-use foldwire_workbench::data::Data;
 use serde::{Serialize, Serializer};
 
 use super::measure::MeasurementTask;
@@ -50,34 +49,20 @@ pub(super) struct SpeedsInGbps {
     speeds: PrimitiveSpeeds,
 }
 
-/// A field of any element type, on which codecs are measured.
-pub(super) trait MeasuredValues {
-    /// Calls [`MeasurementTask::wire`].
-    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<WireSizes>;
-
-    /// Calls [`MeasurementTask::costs`].
-    fn costs(&self, task: &MeasurementTask) -> anyhow::Result<Costs>;
-}
-
-impl<T: Float> MeasuredValues for Data<T> {
-    fn wire(&self, task: &MeasurementTask) -> anyhow::Result<WireSizes> {
-        task.wire(self)
-    }
-
-    fn costs(&self, task: &MeasurementTask) -> anyhow::Result<Costs> {
-        task.costs(self)
-    }
-}
+/// A measurement on a field of any element type.
+type Measure<'a, R> = &'a dyn Fn(&MeasurementTask) -> anyhow::Result<R>;
 
 impl ModelSpeeds {
-    /// Returns the speeds that the user chose. Measuring takes seconds.
+    /// Returns the speeds that the user chose. Measuring sizes and speeds of the field takes
+    /// seconds.
     ///
     /// # Errors
     /// Fails if the file is missing or invalid, or if this machine cannot measure the setting.
     pub(super) fn new(
         args: &SimArgs,
         setting: &SweepSetting,
-        data: &dyn MeasuredValues,
+        wire: Measure<'_, WireSizes>,
+        costs: Measure<'_, Costs>,
     ) -> anyhow::Result<Self> {
         let value_bytes = setting.dtype.n_bytes();
         let counts = args.ranks.n_bytes();
@@ -143,14 +128,14 @@ impl ModelSpeeds {
         // of n threads has n times that speed.
         let n = args.threads;
         let measured = |codec, setting| -> anyhow::Result<Costs> {
-            let costs = data.costs(&task(codec, setting, most.min(MOST_OPERANDS)))?;
+            let costs = costs(&task(codec, setting, most.min(MOST_OPERANDS)))?;
             let (speeds, factor) = (costs.speeds.times(n as f64), n as f64);
             let (look, sample) = (costs.look * factor, costs.sample * factor);
             Ok(Costs { speeds, look, sample, ..costs })
         };
         let of_codec = |known: &(CodecId, u16)| -> anyhow::Result<CodecCosts> {
             let &(codec, setting) = known;
-            let wire = |&size: &usize| Ok((size, data.wire(&task(codec, setting, size))?));
+            let wire = |&size: &usize| Ok((size, wire(&task(codec, setting, size))?));
             let wires = match ratio(known) {
                 None => counts.iter().map(wire).collect::<anyhow::Result<Vec<_>>>()?,
                 Some(_) => Vec::new(),

@@ -17,7 +17,7 @@ use foldwire_workbench::data::FieldSource;
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::{streams, with_float};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 /// Runs the requested comparison. Results go to stdout, everything else to stderr.
 ///
@@ -35,12 +35,7 @@ pub(super) fn run(args: &SimArgs, source: &FieldSource) -> anyhow::Result<()> {
     } else {
         fabric::compare(args, files, source)?
     };
-    if args.json {
-        streams::write(&format!("{}\n", comparison.json()?))?;
-    } else {
-        streams::write(&comparison.text())?;
-    }
-    Ok(())
+    Ok(streams::results(args.json, || comparison.json(), || comparison.text())?)
 }
 
 /// A configuration, measured and predicted.
@@ -68,8 +63,8 @@ struct ValidationRow {
 struct Comparison {
     /// Lines before the table, for people.
     head: Vec<String>,
-    /// The same for programs.
-    about: Map<String, Value>,
+    /// The same for programs, as an object.
+    about: Value,
     rows: Vec<ValidationRow>,
 }
 
@@ -82,23 +77,13 @@ impl Comparison {
     }
 
     /// Returns one JSON object.
-    fn json(&self) -> serde_json::Result<String> {
-        #[derive(Serialize)]
-        struct ValidationJson<'a> {
-            #[serde(flatten)]
-            about: &'a Map<String, Value>,
-            median_error: f64,
-            largest_error: f64,
-            rows: &'a [ValidationRow],
-        }
+    fn json(&self) -> Value {
         let (median_error, largest_error) = self.errors();
-        let rows = &self.rows;
-        serde_json::to_string(&ValidationJson {
-            about: &self.about,
-            median_error,
-            largest_error,
-            rows,
-        })
+        let mut object = self.about.clone();
+        object["median_error"] = json!(median_error);
+        object["largest_error"] = json!(largest_error);
+        object["rows"] = json!(self.rows);
+        object
     }
 
     /// Returns header, table and summary.

@@ -1,6 +1,6 @@
 //! A section of the report: properties and rows, as text and as JSON.
 
-use foldwire_workbench::table::{Align, Table};
+use foldwire_workbench::table::{Align, Columns};
 use serde_json::{Map, Value, json};
 
 /// A section of the report.
@@ -84,11 +84,9 @@ impl ReportSection {
             text.push_str(&format!("  {name:width$}  {}\n", cell.text));
         }
         if !self.rows.is_empty() {
-            let columns: Vec<_> =
-                self.columns.iter().map(|&(name, align)| (name, "", align)).collect();
-            let mut table = Table::new(&columns);
-            for row in &self.rows {
-                table.row(&row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>());
+            let mut table = Columns::of(&self.rows);
+            for (at, &(name, align)) in self.columns.iter().enumerate() {
+                table = table.column((name, "", align), |row| row[at].text.clone());
             }
             // Each line of the table already begins with a blank.
             text.extend(table.render().lines().map(|line| format!(" {line}\n")));

@@ -2,7 +2,7 @@
 
 use foldwire::schedule::check::{Message, Summary};
 use foldwire::schedule::{ProgramSpec, Schedule};
-use foldwire_workbench::plot::{COLOURS, FONT, Plot};
+use foldwire_workbench::plot::{self, FONT, Plot};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -72,7 +72,7 @@ impl Plot for SchedulePicture<'_> {
         }
         let are_labelled = self.messages.len() <= MAX_LABELS;
         for message in self.messages {
-            let colour = COLOURS[message.part.index() % COLOURS.len()];
+            let colour = plot::colour(message.part.index());
             let from = at(message.from.index(), message.departure);
             let to = at(message.to.index(), message.arrival);
             root.draw(&PathElement::new([from, to], colour.stroke_width(2 * scale)))?;

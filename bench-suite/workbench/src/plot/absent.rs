@@ -9,7 +9,10 @@ use foldwire_fields::usage::{UsageError, usage};
 #[macro_export]
 macro_rules! draw {
     ($file:expr, $plot:expr) => {
-        $file.draw()
+        match &$file {
+            Some(file) => $crate::plot::PlotFile::draw(file),
+            None => Ok(()),
+        }
     };
 }
 /// A picture file. This type has no values in builds without plots.

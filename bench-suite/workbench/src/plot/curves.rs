@@ -1,32 +1,55 @@
-//! Curves of values that change by orders of magnitude: errors and losses over time or steps.
+//! A chart of curves: times over sizes, errors and losses over time.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{COLOURS, FONT, Plot, lines};
+use super::{Axis, FONT, Plot, WHOLE, around, colour};
 
-const SIZE: (u32, u32) = (760, 460);
-/// Least value on the logarithmic axis. Smaller values are drawn as this one, because the axis has
+/// Least value on a logarithmic axis. Smaller values are drawn as this one, because the axis has
 /// no 0.
 const LEAST: f64 = 1e-300;
 
-/// Lines over an axis that begins at 0, with a logarithmic vertical axis.
+/// Name, colour and points of a line.
+type Line = (String, RGBColor, Vec<(f64, f64)>);
+
+/// Lines with marked points.
 pub struct Curves<'a> {
     /// Caption above the chart.
     pub caption: String,
-    /// Description of the horizontal axis.
-    pub x: &'a str,
-    /// Description of the vertical axis.
-    pub y: &'a str,
-    /// Names and points.
-    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+    /// The horizontal and the vertical axis.
+    pub axes: [Axis<'a>; 2],
+    /// Names, colours and points.
+    pub lines: Vec<Line>,
     /// Position of the legend.
     pub legend: SeriesLabelPosition,
 }
 
+impl<'a> Curves<'a> {
+    /// Curves of values that change by orders of magnitude, over an axis that begins at 0. Lines
+    /// have names and points.
+    pub fn of_magnitudes(
+        caption: String,
+        [x, y]: [&'a str; 2],
+        lines: impl Iterator<Item = (String, Vec<(f64, f64)>)>,
+        legend: SeriesLabelPosition,
+    ) -> Self {
+        let drawn = |(at, (name, points)): (usize, (String, Vec<(f64, f64)>))| {
+            let points = points.into_iter().map(|(x, y)| (x, y.max(LEAST)));
+            (name, colour(at), points.collect())
+        };
+        let lines: Vec<Line> = lines.enumerate().map(drawn).collect();
+        let points = || lines.iter().flat_map(|(.., points)| points);
+        let longest = points().map(|&(x, _)| x).fold(LEAST, f64::max);
+        let magnitudes = around(points().map(|&(_, y)| y).filter(|y| y.is_finite()));
+        let label = |y| format!("{y:.0e}");
+        let axes = [Axis::linear(x, 0.0..longest), Axis::logarithmic(y, magnitudes, 10.0, label)];
+        Self { caption, axes, lines, legend }
+    }
+}
+
 impl Plot for Curves<'_> {
     fn size(&self) -> (u32, u32) {
-        SIZE
+        (760, 460)
     }
 
     fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
@@ -34,32 +57,25 @@ impl Plot for Curves<'_> {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()> {
-        let points = self.lines.iter().flat_map(|(_, points)| points);
-        let (mut longest, mut low, mut high) = (LEAST, f64::INFINITY, LEAST);
-        for &(x, y) in points {
-            (longest, low, high) = (longest.max(x), low.min(y.max(LEAST)), high.max(y));
+        let mut chart = WHOLE.chart(&root, &self.caption, &self.axes, scale)?;
+        let length = 18 * scale as i32;
+        for (label, colour, points) in &self.lines {
+            let stroke = colour.stroke_width(2 * scale);
+            chart
+                .draw_series(LineSeries::new(points.clone(), stroke).point_size(0))?
+                .label(label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + length, y)], stroke));
+            let dots = points.iter().map(|&point| Circle::new(point, 3 * scale, colour.filled()));
+            chart.draw_series(dots)?;
         }
-        let font = |size: u32| (FONT, size * scale);
-        let mut chart = ChartBuilder::on(&root)
-            .caption(&self.caption, font(16))
-            .margin(12 * scale)
-            .x_label_area_size(40 * scale)
-            .y_label_area_size(62 * scale)
-            .build_cartesian_2d(0.0..longest, (low.min(high) / 1.3..high * 1.3).log_scale())?;
         chart
-            .configure_mesh()
-            .x_desc(self.x)
-            .y_desc(self.y)
-            .y_label_formatter(&|y| format!("{y:.0e}"))
-            .label_style(font(12))
-            .axis_desc_style(font(14))
-            .light_line_style(RGBColor(240, 240, 240))
+            .configure_series_labels()
+            .position(self.legend.clone())
+            .label_font((FONT, 12 * scale))
+            .legend_area_size(30 * scale)
+            .background_style(WHITE.mix(0.8))
+            .border_style(RGBColor(200, 200, 200))
             .draw()?;
-        let all = self.lines.iter().enumerate().map(|(at, (name, points))| {
-            let points = points.iter().map(|&(x, y)| (x, y.max(LEAST))).collect();
-            (name.clone(), COLOURS[at % COLOURS.len()], points)
-        });
-        lines(&mut chart, all, self.legend.clone(), scale)?;
         Ok(())
     }
 }

@@ -1,11 +1,10 @@
 //! Styles of curves in charts with many of them, and a legend below such charts.
 
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::Ranged;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
-use super::{COLOURS, FONT};
+use super::{COLOURS, Chart, FONT, colour};
 
 /// Height in pixels of a line of the legend.
 const LINE: u32 = 18;
@@ -42,7 +41,7 @@ impl CurveStyle {
     pub fn nth(at: usize) -> Self {
         let is_dashed = (at / COLOURS.len()) % 2 == 1;
         let mark = if is_dashed { Mark::Ring } else { Mark::Dot };
-        Self { is_dashed, ..Self::of(COLOURS[at % COLOURS.len()], mark) }
+        Self { is_dashed, ..Self::of(colour(at), mark) }
     }
 
     /// Style of a measured curve, or of a computed one if it has no marks. Computed curves are
@@ -65,17 +64,12 @@ impl CurveStyle {
     ///
     /// # Errors
     /// If drawing fails.
-    pub fn draw_marks<B, X, Y>(
+    pub fn draw_marks<B: DrawingBackend<ErrorType: 'static>>(
         self,
-        chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
+        chart: &mut Chart<'_, B>,
         points: &[(f64, f64)],
         scale: u32,
-    ) -> anyhow::Result<()>
-    where
-        B: DrawingBackend<ErrorType: 'static>,
-        X: Ranged<ValueType = f64>,
-        Y: Ranged<ValueType = f64>,
-    {
+    ) -> anyhow::Result<()> {
         if let Some(style) = self.dots(scale) {
             chart.draw_series(points.iter().map(|&at| Circle::new(at, 3 * scale, style)))?;
         }
@@ -86,17 +80,12 @@ impl CurveStyle {
     ///
     /// # Errors
     /// If drawing fails.
-    pub fn draw<B, X, Y>(
+    pub fn draw<B: DrawingBackend<ErrorType: 'static>>(
         self,
-        chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
+        chart: &mut Chart<'_, B>,
         points: &[(f64, f64)],
         scale: u32,
-    ) -> anyhow::Result<()>
-    where
-        B: DrawingBackend<ErrorType: 'static>,
-        X: Ranged<ValueType = f64>,
-        Y: Ranged<ValueType = f64>,
-    {
+    ) -> anyhow::Result<()> {
         let stroke = self.colour.stroke_width(self.width * scale);
         let owned = points.to_vec();
         if self.is_dashed {

@@ -28,6 +28,7 @@ use serde_json::json;
 use super::super::measure::MeasurementTask;
 use super::results::{FabricResults, PresetTimes};
 use super::{Comparison, ValidationRow, bisect};
+use crate::bench::output::BenchHead;
 
 /// Predicts the results in the files.
 ///
@@ -60,9 +61,9 @@ pub(super) fn compare(
         }
     }
     progress.finish_and_clear();
-    let mut backends: Vec<&str> = all.iter().map(|results| &*results.backend).collect();
+    let mut backends: Vec<&str> = all.iter().map(|results| &*results.head.backend).collect();
     backends.dedup();
-    let (backends, data) = (backends.join(", "), &all[0].data);
+    let (backends, data) = (backends.join(", "), &all[0].head.data);
     let FabricModel { overhead, per_byte, wake, .. } = fabric;
     let head = vec![
         format!("predicted, and measured over {backends}"),
@@ -75,16 +76,15 @@ pub(super) fn compare(
             wake * 1e6
         ),
     ];
-    let about = [
-        ("backends", json!(backends)),
-        ("ranks_per_node", json!(ranks_per_node)),
-        ("cores", json!(cores)),
-        ("data", json!(data)),
-        ("eager", json!(eager)),
-        ("message_s", json!(overhead)),
-        ("byte_s", json!(per_byte)),
-    ];
-    let about = about.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+    let about = json!({
+        "backends": backends,
+        "ranks_per_node": ranks_per_node,
+        "cores": cores,
+        "data": data,
+        "eager": eager,
+        "message_s": overhead,
+        "byte_s": per_byte,
+    });
     Ok(Comparison { head, about, rows })
 }
 
@@ -123,7 +123,7 @@ impl FabricModel {
         let all: Vec<(&FabricResults, &PresetTimes)> = files.iter().flat_map(of_file).collect();
         let has_core = |ranks: usize| ranks.min(machine.host.ranks_per_node) <= machine.host.cores;
         let (with_core, sharing_cores): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(results, _)| has_core(results.ranks));
+            all.into_iter().partition(|(results, _)| has_core(results.head.ranks));
         let n_bytes = |(_, times): &&(&FabricResults, &PresetTimes)| times.n_bytes;
         let (short, long) =
             match (with_core.iter().min_by_key(n_bytes), with_core.iter().max_by_key(n_bytes)) {
@@ -150,7 +150,7 @@ impl FabricModel {
 
     fn row(self, results: &FabricResults, times: &PresetTimes, predicted_s: f64) -> ValidationRow {
         ValidationRow {
-            ranks: results.ranks,
+            ranks: results.head.ranks,
             collective: results.collective.name(),
             preset: times.preset.name(),
             n_bytes: times.n_bytes,
@@ -188,21 +188,21 @@ impl LocalMachine<'_> {
         times: &PresetTimes,
     ) -> anyhow::Result<Costs> {
         let plan = times.plan(results);
-        let n_ranks = results.ranks.min(self.host.ranks_per_node);
+        let n_ranks = results.head.ranks.min(self.host.ranks_per_node);
         let busy = n_ranks.min(self.host.cores);
         let task = MeasurementTask {
             codec: plan.codec,
             setting: plan.setting,
             bound: results.bound,
-            size: results.ranks,
+            size: results.head.ranks,
             reduces: results.collective.reduces(),
-            frame_bytes: results.frame_bytes,
+            frame_bytes: results.head.frame_bytes,
             busy,
             array_bytes: times.n_bytes * n_ranks / busy,
         };
-        let data = self.source.data::<T>(results.ranks);
-        if data.about() != results.data {
-            bail!(usage!("the results are of {}; name that field with --field", results.data));
+        let data = self.source.data::<T>(results.head.ranks);
+        if data.about() != results.head.data {
+            bail!(usage!("the results are of {}; name that field with --field", results.head.data));
         }
         let known =
             self.known.iter().find(|(dtype, known, _)| *dtype == T::DTYPE && *known == task);
@@ -229,12 +229,13 @@ impl TimedCase<'_> {
     }
 
     fn predicted_with<T: Float>(&self, fabric: FabricModel) -> anyhow::Result<f64> {
-        let &FabricResults { collective, ranks, root, in_place, .. } = self.results;
-        let &FabricResults { lanes, frame_bytes, checksums, ref link, .. } = self.results;
+        let FabricResults { head, collective, link, .. } = self.results;
+        let &BenchHead { ranks, root, in_place, lanes, frame_bytes, checksums, .. } = head;
         let plan = self.times.plan(self.results);
-        let case = ModelCall::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
+        let case = ModelCall::new(*collective, plan, ranks, self.times.n_bytes / T::BYTES);
         let in_place = in_place || case.in_place;
-        let case = ModelCall { root: Rank::new(root), in_place, lanes, frame_bytes, ..case };
+        let case =
+            ModelCall { root: Rank::new(root.unwrap_or(0)), in_place, lanes, frame_bytes, ..case };
         let network = NetworkModel {
             latency: fabric.latency,
             rate: link.bytes_per_s(),

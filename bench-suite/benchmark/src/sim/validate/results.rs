@@ -7,28 +7,18 @@ use foldwire::{Bound, Collective, DType, Plan, Preset};
 use foldwire_arguments::values::LinkRate;
 use foldwire_fields::usage::{UsageError, usage};
 
-use crate::bench::output::BenchResults;
+use crate::bench::output::{BenchHead, BenchResults};
 use crate::bench::row::CollectiveRow;
 use crate::sim::is_priced;
 
 /// Times of a collective on a fabric.
 #[derive(Debug, Clone)]
 pub(super) struct FabricResults {
+    pub(super) head: BenchHead,
     pub(super) collective: Collective,
-    pub(super) backend: String,
-    pub(super) ranks: usize,
     pub(super) dtype: DType,
-    pub(super) root: usize,
-    pub(super) in_place: bool,
     pub(super) bound: Bound,
-    /// Description of the values, for people.
-    pub(super) data: String,
     pub(super) link: LinkRate,
-    pub(super) lanes: usize,
-    pub(super) frame_bytes: usize,
-    pub(super) checksums: bool,
-    /// Bytes of a share from which gZCCL's all-reduce is a ring.
-    pub(super) ring_from: usize,
     /// Times of presets, without the MPI library's own collectives.
     pub(super) times: Vec<PresetTimes>,
 }
@@ -69,7 +59,7 @@ impl FabricResults {
         if head.ranks == 0 {
             return Err(format!("the results are of 0 ranks; {SOURCE}"));
         }
-        if let Some(op) = head.op.filter(|op| op != "sum") {
+        if let Some(op) = head.op.as_ref().filter(|op| *op != "sum") {
             return Err(format!("results of `--op {op}`; only those of sums are predicted"));
         }
         let unlike = [
@@ -90,7 +80,7 @@ impl FabricResults {
         let dtype = DType::FLOATS.into_iter().find(|t| t.to_string() == head.dtype);
         let dtype =
             dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", head.dtype))?;
-        let link = head.link.ok_or_else(|| {
+        let link = head.link.as_ref().ok_or_else(|| {
             format!(
                 "the file does not hold the rate of the links; {SOURCE} (`--link none`: no limit)"
             )
@@ -100,31 +90,17 @@ impl FabricResults {
         if times.is_empty() {
             return Err(format!("the file holds no times of presets; {SOURCE}"));
         }
-        Ok(Self {
-            collective,
-            backend: head.backend,
-            ranks: head.ranks,
-            dtype,
-            root: head.root.unwrap_or(0),
-            in_place: head.in_place,
-            bound: parse(&head.bound)?,
-            data: head.data,
-            link: parse(&link)?,
-            lanes: head.lanes,
-            frame_bytes: head.frame_bytes,
-            checksums: head.checksums,
-            ring_from: head.ring_from,
-            times,
-        })
+        let (bound, link) = (parse(&head.bound)?, parse(link)?);
+        Ok(Self { head, collective, dtype, bound, link, times })
     }
 }
 
 impl PresetTimes {
     /// Returns the plan of the calls.
     pub(super) fn plan(&self, results: &FabricResults) -> Plan {
-        let share_bytes = self.n_bytes / results.ranks.max(1);
+        let share_bytes = self.n_bytes / results.head.ranks.max(1);
         let Self { preset, .. } = self;
-        preset.plan_switched(results.collective, results.bound, share_bytes, results.ring_from)
+        preset.plan_switched(results.collective, results.bound, share_bytes, results.head.ring_from)
     }
 
     /// Returns the times of a row; `None` if it is not a preset, or cannot be predicted. The model
@@ -160,7 +136,10 @@ mod tests {
     #[test]
     fn presets_have_times_and_others_are_left_out() {
         let results = FabricResults::parse(&text()).unwrap();
-        assert_eq!((results.collective, results.ranks, results.root), (Collective::Reduce, 2, 1));
+        assert_eq!(
+            (results.collective, results.head.ranks, results.head.root),
+            (Collective::Reduce, 2, Some(1))
+        );
         assert_eq!(results.link.bytes_per_s(), Some(0.125e9));
         let [times] = &results.times[..] else { panic!("one row is a preset's") };
         assert_eq!((times.preset, times.n_bytes), (Preset::Raw, 1000));

@@ -106,13 +106,7 @@ pub(super) fn compare<T: Float>(
             message * 1e6
         ),
     ];
-    let about = [
-        ("cores", json!(cores)),
-        ("bound", json!(bound)),
-        ("data", json!(data)),
-        ("message_s", json!(message)),
-    ];
-    let about = about.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+    let about = json!({ "cores": cores, "bound": bound, "data": data, "message_s": message });
     Ok(Comparison { head, about, rows })
 }
 
