@@ -1,6 +1,6 @@
-//! Any values of an array of any shape through codec interp and the automatic choice, within any kind
-//! of bound, with and without a fill value: each value is within the bound or has the same bits, and
-//! exactly the fill values come back as the fill value.
+//! Any values of an array of any shape through codec interp and the automatic choice, within any
+//! kind of bound, with and without a fill value: each value is within the bound or has the same
+//! bits, and exactly the fill values come back as the fill value.
 
 use arbitrary::{Result, Unstructured};
 use foldwire::codec::CodecId;

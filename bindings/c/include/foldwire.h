@@ -403,13 +403,15 @@ typedef int32_t fwLayout;
 // Bitwise exclusive or.
 #define FW_BXOR 18
 
-// Logical and: 1 if no operand is 0, else 0.
+// Logical and: 1 if no operand is 0, else 0. One operand alone (one rank, or rank 0 in a scan)
+// stays as it is.
 #define FW_LAND 19
 
-// Logical or: 1 if any operand is not 0, else 0.
+// Logical or: 1 if any operand is not 0, else 0. One operand alone stays as it is.
 #define FW_LOR 20
 
-// Logical exclusive or: 1 if an odd number of operands is not 0, else 0.
+// Logical exclusive or: 1 if an odd number of operands is not 0, else 0. One operand alone stays
+// as it is.
 #define FW_LXOR 21
 
 // Messages carry uncompressed values.

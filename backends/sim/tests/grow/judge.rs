@@ -56,8 +56,8 @@ fn groups_do_not_mix(record: &Record) -> Result<(), String> {
             if group.members.get(group.rank) != Some(&number) {
                 return Err(format!("process {number} has another rank: {group:?}"));
             }
-            // Half of a network that splits may take in a process that has left the other half. Each
-            // half counts on its own.
+            // Half of a network that splits may take in a process that has left the other half.
+            // Each half counts on its own.
             let last = last_generation.filter(|_| !group.rejoined);
             if last.is_some_and(|last| group.generation <= last) {
                 return Err(format!("process {number}: the generation did not rise"));

@@ -98,13 +98,13 @@ pub const FW_BAND: fwRedOp = 16;
 pub const FW_BOR: fwRedOp = 17;
 /// Bitwise exclusive or.
 pub const FW_BXOR: fwRedOp = 18;
-/// Logical and: 1 if no operand is 0, else 0. One operand alone (one rank, or rank 0 in a scan) stays
-/// as it is.
+/// Logical and: 1 if no operand is 0, else 0. One operand alone (one rank, or rank 0 in a scan)
+/// stays as it is.
 pub const FW_LAND: fwRedOp = 19;
 /// Logical or: 1 if any operand is not 0, else 0. One operand alone stays as it is.
 pub const FW_LOR: fwRedOp = 20;
-/// Logical exclusive or: 1 if an odd number of operands is not 0, else 0. One operand alone stays as
-/// it is.
+/// Logical exclusive or: 1 if an odd number of operands is not 0, else 0. One operand alone stays
+/// as it is.
 pub const FW_LXOR: fwRedOp = 21;
 
 /// Mode of a plan: exact or compressed.
