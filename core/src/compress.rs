@@ -409,10 +409,10 @@ mod tests {
             let mut out = Vec::new();
             let mut encoder = Encoder::new(DType::F32, &layout, &plan, range, &mut out).unwrap();
             bytes.chunks(n).for_each(|piece| encoder.search_fill(piece));
-            assert_eq!(encoder.check_fill(), Err(refused.clone()), "searched by {n} bytes");
+            assert_eq!(encoder.check_fill(), Err(refused), "searched by {n} bytes");
             let mut encoder = Encoder::new(DType::F32, &layout, &plan, range, &mut out).unwrap();
             bytes.chunks(n).for_each(|piece| encoder.encode_bytes(piece, &mut out));
-            assert_eq!(encoder.finish(&mut out).err(), Some(refused.clone()), "by {n} bytes");
+            assert_eq!(encoder.finish(&mut out).err(), Some(refused), "by {n} bytes");
         }
         // What occurs once is not counted twice, by the search and the encoder.
         values.fill_with(Default::default);
