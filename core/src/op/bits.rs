@@ -1,7 +1,7 @@
 //! Operations on the bits of integers, and on whether integers are 0.
 //!
 //! For all other code they are operations of the user's, on slices: exact, and the same in any
-//! order.
+//! order. So ranks that pass different ones of them do not notice.
 
 use super::Op;
 use crate::element::{Element, Integer};
