@@ -35,6 +35,7 @@ pub(super) trait Implementation<C: AnyCommunicator, T: Float> {
     fn title(&self) -> String;
 
     /// Returns whether the implementation supports this problem; the same on all ranks.
+    #[cfg_attr(not(feature = "mpi"), allow(dead_code, reason = "asked of MPI's algorithms only"))]
     fn suits(&self, _problem: &Problem) -> bool {
         true
     }
