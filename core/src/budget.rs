@@ -41,7 +41,7 @@ fn error_terms(spec: &CallSpec<'_>) -> Option<f64> {
         OpCode::Min | OpCode::Max if is_stable => 1.0,
         OpCode::Min | OpCode::Max | OpCode::Sum => sum + n_passed,
         OpCode::Avg => (sum + n_passed) / n,
-        OpCode::Prod | OpCode::User => return None,
+        _ => return None,
     })
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Er
     if codec.loss() == Loss::Setting {
         return Err(Error::NoBound { codec });
     }
-    let unbounded = matches!(op, OpCode::Prod | OpCode::User) && !codec.is_exact();
+    let unbounded = op.needs_values() && !codec.is_exact();
     if plan.scope == Scope::Result && unbounded {
         return Err(BoundError::Unbounded.into());
     }

@@ -325,16 +325,15 @@ fn store_folded<T: Element, C: Codec<T> + ?Sized>(
 
 /// Reduces value by value: acc ← acc ⊕ other.
 pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
-    match op {
-        Op::Sum | Op::Avg => return T::add_all(acc, other),
-        Op::UserSlices(user) => {
-            let n = acc.len().min(other.len());
-            if n > 0 {
-                user(&mut acc[..n], &other[..n]);
-            }
-            return;
+    if let Op::Sum | Op::Avg = op {
+        return T::add_all(acc, other);
+    }
+    if let Some(combine) = op.on_slices() {
+        let n = acc.len().min(other.len());
+        if n > 0 {
+            combine(&mut acc[..n], &other[..n]);
         }
-        _ => {}
+        return;
     }
     with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(other) {
         *a = f(*a, b);

@@ -217,7 +217,7 @@ macro_rules! float_value {
                 $crate::op::add_all(acc, other);
             }
 
-            fn on_bits(_: $crate::op::BitOp) -> Option<$crate::op::CombineFn<Self>> {
+            fn on_bits(_: $crate::op::OpCode) -> Option<$crate::op::Op<'static, Self>> {
                 None
             }
 

@@ -12,8 +12,8 @@ use crate::element::{Element, Float, sealed::Wide};
 use crate::kernel::{Kernel, Level};
 use core::fmt;
 
+pub use bits::BitOp;
 pub(crate) use bits::of_integers;
-pub use bits::{BitOp, CombineFn};
 
 /// Operation that combines values of different ranks.
 #[derive(Clone, Copy)]
@@ -36,6 +36,8 @@ pub enum Op<'a, T> {
     /// If the function panics and the program catches that, it must drop the operation of the call,
     /// which ends the call on all ranks. Another poll might combine values a second time.
     User(&'a (dyn Fn(T, T) -> T + Sync)),
+    /// Operation on the bits of integers: [`Op::BIT_AND`] to [`Op::LOGICAL_XOR`].
+    Bits(BitOp<T>),
     /// As [`User`](Self::User), on arrays of equal length: the function combines each value of the
     /// first array with its partner in the second one, and writes the result over it. A loop in the
     /// function may be vectorized.
@@ -61,6 +63,33 @@ coded_enum! {
         Prod = 5, "prod";
         /// See [`Op::User`] and [`Op::UserSlices`].
         User = 6, "an operation of the user's";
+        /// See [`Op::BIT_AND`].
+        BitAnd = 7, "bitwise and";
+        /// See [`Op::BIT_OR`].
+        BitOr = 8, "bitwise or";
+        /// See [`Op::BIT_XOR`].
+        BitXor = 9, "bitwise xor";
+        /// See [`Op::LOGICAL_AND`].
+        LogicalAnd = 10, "logical and";
+        /// See [`Op::LOGICAL_OR`].
+        LogicalOr = 11, "logical or";
+        /// See [`Op::LOGICAL_XOR`].
+        LogicalXor = 12, "logical xor";
+    }
+}
+
+impl OpCode {
+    /// Returns whether the operation is on the bits of integers.
+    #[must_use]
+    pub const fn is_on_bits(self) -> bool {
+        self as u8 >= Self::BitAnd as u8
+    }
+
+    /// Returns whether the operation needs the values themselves, because it is not linear and
+    /// keeps no order. Codecs then decompress.
+    #[must_use]
+    pub const fn needs_values(self) -> bool {
+        matches!(self, Self::Prod | Self::User) || self.is_on_bits()
     }
 }
 
@@ -135,6 +164,16 @@ impl<T> Op<'_, T> {
             Self::Max => OpCode::Max,
             Self::Prod => OpCode::Prod,
             Self::User(_) | Self::UserSlices(_) => OpCode::User,
+            Self::Bits(op) => op.code,
+        }
+    }
+
+    /// Returns the function on slices, if the operation is one.
+    pub(crate) fn on_slices(&self) -> Option<&(dyn Fn(&mut [T], &[T]) + Sync)> {
+        match self {
+            Self::UserSlices(user) => Some(*user),
+            Self::Bits(op) => Some(&op.combine),
+            _ => None,
         }
     }
 
@@ -145,7 +184,34 @@ impl<T> Op<'_, T> {
             Self::Sum | Self::Avg => Some(LatticeOp::Sum),
             Self::Min => Some(LatticeOp::Min),
             Self::Max => Some(LatticeOp::Max),
-            Self::Prod | Self::User(_) | Self::UserSlices(_) => None,
+            Self::Prod | Self::User(_) | Self::UserSlices(_) | Self::Bits(_) => None,
+        }
+    }
+}
+
+impl<T: Element> Op<'static, T> {
+    /// Returns the operation with this code. `None` for operations of the user's, for no reduction,
+    /// and for operations on bits if the type is one of floats.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::Op;
+    /// use foldwire::op::OpCode;
+    ///
+    /// assert!(matches!(Op::<f32>::of(OpCode::Max), Some(Op::Max)));
+    /// assert!(Op::<u8>::of(OpCode::BitXor).is_some());
+    /// assert!(Op::<f32>::of(OpCode::BitXor).is_none());
+    /// ```
+    #[must_use]
+    pub fn of(code: OpCode) -> Option<Self> {
+        match code {
+            OpCode::Sum => Some(Self::Sum),
+            OpCode::Avg => Some(Self::Avg),
+            OpCode::Min => Some(Self::Min),
+            OpCode::Max => Some(Self::Max),
+            OpCode::Prod => Some(Self::Prod),
+            OpCode::None | OpCode::User => None,
+            on_bits => T::on_bits(on_bits),
         }
     }
 }
@@ -235,9 +301,11 @@ macro_rules! with_op {
                 let $f = user;
                 $body
             }
-            $crate::op::Op::UserSlices(user) => {
+            on_slices => {
                 let $f = |mut acc, other| {
-                    user(core::slice::from_mut(&mut acc), core::slice::from_ref(&other));
+                    if let Some(combine) = on_slices.on_slices() {
+                        combine(core::slice::from_mut(&mut acc), core::slice::from_ref(&other));
+                    }
                     acc
                 };
                 $body

@@ -70,8 +70,8 @@ impl Pipeline {
     /// frames. In these cases every pipeline keeps floats.
     #[must_use]
     pub fn keeps_frames(&self, codec: CodecId, op: OpCode) -> bool {
-        let on_codes = !matches!(op, OpCode::Prod | OpCode::User);
-        self.partial == Partial::Frame && codec.is_homomorphic() && (on_codes || codec.is_exact())
+        let on_codes = !op.needs_values() || codec.is_exact();
+        self.partial == Partial::Frame && codec.is_homomorphic() && on_codes
     }
 
     /// Returns whether frames that are passed on are encoded again, with this codec and operation

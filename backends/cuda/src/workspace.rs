@@ -222,7 +222,10 @@ impl Drop for Workspace {
 impl Device for Workspace {
     fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error> {
         let params = CodecParams::new(Quantum::LOSSLESS);
-        if op == OpCode::User || DeviceCodec::new(dtype, codec, &params).is_none() {
+        if op == OpCode::User
+            || op.is_on_bits()
+            || DeviceCodec::new(dtype, codec, &params).is_none()
+        {
             return Ok(false);
         }
         for codec in [codec, CodecId::Raw] {

@@ -219,7 +219,7 @@ impl<T: Element> Codec<T> for Raw<T> {
         let frame = payload_space::<T>(local.len(), dst)?;
         for_each_piece_mut::<T>(frame, |start, out| {
             let n = out.len();
-            if let Op::UserSlices(_) = op {
+            if op.on_slices().is_some() {
                 out.copy_from_slice(&local[start..start + n]);
                 let src = &src[start * T::BYTES..(start + n) * T::BYTES];
                 return for_each_piece(src, |offset, values| {

@@ -13,7 +13,6 @@ use crate::fill::Fill;
 use crate::handle::Progress;
 use crate::kernel::{Level, sample};
 use crate::layout::{Segment, Window};
-use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::primitive::{Primitive, Slot};
 use crate::report::Report;
@@ -70,7 +69,7 @@ impl<'d> DeviceOperands<'d> {
         let (request, [send, recv], buffers) = call.into_regions(rank)?;
         let plan = match request.op {
             // No bound can be kept for these.
-            OpCode::Prod | OpCode::User if plan.is_auto => plan.exactly(),
+            op if plan.is_auto && op.needs_values() => plan.exactly(),
             _ => Plan { is_auto: false, ..*plan },
         };
         let Request { window, dtype, op, .. } = request;

@@ -2,7 +2,7 @@
 
 use super::sealed::Value;
 use super::{DType, Element, Integer};
-use crate::op::{BitOp, CombineFn, of_integers};
+use crate::op::{Op, OpCode, of_integers};
 
 macro_rules! integer {
     ($($integer:ident: $dtype:ident),*) => {
@@ -42,8 +42,8 @@ macro_rules! integer {
                     acc.iter_mut().zip(other).for_each(|(a, &b)| *a = a.sum(b));
                 }
 
-                fn on_bits(op: BitOp) -> Option<CombineFn<Self>> {
-                    Some(of_integers(op))
+                fn on_bits(code: OpCode) -> Option<Op<'static, Self>> {
+                    of_integers(code)
                 }
 
                 // Calls refuse averages of integers, so the next three functions do nothing.

@@ -1,7 +1,7 @@
 //! Private traits behind the public `Element` and `Float`.
 
 use crate::kernel::{Code, Kernels, Level};
-use crate::op::{BitOp, CombineFn};
+use crate::op::{Op, OpCode};
 use core::fmt;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shl, Shr, Sub};
 
@@ -23,7 +23,7 @@ pub trait Value: Copy {
         Self: Sized;
 
     /// Returns the function of an operation on bits; `None` for floats.
-    fn on_bits(op: BitOp) -> Option<CombineFn<Self>>
+    fn on_bits(code: OpCode) -> Option<Op<'static, Self>>
     where
         Self: Sized;
 

@@ -1,64 +1,33 @@
 //! Operations on the bits of integers, and on whether integers are 0.
 //!
-//! For all other code they are operations of the user's, on slices: exact, and the same in any
-//! order. So ranks that pass different ones of them do not notice.
+//! For codecs they are operations on slices, as the user's: exact, and the same in any order.
 
-use super::Op;
-use crate::element::{Element, Integer};
-
-/// Operation on the bits of integers, or on whether they are 0.
-///
-/// In Rust, calls take the constants [`Op::BIT_AND`] to [`Op::LOGICAL_XOR`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BitOp {
-    /// See [`Op::BIT_AND`].
-    And,
-    /// See [`Op::BIT_OR`].
-    Or,
-    /// See [`Op::BIT_XOR`].
-    Xor,
-    /// See [`Op::LOGICAL_AND`].
-    LogicalAnd,
-    /// See [`Op::LOGICAL_OR`].
-    LogicalOr,
-    /// See [`Op::LOGICAL_XOR`].
-    LogicalXor,
-}
+use super::{Op, OpCode};
+use crate::element::Integer;
 
 /// Function that combines each value of the first array with its partner in the second one, and
 /// writes the result over it.
-pub type CombineFn<T> = fn(&mut [T], &[T]);
+pub(crate) type CombineFn<T> = fn(&mut [T], &[T]);
 
-impl BitOp {
-    /// Returns the function for values of a type, as for [`Op::UserSlices`]. `None` for floats.
-    ///
-    /// # Examples
-    /// ```
-    /// use foldwire::op::BitOp;
-    ///
-    /// let combine = BitOp::Xor.function::<u8>().expect("bytes are integers");
-    /// let mut acc = [0b1100, 7];
-    /// combine(&mut acc, &[0b1010, 7]);
-    /// assert_eq!(acc, [0b0110, 0]);
-    /// assert!(BitOp::Xor.function::<f32>().is_none());
-    /// ```
-    #[must_use]
-    pub fn function<T: Element>(self) -> Option<CombineFn<T>> {
-        T::on_bits(self)
-    }
+/// Operation on the bits of integers, or on whether they are 0: [`Op::BIT_AND`] to
+/// [`Op::LOGICAL_XOR`].
+#[derive(Clone, Copy, Debug)]
+pub struct BitOp<T> {
+    pub(super) code: OpCode,
+    pub(super) combine: CombineFn<T>,
 }
 
-/// Returns the function for a type of integers.
-pub(crate) fn of_integers<T: Integer>(op: BitOp) -> CombineFn<T> {
-    match op {
-        BitOp::And => and,
-        BitOp::Or => or,
-        BitOp::Xor => xor,
-        BitOp::LogicalAnd => logical_and,
-        BitOp::LogicalOr => logical_or,
-        BitOp::LogicalXor => logical_xor,
-    }
+/// Returns the operation with this code for a type of integers; `None` if it is none on bits.
+pub(crate) fn of_integers<T: Integer>(code: OpCode) -> Option<Op<'static, T>> {
+    Some(match code {
+        OpCode::BitAnd => Op::BIT_AND,
+        OpCode::BitOr => Op::BIT_OR,
+        OpCode::BitXor => Op::BIT_XOR,
+        OpCode::LogicalAnd => Op::LOGICAL_AND,
+        OpCode::LogicalOr => Op::LOGICAL_OR,
+        OpCode::LogicalXor => Op::LOGICAL_XOR,
+        _ => return None,
+    })
 }
 
 /// Operations on the bits of integers, and on whether integers are 0. A result of the latter is 1
@@ -79,17 +48,21 @@ pub(crate) fn of_integers<T: Integer>(op: BitOp) -> CombineFn<T> {
 /// ```
 impl<T: Integer> Op<'static, T> {
     /// Bits that are set in all values.
-    pub const BIT_AND: Self = Self::UserSlices(&and::<T>);
+    pub const BIT_AND: Self = on_bits(OpCode::BitAnd, and);
     /// Bits that are set in any value.
-    pub const BIT_OR: Self = Self::UserSlices(&or::<T>);
+    pub const BIT_OR: Self = on_bits(OpCode::BitOr, or);
     /// Bits that are set in an odd number of values.
-    pub const BIT_XOR: Self = Self::UserSlices(&xor::<T>);
+    pub const BIT_XOR: Self = on_bits(OpCode::BitXor, xor);
     /// 1 if no value is 0, else 0.
-    pub const LOGICAL_AND: Self = Self::UserSlices(&logical_and::<T>);
+    pub const LOGICAL_AND: Self = on_bits(OpCode::LogicalAnd, logical_and);
     /// 1 if any value is not 0, else 0.
-    pub const LOGICAL_OR: Self = Self::UserSlices(&logical_or::<T>);
+    pub const LOGICAL_OR: Self = on_bits(OpCode::LogicalOr, logical_or);
     /// 1 if an odd number of values is not 0, else 0.
-    pub const LOGICAL_XOR: Self = Self::UserSlices(&logical_xor::<T>);
+    pub const LOGICAL_XOR: Self = on_bits(OpCode::LogicalXor, logical_xor);
+}
+
+const fn on_bits<T>(code: OpCode, combine: CombineFn<T>) -> Op<'static, T> {
+    Op::Bits(BitOp { code, combine })
 }
 
 fn and<T: Integer>(acc: &mut [T], other: &[T]) {

@@ -476,7 +476,7 @@ pub(crate) fn choose(
     let is_near = link_rate == f64::INFINITY;
     let may_try_near = n_bytes >= MIN_TRIAL_BYTES_IN_PROCESS && !call.collective.reduces();
     let reason = match op {
-        OpCode::Prod | OpCode::User => Some(ChoiceReason::Unbounded),
+        op if op.needs_values() => Some(ChoiceReason::Unbounded),
         _ if call.size == 1 => Some(ChoiceReason::Alone),
         _ if is_near && !may_try_near => Some(ChoiceReason::Near),
         _ if known.mode == Some(Mode::Exact) => Some(ChoiceReason::Tried),

@@ -496,7 +496,7 @@ fn codes_of_types_operations_codecs_and_collectives() {
     assert!(integers.eq((5..).zip(names)));
     let ops = [OpCode::None, OpCode::Sum, OpCode::Avg, OpCode::Min, OpCode::Max, OpCode::Prod];
     assert_eq!(ops.map(|x| x as u8), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(OpCode::User as u8, 6);
+    assert_eq!([OpCode::User, OpCode::BitAnd, OpCode::LogicalXor].map(|x| x as u8), [6, 7, 12]);
     assert_eq!([CodecId::Raw, CodecId::FzLight].map(|x| x as u8), [0, 1]);
     assert_eq!([Division::Blocks, Division::Interleaved].map(|x| x as u8), [0, 1]);
     let kinds = [

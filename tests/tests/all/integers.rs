@@ -105,6 +105,21 @@ fn bits_and_truth_are_combined_by_every_schedule() {
     bit_ops!(u64);
 }
 
+#[test]
+fn ranks_with_other_operations_on_bits_hear_of_it() {
+    let results = World::new(2).run(|mut comm| {
+        let op = if comm.rank() == Rank(0) { Op::BIT_AND } else { Op::LOGICAL_AND };
+        comm.all_reduce(&mut [7_u32; 100], op, &Plan::raw()).map(drop)
+    });
+    for (rank, result) in results.into_iter().enumerate() {
+        let Err(Error::Mismatch { field: Field::Op, .. }) = result else {
+            panic!("rank {rank}: {result:?}");
+        };
+        let said = result.unwrap_err().to_string();
+        assert!(said.contains("bitwise and") && said.contains("logical and"), "{said}");
+    }
+}
+
 /// Slow tests. When one fails, a faster test usually fails too.
 mod long {
     use super::*;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use foldwire::op::{BitOp, OpCode};
+use foldwire::op::OpCode;
 use foldwire::{DType, Element, Op};
 
 use super::memory::out_value;
@@ -60,14 +60,14 @@ impl ReduceCallback {
 }
 
 /// Returns the operation on bits with this number.
-const fn bit_operation(code: fwRedOp) -> Option<BitOp> {
+const fn bit_operation(code: fwRedOp) -> Option<OpCode> {
     Some(match code {
-        FW_BAND => BitOp::And,
-        FW_BOR => BitOp::Or,
-        FW_BXOR => BitOp::Xor,
-        FW_LAND => BitOp::LogicalAnd,
-        FW_LOR => BitOp::LogicalOr,
-        FW_LXOR => BitOp::LogicalXor,
+        FW_BAND => OpCode::BitAnd,
+        FW_BOR => OpCode::BitOr,
+        FW_BXOR => OpCode::BitXor,
+        FW_LAND => OpCode::LogicalAnd,
+        FW_LOR => OpCode::LogicalOr,
+        FW_LXOR => OpCode::LogicalXor,
         _ => return None,
     })
 }
@@ -76,7 +76,6 @@ const fn bit_operation(code: fwRedOp) -> Option<BitOp> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReduceOperation {
     Known(OpCode),
-    Bits(BitOp),
     User(ReduceCallback),
 }
 
@@ -84,11 +83,10 @@ impl ReduceOperation {
     /// Looks up the operation with this number.
     pub(crate) fn of(code: fwRedOp) -> Result<Self, ApiError> {
         let known = u8::try_from(code).ok().and_then(OpCode::from_code);
-        if let Some(op) = known.filter(|op| !matches!(op, OpCode::None | OpCode::User)) {
+        let known =
+            known.filter(|&op| op != OpCode::None && op != OpCode::User && !op.is_on_bits());
+        if let Some(op) = known.or_else(|| bit_operation(code)) {
             return Ok(Self::Known(op));
-        }
-        if let Some(bits) = bit_operation(code) {
-            return Ok(Self::Bits(bits));
         }
         let table = table();
         let callers = table.known.iter().find(|(number, _)| *number == code);
@@ -101,7 +99,7 @@ impl ReduceOperation {
     pub(crate) const fn code(self) -> OpCode {
         match self {
             Self::Known(code) => code,
-            Self::Bits(_) | Self::User(_) => OpCode::User,
+            Self::User(_) => OpCode::User,
         }
     }
 
@@ -109,14 +107,13 @@ impl ReduceOperation {
     pub(crate) fn function<T: Element>(self) -> Option<Rc<CombineFn<T>>> {
         match self {
             Self::Known(_) => None,
-            Self::Bits(bits) => bits.function().map(|function| Rc::new(function) as _),
             Self::User(callback) => Some(callback.of_type()),
         }
     }
 
     /// Fails if the operation cannot combine values of this type.
     pub(crate) fn check(self, dtype: DType) -> Result<(), ApiError> {
-        if matches!(self, Self::Bits(_)) && dtype.is_float() {
+        if self.code().is_on_bits() && dtype.is_float() {
             let message = "bitwise and logical operations are for integers, not for floats";
             return Err(ApiError::new(FW_UNSUPPORTED, message));
         }
@@ -138,20 +135,10 @@ impl ReduceOperation {
 
 /// Returns core's operation with this code, for one type of values.
 pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, ApiError> {
-    Ok(match code {
-        // Core ignores the operation of calls that do not reduce.
-        OpCode::Sum | OpCode::None => Op::Sum,
-        OpCode::Avg => Op::Avg,
-        OpCode::Min => Op::Min,
-        OpCode::Max => Op::Max,
-        OpCode::Prod => Op::Prod,
-        other => {
-            return Err(ApiError::new(
-                FW_UNSUPPORTED,
-                format!("the operation {} is not supported here", other.name()),
-            ));
-        }
-    })
+    // Core ignores the operation of calls that do not reduce.
+    let known = if code == OpCode::None { Some(Op::Sum) } else { Op::of(code) };
+    let none = || format!("the operation {} is not supported here", code.name());
+    known.ok_or_else(|| ApiError::new(FW_UNSUPPORTED, none()))
 }
 
 /// Operations that callers have created in this process.
