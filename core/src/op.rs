@@ -15,6 +15,9 @@ use core::fmt;
 pub use bits::BitOp;
 pub(crate) use bits::of_integers;
 
+/// Function on two arrays of equal length: see [`Op::UserSlices`].
+type CombineSlices<'a, T> = dyn Fn(&mut [T], &[T]) + Sync + 'a;
+
 /// Operation that combines values of different ranks.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
@@ -169,7 +172,7 @@ impl<T> Op<'_, T> {
     }
 
     /// Returns the function on slices, if the operation is one.
-    pub(crate) fn on_slices(&self) -> Option<&(dyn Fn(&mut [T], &[T]) + Sync)> {
+    pub(crate) fn on_slices(&self) -> Option<&CombineSlices<'_, T>> {
         match self {
             Self::UserSlices(user) => Some(*user),
             Self::Bits(op) => Some(&op.combine),
