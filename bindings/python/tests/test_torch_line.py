@@ -36,12 +36,19 @@ class LineTest(unittest.TestCase):
     @contextlib.contextmanager
     def idle_thread(self):
         """Keeps the thread from making calls for a while."""
-        jobs, make_next = self.line._jobs, self.line._jobs.make_next
+        jobs, make_next, is_idle = self.line._jobs, self.line._jobs.make_next, threading.Event()
 
         def of_others(only=None):
-            return threading.current_thread() is not jobs.thread and make_next(only)
+            if threading.current_thread() is not jobs.thread:
+                return make_next(only)
+            is_idle.set()
+            return False
 
         jobs.make_next = of_others
+        if jobs.thread is not None:
+            # It may still look for a call of before.
+            jobs.wakes.put(True)
+            self.assertTrue(is_idle.wait(60))
         try:
             yield
         finally:
