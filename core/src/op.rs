@@ -304,7 +304,7 @@ macro_rules! with_op {
                 let $f = user;
                 $body
             }
-            on_slices => {
+            on_slices @ ($crate::op::Op::UserSlices(_) | $crate::op::Op::Bits(_)) => {
                 let $f = |mut acc, other| {
                     if let Some(combine) = on_slices.on_slices() {
                         combine(core::slice::from_mut(&mut acc), core::slice::from_ref(&other));
