@@ -18,16 +18,11 @@
 //!
 //! *Forks.* Only the process that made an endpoint may use it. Calls from a forked child fail
 //! before they touch the network, and dropping the endpoint there sends nothing.
-//!
-//! *The end.* Dropping an endpoint first waits until its messages are delivered. While all is well
-//! it waits up to `linger`, like `MPI_Finalize`. Once a peer is lost or a call was aborted, it
-//! waits for `grace` only. Notices get ten times `grace`, since a rank that misses one waits for
-//! its time limit. (libfabric's `shm` sends a first message, and accepts no other one until the
-//! peer has answered. That takes long on a busy machine.)
+
+mod ending;
 
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::frame::{MessageKind, context_of};
@@ -35,23 +30,16 @@ use foldwire::transport::{
     Distance, MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
 };
 
+use crate::Error;
 use crate::link::PeerStates;
 use crate::net::{Event, Net, Refused, Source};
 use crate::process::ProcessIdentity;
-use crate::{Backoff, Error};
 
 /// Limit on the events handled in one [`Transport::progress`].
 const EVENTS_PER_PASS: usize = 256;
 /// Notices kept for each sender and channel until the engine reads them. Only the newest are kept:
 /// each repeats what the earlier ones report.
 const NOTICES_PER_RANK: usize = 4;
-/// Multiple of [`Options::grace`] that a dropped endpoint waits for delivery of its notices.
-const NOTICE_GRACES: u32 = 10;
-/// Polls before an endpoint ends, one millisecond apart.
-const N_FINAL_POLLS: usize = 5;
-/// Limit on further such polls while control messages have no receiver yet. The receivers may be
-/// about to end, too, and a layer whose messages are all received need not be abandoned.
-const N_CONTROL_POLLS: usize = 50;
 
 /// Settings of an endpoint. They must be the same on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -570,56 +558,6 @@ impl<N: Net> Transport for Endpoint<N> {
 /// (questions and answers).
 fn reports_failure(message: &[u8]) -> bool {
     MessageKind::of(message) != Some(MessageKind::Call)
-}
-
-impl<N: Net> Drop for Endpoint<N> {
-    fn drop(&mut self) {
-        if !self.creator.is_current() {
-            return;
-        }
-        self.net.end(self.is_well());
-        let start = Instant::now();
-        let mut backoff = Backoff::default();
-        while self.failed.is_none() && self.undelivered().is_some() {
-            let limit = match self.is_well() {
-                true => self.options.linger,
-                false if self.has_undelivered_notices() => {
-                    self.options.grace.saturating_mul(NOTICE_GRACES)
-                }
-                false => self.options.grace,
-            };
-            if start.elapsed() >= limit {
-                break;
-            }
-            if self.take_events() {
-                backoff.reset();
-            } else {
-                backoff.wait(Duration::from_millis(1));
-            }
-            self.flush_outbox();
-        }
-        // Some networks must confirm to a sender that its last frame was received, and do so only
-        // while they are polled.
-        for n_polled in 0..N_FINAL_POLLS + N_CONTROL_POLLS {
-            let is_enough = n_polled >= N_FINAL_POLLS && !self.net.has_unmatched_control();
-            if is_enough || self.net.size() == 1 || self.failed.is_some() {
-                break;
-            }
-            if !self.take_events() {
-                thread::sleep(Duration::from_millis(1));
-            }
-            self.flush_outbox();
-        }
-        self.net.cancel_receives();
-        self.take_events();
-        if self.has_aborted
-            || self.failed.is_some()
-            || self.net.has_unmatched_control()
-            || self.peers.any_disorder()
-        {
-            self.net.abandon();
-        }
-    }
 }
 
 impl<N: Net> core::fmt::Debug for Endpoint<N> {
