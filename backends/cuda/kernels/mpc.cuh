@@ -195,8 +195,9 @@ DEVICE void decode_mpc(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *
         return;
     }
     const double parameter = float_of(payload.step);
-    u32 dim = parameter <= MAX_DIM ? static_cast<u32>(parameter) : MAX_DIM + 1;
-    if (static_cast<double>(dim) != parameter) {
+    const bool is_in_range = parameter >= 0 && parameter <= MAX_DIM;
+    u32 dim = is_in_range ? static_cast<u32>(parameter) : 0;
+    if (!is_in_range || static_cast<double>(dim) != parameter) {
         return report_undecodable(outcome);
     }
     if (chunk * CHUNK >= n_values) {

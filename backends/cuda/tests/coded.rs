@@ -105,3 +105,22 @@ fn damaged_payloads_are_refused_alike() {
         damage_is_found_alike::<f64>(id, settings);
     }
 }
+
+/// The parameter of a payload stands at bytes 8 to 15.
+#[test]
+fn parameters_out_of_range_are_refused_alike() {
+    let (_, x) = arrays::<f32>(101, 1).swap_remove(0);
+    for (id, parameters) in [
+        (CodecId::CuSzp, [-1.0, 1e-300, 1e300, f64::NAN, f64::INFINITY]),
+        (CodecId::Mpc, [-1.0, 0.5, 65.0, f64::NAN, 4_294_967_296.0]),
+        (CodecId::ZfpRate, [-1.0, 0.0, 33.0, f64::NAN, 4_294_967_304.0]),
+    ] {
+        let params = CodecParams::new(Quantum::new::<f32>(1e-3).unwrap()).with_setting(8);
+        let pair = &mut Pair::<f32>::new(id, &params, "out of range");
+        let mut payload = pair.encode(&x, false);
+        for parameter in parameters {
+            payload[8..16].copy_from_slice(&parameter.to_le_bytes());
+            pair.decode(&payload, x.len(), 1);
+        }
+    }
+}
