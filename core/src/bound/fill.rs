@@ -78,10 +78,12 @@ impl FillSearch {
     /// Searches the next piece.
     pub(crate) fn add<T: Float>(&mut self, values: &[T]) {
         let step = (values.len() / SAMPLE).max(1);
+        // The difference of the ends may overflow; a sixteenth of it does not.
+        let limit = NARROW * self.range.max - NARROW * self.range.min;
         for (rest, [extreme, other_end]) in self.rests.iter_mut().zip(ends(self.range)) {
             let add_to = |rest: Rest, step: usize| {
                 let numbers = values.iter().step_by(step).map(|x| x.widen().to_f64());
-                rest.with(numbers, extreme, other_end, NARROW * self.range.range())
+                rest.with(numbers, extreme, other_end, limit)
             };
             *rest = rest.filter(|&rest| step == 1 || add_to(rest, step).is_some());
             *rest = rest.and_then(|rest| add_to(rest, 1));
@@ -180,6 +182,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_range_beyond_the_largest_number_hides_and_invents_nothing() {
+        let mut spread: Vec<f64> = (0..4096).map(|i| f64::from(i - 2048) / 2048.0).collect();
+        spread.iter_mut().for_each(|x| *x *= 1.5e308);
+        spread[9] = spread[0];
+        let suspected = |values: &[f64]| ValueRange::of(values)?.suspected_fill(values, 1e305);
+        assert_eq!(suspected(&spread), None);
+        spread[1..].iter_mut().for_each(|x| *x = 1.5e308 - 1e306 * (*x / 1.5e308).abs());
+        spread[9] = spread[0];
+        assert_eq!(suspected(&spread), Some(-1.5e308));
     }
 
     #[test]
