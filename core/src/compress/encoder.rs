@@ -197,6 +197,11 @@ impl Encoder {
             }
             _ => Quantum::LOSSLESS,
         };
+        // A bound that keeps all bits leaves the same choice as no bound.
+        let codecs = match codecs {
+            Codecs::Bounded if quantum.is_lossless() => Codecs::Exact,
+            codecs => codecs,
+        };
         let bound = match codecs.loss() {
             Loss::Setting => f64::INFINITY,
             _ => quantum.bound(),
@@ -460,11 +465,11 @@ impl Settings {
             _ => self.codecs,
         };
         for &candidate in codecs.as_slice() {
-            let is_last_resort = candidate.is_exact() && !self.params.quantum.is_lossless();
-            if is_last_resort && 2 * shortest < values.len() {
+            let is_bounded = matches!(codecs, Codecs::Bounded);
+            if is_bounded && candidate.is_exact() && 2 * shortest < values.len() {
                 continue;
             }
-            let is_choice = matches!(codecs, Codecs::Bounded) && codec != CodecId::Raw;
+            let is_choice = is_bounded && codec != CodecId::Raw;
             if is_choice && !self.may_be_shorter(candidate, input, shortest, trials) {
                 continue;
             }
@@ -586,11 +591,13 @@ fn codecs(dtype: DType, plan: &Plan) -> Result<Codecs, CompressError> {
     Ok(match codec {
         _ if plan.is_auto && dtype.is_float() => Codecs::Bounded,
         _ if plan.is_auto => Codecs::Exact,
-        CodecId::Lossless => Codecs::Exact,
-        _ if !codec.is_for(coded) => return Err(CompressError::Type { codec, dtype }),
+        _ if codec != CodecId::Lossless && !codec.is_for(coded) => {
+            return Err(CompressError::Type { codec, dtype });
+        }
         _ if codec.setting(dtype, setting).is_none() => {
             return Err(CompressError::Setting { codec, setting, dtype });
         }
+        CodecId::Lossless => Codecs::Exact,
         _ => Codecs::Only(codec),
     })
 }

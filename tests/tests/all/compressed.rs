@@ -262,6 +262,9 @@ fn every_codec_is_used_or_refused() {
     let refused = compress_with(&[1.0f32], &Layout::line(1), &plan.with_setting(23));
     let (codec, dtype) = (CodecId::Truncate, DType::F32);
     assert_eq!(refused, Err(CompressError::Setting { codec, setting: 23, dtype }));
+    let refused = compress_with(&[1.0f32], &Layout::line(1), &Plan::lossless().with_setting(5));
+    let codec = CodecId::Lossless;
+    assert_eq!(refused, Err(CompressError::Setting { codec, setting: 5, dtype }));
     let plan = Plan::auto(Bound::Absolute(1.0));
     for plan in [plan.with_scope(Scope::Result), plan.with_rounding(Rounding::unbiased(1))] {
         let refused = compress_with(&[1.0f32], &Layout::line(1), &plan);
@@ -541,4 +544,17 @@ fn exact_whole_numbers_and_decimals_take_the_bits_of_their_noise() {
     // A value without a number: the segment is coded as before.
     holes[778] = -0.0;
     numbers_shrink(&holes, 1.0);
+}
+
+/// A bound that keeps all bits chooses among the same codecs as no bound.
+#[test]
+fn a_bound_that_keeps_all_bits_costs_no_more_than_none() {
+    let hundredths: Vec<f32> = (0..50_000_u64).map(|i| (i * i % 977) as f32 / 100.0).collect();
+    let exact = by_plan(&hundredths, &Plan::lossless());
+    for bound in [Bound::Absolute(1e-40), Bound::Psnr(2000.0)] {
+        let bytes = by_plan(&hundredths, &Plan::auto(bound));
+        assert_eq!(bytes.len(), exact.len(), "{bound:?}");
+        let back: Vec<f32> = decompress(&bytes).expect("undamaged");
+        assert!(data::bytes(&back) == data::bytes(&hundredths), "{bound:?}");
+    }
 }
