@@ -208,10 +208,12 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
         codec.decode(own, 1, decoded)?;
         let quality = Quality::of(decoded, values);
         let pairs = || values.iter().zip(&*decoded).map(|(&x, &y)| (x, y));
-        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && error(*x, *y) > allowed;
-        let changed = |(x, y): &(T, T)| {
-            !x.to_f64().is_finite() && bytemuck::bytes_of(x) != bytemuck::bytes_of(y)
-        };
+        let differs = |x: &T, y: &T| bytemuck::bytes_of(x) != bytemuck::bytes_of(y);
+        let is_exact = codec.id().is_exact();
+        // The sign of a zero counts, too.
+        let is_over = |x: &T, y: &T| if is_exact { differs(x, y) } else { error(*x, *y) > allowed };
+        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && is_over(x, y);
+        let changed = |(x, y): &(T, T)| !x.to_f64().is_finite() && differs(x, y);
         let mut measured = CodecMeasurements {
             encoded_bytes: own.len(),
             ratio: size_of_val(*values) as f64 / own.len() as f64,
