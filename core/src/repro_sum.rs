@@ -333,6 +333,7 @@ macro_rules! methods {
             plan: &Plan,
         ) -> Result<Report, Error> {
             let size = self.size();
+            let plan = &Plan { schedule: plan.schedule, ..Plan::raw() };
             self.in_turn(|calls| {
                 all_sums(summands, sums, size, &mut |words| {
                     calls.run(Call::all_reduce(words, Op::UserSlices(&combine_all)), plan)
