@@ -122,7 +122,7 @@ impl Shares<'_> {
             (Portion::Share, _) => self.share(size, rank.index()).len(),
             (Portion::Row, Self::Exchanged { send: lens, .. })
             | (Portion::Column, Self::Exchanged { recv: lens, .. }) => saturating_sum(lens),
-            (Portion::Column, _) => size * self.share(size, rank.index()).len(),
+            (Portion::Column, _) => size.saturating_mul(self.share(size, rank.index()).len()),
             (Portion::Whole | Portion::Row, _) => self.count(),
         }
     }

@@ -163,11 +163,11 @@ impl<'s> Request<'s> {
         let lengths = match self.window {
             Window::Whole => {
                 // The result must fit where the input was.
-                let portion = match call.output(rank) {
-                    Portion::Column => Portion::Column,
-                    _ => Portion::Whole,
+                let portions = match call.output(rank) {
+                    Portion::Column => [Portion::Row, Portion::Column],
+                    _ => [Portion::Whole; 2],
                 };
-                [(Buffer::Recv, portion, n_received); 2]
+                portions.map(|portion| (Buffer::Recv, portion, n_received))
             }
             Window::Input => [(Buffer::Send, call.input(rank), n_sent); 2],
             Window::Own => [

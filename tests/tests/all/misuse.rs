@@ -2,7 +2,7 @@
 
 use foldwire::bound::BoundError;
 use foldwire::error::{AbortReason, Buffer, Field};
-use foldwire::layout::{Shares, Window};
+use foldwire::layout::{Shares, Window, share};
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED};
 use foldwire::schedule::Binomial;
 use foldwire::{Bound, Call, Collective, Error, Op, Plan, Rank, Scope};
@@ -35,7 +35,7 @@ fn own_block(comm: &mut Comm, sent: usize, received: usize) -> Error {
     failed(comm.all_to_all_v(&send, &to, &mut recv, &from, &Plan::raw()))
 }
 
-const MISUSES: [MisuseCase; 22] = [
+const MISUSES: [MisuseCase; 23] = [
     (
         "send buffer of a rank without a share",
         |comm| {
@@ -80,6 +80,19 @@ const MISUSES: [MisuseCase; 22] = [
             failed(comm.run(call.with_root(root), &Plan::raw()))
         },
         |e| matches!(e, Error::NoSuchCall { collective: Collective::Gather }),
+    ),
+    (
+        "an all-to-all in place of blocks that differ in length",
+        |comm| {
+            let (size, count) = (comm.size(), 3 * comm.size() + 1);
+            // As many values as `size` blocks of this rank have.
+            let n_own = share(count, size, comm.rank().index()).len();
+            let (mut x, empty) = (vec![1.5f32; size * n_own], &[1.5f32; 0][..]);
+            let (shares, window) = (Shares::Even(count), Window::Whole);
+            let call = Call::of(Collective::AllToAll, shares, window, empty, &mut x[..]);
+            failed(comm.run(call, &Plan::raw()))
+        },
+        |e| matches!(e, Error::Length { buffer: Buffer::Recv, .. }),
     ),
     (
         "a scan of arrays of a group",
