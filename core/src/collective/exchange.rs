@@ -177,12 +177,7 @@ impl<X: Transport> Communicator<X> {
         recvs: &'a mut [Incoming<'d, T>],
         plan: &Plan,
     ) -> Result<Exchange<'a, 'd, X, T>, Error> {
-        self.check_exchange(sends, recvs, plan)?;
-        let mut report = Report::default();
-        for send in sends.iter_mut() {
-            self.prepare_message(&mut send.message, send.data, plan, &mut report)?;
-        }
-        recvs.iter_mut().for_each(|recv| recv.message.rewind());
+        let report = self.prepare_exchange(sends, recvs, plan)?;
         copy_to_self(self.rank(), sends, recvs, false)?;
         self.use_lanes()?;
         for recv in recvs.iter().filter(|recv| !recv.message.cursor.is_done) {
@@ -193,23 +188,28 @@ impl<X: Transport> Communicator<X> {
         Ok(Handle(RunningExchange { comm: self, messages, driver, is_over: false }))
     }
 
-    /// Checks peers, plan and buffers of an exchange.
-    pub(crate) fn check_exchange<T: Element>(
+    /// Checks peers, plan and buffers of an exchange, and readies its messages.
+    pub(crate) fn prepare_exchange<T: Element>(
         &self,
-        sends: &[Outgoing<'_, T>],
-        recvs: &[Incoming<'_, T>],
+        sends: &mut [Outgoing<'_, T>],
+        recvs: &mut [Incoming<'_, T>],
         plan: &Plan,
-    ) -> Result<(), Error> {
+    ) -> Result<Report, Error> {
         let to = sends.iter().map(|send| send.message.to);
         let from = recvs.iter().map(|recv| recv.message.from);
         self.check_messages::<T>(to.chain(from), plan)?;
-        for send in sends {
+        for send in sends.iter() {
             send.message.rows.check(Buffer::Send, send.data.len())?;
         }
-        for recv in recvs {
+        for recv in recvs.iter() {
             recv.message.rows.check(Buffer::Recv, recv.data.len())?;
         }
-        Ok(())
+        let mut report = Report::default();
+        for send in sends {
+            self.prepare_message(&mut send.message, send.data, plan, &mut report)?;
+        }
+        recvs.iter_mut().for_each(|recv| recv.message.rewind());
+        Ok(report)
     }
 }
 

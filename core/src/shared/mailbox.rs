@@ -80,6 +80,11 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         let Some(peer) = peers.get(&own).filter(|peer| peer.has_any()) else {
             return copy_to_self(own, sends, recvs, only_checks);
         };
+        // A message that no receive waits for is held.
+        let n_sent = sends.iter().filter(|send| send.to() == own).count();
+        if peer.held.len() + n_sent > MAX_MESSAGES {
+            return Err(Error::TooManyMessages { max: MAX_MESSAGES });
+        }
         let tags = |is_sent: bool| {
             let sent = sends.iter().filter(|send| is_sent && send.to() == own).map(Outgoing::tag);
             let recv = recvs.iter().filter(|recv| !is_sent && recv.from() == own);

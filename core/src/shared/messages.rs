@@ -4,7 +4,7 @@ use super::delivery::Delivery;
 use super::mailbox::Mailbox;
 use super::message_endpoint::{ReceivingEndpoint, SendingEndpoint};
 use super::{Pending, SharedCommunicator};
-use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending};
+use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending, copy_to_self};
 use crate::element::Element;
 use crate::error::Error;
 use crate::plan::Plan;
@@ -61,9 +61,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         plan: &Plan,
     ) -> Result<Report, Error> {
         match &self.mailbox {
-            None if self.is_checking() => {
-                Err(self.checked(|comm| comm.check_exchange(sends, recvs, plan)))
-            }
+            None if self.is_checking() => Err(self.checked(|comm| {
+                comm.prepare_exchange(sends, recvs, plan)?;
+                copy_to_self(self.rank, sends, recvs, true)
+            })),
             // Do not advance to the next slot: the other ranks do not know of the message.
             None => self.on_slot(|comm| comm.exchange(sends, recvs, plan)),
             Some(mailbox) => self.exchange_by_mailbox(mailbox, sends, recvs, plan),
@@ -79,16 +80,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         plan: &Plan,
     ) -> Result<Report, Error> {
         let (start, own) = (self.shared.now(), self.rank);
-        let mut report = Report::default();
         let mut running: Vec<Box<dyn Drive + '_>> = Vec::new();
-        mailbox.call_slot.with(|comm| {
+        let mut report = mailbox.call_slot.with(|comm| {
             // Check all messages before any of them starts.
-            comm.check_exchange(sends, recvs, plan)?;
-            for send in sends.iter_mut() {
-                let (data, message) = send.parts();
-                comm.prepare_message(message, data, plan, &mut report)?;
-            }
-            recvs.iter_mut().for_each(|recv| recv.parts().1.rewind());
+            let report = comm.prepare_exchange(sends, recvs, plan)?;
             let n_recvs = recvs.iter().filter(|recv| recv.from() != own).count();
             let n_sends = sends.iter().filter(|send| send.to() != own).count();
             mailbox.check_room([n_recvs, n_sends])?;
@@ -123,7 +118,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 let delivery = Delivery::start(mailbox, comm, endpoint, Report::default())?;
                 running.push(Box::new(delivery));
             }
-            Ok(())
+            Ok(report)
         })?;
         running.iter_mut().for_each(|one| one.note_wait());
         while running.iter().any(|one| !one.is_finished()) {

@@ -131,6 +131,51 @@ fn messages_that_nobody_asked_for_are_held_up_to_a_limit() {
 }
 
 #[test]
+fn messages_of_a_rank_to_itself_that_wait_for_receives_are_limited_too() {
+    run(2, |world| {
+        let own = world.rank();
+        for tag in 0..MAX as u32 {
+            world.start_send([tag], own, tag, &raw()).unwrap().wait().into_result().unwrap();
+        }
+        let full = Err(Error::TooManyMessages { max: MAX });
+        assert_eq!(world.start_send([7_u32], own, 7, &raw()).map(drop), full);
+        let (one, mut room) = ([7_u32], [0_u32]);
+        let exchanged = world.check(|world| {
+            let mut recvs = [Incoming::new(own, 5000, &mut room)];
+            world.exchange(&mut [Outgoing::new(own, 5000, &one)], &mut recvs, &raw())
+        });
+        assert_eq!(exchanged, full);
+        let (send, recv) = (Outgoing::new(own, 5000, &one), Incoming::new(own, 5000, &mut room));
+        assert_eq!(world.send_recv(send, recv, &raw()).map(drop), full);
+        assert!(!world.is_poisoned());
+        world.barrier().expect("nothing is wrong");
+    });
+}
+
+#[test]
+fn a_check_of_an_exchange_finds_all_that_the_exchange_refuses() {
+    World::new(2).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).unwrap();
+        let (own, one) = (world.rank(), [7.0_f32]);
+        let mut room = [0.0_f32; 2];
+        let tiny = Plan::foldwire(Bound::Absolute(1e-300));
+        for (plan, n_received) in [(raw(), 0), (raw(), 2), (tiny, 1)] {
+            let mut exchange = |is_checked: bool| {
+                let mut run = |world: &SharedCommunicator<'_, _>| {
+                    let mut recvs = [Incoming::new(own, 1, &mut room[..n_received])];
+                    let recvs = &mut recvs[usize::from(n_received == 0)..];
+                    world.exchange(&mut [Outgoing::new(own, 1, &one)], recvs, &plan)
+                };
+                if is_checked { world.check(run) } else { run(&world).map(drop) }
+            };
+            let (checked, refused) = (exchange(true), exchange(false));
+            assert_eq!(checked, refused);
+        }
+        world.barrier().expect("nothing is wrong");
+    });
+}
+
+#[test]
 fn a_message_of_another_type_or_length_is_told() {
     type Comm<'w> = SharedCommunicator<'w, foldwire_threads::Endpoint>;
     type Wants = fn(&Comm<'static>) -> Result<(), Error>;
