@@ -38,7 +38,8 @@ pub enum Bound {
     /// eb = range · 10^(−dB/20).
     ///
     /// The ratio is guaranteed because no mean square error exceeds eb². Errors of real fields are
-    /// about uniform, with a mean square of eb²/3, so their actual ratio is 4.8 dB better.
+    /// about uniform, with a mean square of Δ²/12 for a spacing Δ of the lattice. So their actual
+    /// ratio is 4.9 dB better.
     Psnr(f64),
 }
 

@@ -253,11 +253,9 @@ pub enum Error {
         /// Kind of failure.
         kind: DeviceErrorKind,
     },
-    /// The library contradicts itself. This is a defect of Foldwire, or of a custom schedule or
-    /// codec. Please report it.
-    #[error(
-        "internal error: a defect of Foldwire, or of a custom schedule or codec; please report it"
-    )]
+    /// The library contradicts itself. This is a defect of Foldwire, or of a custom schedule.
+    /// Please report it.
+    #[error("internal error: a defect of Foldwire, or of a custom schedule; please report it")]
     Internal,
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]

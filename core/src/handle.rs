@@ -65,9 +65,9 @@ impl<V, U: Advance<Output = Result<V, Error>>> Handle<U> {
     ///
     /// # Errors
     /// The reason why it failed. Its communicator is then unusable, here and on all other ranks.
-    /// The exception is [`Error::Bound`]: all ranks find that the bound on the result is too small
-    /// for the data, and the communicator stays usable. [`Error::Finished`] once the result has
-    /// been returned.
+    /// Two exceptions depend on the data, and all ranks find them together: [`Error::Bound`] (the
+    /// bound on the result is too small) and [`FillError::Suspected`](crate::error::FillError::Suspected). The communicator stays usable
+    /// after them. [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<U::Output> {
         let step = self.0.advance();
         ready(&mut self.0, step)

@@ -26,6 +26,9 @@
 //! - [`frame`] defines the header of every message. [`transport`] is the interface between engine
 //!   and network. Backends are crates of their own, such as `foldwire-threads`.
 //!
+//! Pages such as docs/guarantees.md are in the repository's [folder
+//! docs](https://github.com/foldwire/foldwire/tree/main/docs).
+//!
 //! The crate is `no_std` and needs no allocator. With the feature `alloc`, `compress` and
 //! `decompress` convert arrays to self-describing bytes and back.
 //!

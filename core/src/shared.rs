@@ -21,7 +21,7 @@ pub use split::Split;
 
 use crate::collective::named::named_methods;
 use crate::collective::{
-    Call, Communicator, Config, DeviceOperands, Incoming, Outgoing, RunningCall,
+    Call, Communicator, Config, DeviceOperands, Incoming, Operands, Outgoing, RunningCall,
 };
 use crate::device::{Device, OnDevice};
 use crate::element::Element;
@@ -217,13 +217,20 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.is_poisoned().then(|| recorded().unwrap_or(Error::Poisoned))
     }
 
+    /// Aborts all calls before the survivors agree. Earlier stops do not end their agreement.
+    fn abort_calls(&self) {
+        #[cfg(feature = "std")]
+        self.stopper().clear();
+        self.call_slots.iter().for_each(|call_slot| self.shared.give_up(call_slot));
+    }
+
     /// Returns a handle with which another thread can stop this communicator's calls, while this
     /// thread waits in them.
     ///
     /// The calls fail with [`Error::Transport`] of
     /// [`TransportErrorKind::Stopped`](crate::transport::TransportErrorKind::Stopped), and the
     /// other ranks get [`Error::Aborted`]. Communicators that were split from this one are not
-    /// affected.
+    /// affected. The communicator can still [shrink](Self::shrink) or [grow](Self::admit).
     #[cfg(feature = "std")]
     pub fn stopper(&self) -> Stopper {
         self.call_slots.first().map_or_else(Stopper::default, |call_slot| call_slot.stopper())
@@ -341,9 +348,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         R: OnDevice<T> + 'a,
     {
         if self.is_checking() {
-            let (request, _work, plan, _buffers) =
+            let (request, mut work, plan, _buffers) =
                 DeviceOperands::of(call, device, self.rank(), plan)?;
-            return Err(self.checked(|comm| comm.check(&request, &plan)));
+            return Err(self.checked(|comm| {
+                comm.check(&request, &plan)?;
+                work.check(&comm.spec(&request, &plan)?)
+            }));
         }
         let shared = Rc::clone(&self.shared);
         let pending = Pending::start_on(shared, self.call_slot()?, device, call, plan)?;

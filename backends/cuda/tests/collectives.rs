@@ -5,9 +5,12 @@ use foldwire::codec::CodecId;
 use foldwire::error::{AbortReason, DeviceErrorKind, FillError};
 use foldwire::layout::{Shares, Window};
 use foldwire::op::OpCode;
-use foldwire::{Bound, Call, Collective, Element, Error, Float, Op, Plan, Rank, bf16, f16};
+use foldwire::{
+    Bound, Call, Collective, Element, Error, Float, Op, Plan, Rank, Rounding, SharedCommunicator,
+    bf16, f16,
+};
 use foldwire_cuda::driver::StreamId;
-use foldwire_cuda::{DeviceBuffer, DeviceError, DevicePtr, Driver, Workspace};
+use foldwire_cuda::{DeviceBuffer, DeviceError, DevicePtr, Driver, Workspace, WorkspaceConfig};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
 use foldwire_threads::World;
 use std::sync::Arc;
@@ -93,6 +96,35 @@ fn what_a_device_cannot_do_is_refused_before_anything_is_sent() {
         assert!(matches!(done, Err(Error::NotOnDevice { op: OpCode::User, .. })), "{done:?}");
         let call = Call::all_reduce(x.output(), Op::Sum);
         comm.run_on(&mut workspace, call, &Plan::raw()).expect("the communicator stays usable");
+    });
+}
+
+#[test]
+fn a_check_finds_what_a_device_cannot_do() {
+    let device: Arc<dyn Driver> = SimulatedDevice::new();
+    World::new(1).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).expect("there are channels");
+        let near = Plan::foldwire(Bound::Absolute(1e-3));
+        for (plan, is_refused) in [
+            (Plan::raw(), false),
+            (near, false),
+            (near.with_codec(CodecId::Dense), true),
+            (near.with_fill(-1.0), true),
+            (near.with_rounding(Rounding::unbiased(1)), true),
+        ] {
+            let start = |is_checked: bool| {
+                let run = |world: &SharedCommunicator<'static, _>| {
+                    let config = WorkspaceConfig::new(world.n_lanes(), world.frame_bytes());
+                    let workspace = Workspace::with_config(&device, config).expect("memory");
+                    let x = DeviceBuffer::from_values(&device, &[1.0_f32; 100]).expect("memory");
+                    let call = Call::all_reduce(x, Op::Sum);
+                    world.start_on(Box::new(workspace), call, &plan)?.wait().into_result().map(drop)
+                };
+                if is_checked { world.check(run) } else { run(&world) }
+            };
+            let (checked, ended) = (start(true), start(false));
+            assert_eq!((checked, ended.is_err()), (ended, is_refused), "{plan:?}");
+        }
     });
 }
 

@@ -19,9 +19,7 @@ pub enum Spacing {
     ///
     /// It costs at most 1 bit more for each value, ½ on average. Multiples of Δ and their sums
     /// then come back exactly: for example counts, masks and indices with a bound of ½ (Δ = 1).
-    /// [docs/guarantees.md] has the conditions. All ranks must choose the same spacing.
-    ///
-    /// [docs/guarantees.md]: https://docs.rs/foldwire
+    /// docs/guarantees.md has the conditions. All ranks must choose the same spacing.
     PowerOfTwo,
 }
 

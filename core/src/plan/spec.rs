@@ -105,8 +105,8 @@ pub enum ParsePlanError {
     /// The word does not belong to a plan.
     #[error(
         "`{word}` is not a word of a plan; write exact, lossless, compress or auto; abs:X, rel:X \
-         or psnr:X; codec:NAME[:SETTING], schedule:NAME, scope:result, below:BYTES, \
-         shape:110x64x128, unbiased:SEED, fill:VALUE[:number]"
+         or psnr:X; codec:NAME[:SETTING], schedule:NAME, scope:operand or scope:result, \
+         below:BYTES, shape:110x64x128, unbiased:SEED, fill:VALUE[:number] or fill:refuse"
     )]
     Word {
         /// The word.

@@ -27,7 +27,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         connector: &mut C,
         wanted: &Admission<'_>,
     ) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
-        self.call_slots.iter().for_each(|call_slot| self.shared.give_up(call_slot));
+        self.abort_calls();
         // The survivors agree over the first channel.
         let mut first = self.call_slots[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = first.take().ok_or(Error::Poisoned)?;

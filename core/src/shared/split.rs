@@ -187,7 +187,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// transport needs a channel more than the new communicator takes, or the split fails with
     /// [`Error::TooFewChannels`]. An error consumes this communicator.
     pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
-        self.call_slots.iter().for_each(|call_slot| self.shared.give_up(call_slot));
+        self.abort_calls();
         // The survivors agree over the first channel.
         let mut call_slots =
             self.call_slots.iter().map(|call_slot| call_slot.comm.try_borrow_mut());

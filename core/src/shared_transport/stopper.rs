@@ -22,6 +22,11 @@ impl Stopper {
         self.0.store(true, Ordering::Release);
     }
 
+    /// Forgets earlier stops.
+    pub(crate) fn clear(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
     /// Returns whether [`stop`](Self::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)

@@ -5,7 +5,9 @@
 
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Call, Communicator, Config, Error, Op, Plan, Rank, Shrink};
+use foldwire::{
+    Bound, Call, Communicator, Config, Error, Op, Plan, Rank, SharedCommunicator, Shrink,
+};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, in_parallel, within_deadline};
 use foldwire_tests::join_all::join_all;
@@ -194,6 +196,33 @@ fn after_a_cancel_all_ranks_are_members_also_those_that_had_finished() {
         group(comm.shrink(PATIENT)?)
     });
     check(&numbered(outcomes), &[0, 1, 2, 3, 4], "rank 3 cancelled");
+}
+
+#[test]
+fn ranks_that_were_stopped_shrink_like_others() {
+    let sums = World::new(3).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).expect("there are channels");
+        let is_stopped = world.rank() == Rank(1);
+        if is_stopped {
+            world.stopper().stop();
+        }
+        let mut sum = [1.0_f32; 9];
+        let ended = world.all_reduce(&mut sum, Op::Sum, &Plan::raw()).map(drop);
+        let is_told = match ended {
+            Err(Error::Transport { .. }) => is_stopped,
+            Err(Error::Aborted { .. }) => !is_stopped,
+            _ => false,
+        };
+        assert!(is_told, "{ended:?}");
+        let world = world.shrink(Duration::from_secs(20), 1).expect("all ranks are there");
+        let mut sum = [1.0_f32; 9];
+        world.all_reduce(&mut sum, Op::Sum, &Plan::raw()).expect("nothing is wrong");
+        // A later stop counts again.
+        world.stopper().stop();
+        assert!(world.barrier().is_err());
+        sum[0]
+    });
+    assert_eq!(sums, [3.0; 3]);
 }
 
 #[test]
