@@ -1,9 +1,9 @@
 //! Fill values, which stand for missing data.
 //!
 //! A codec gets a NaN of its own, the *mark*, in place of each fill value. Codecs within a bound
-//! store a NaN as an exception, at the price of a mask of bits. Value ranges leave it out, and a
-//! reduction with it is NaN. The fill value is stored in place of a mark that comes back, or of
-//! a reduction's NaN.
+//! keep the bits of a NaN: fz-light, fz-static, dense and fz-nd at the price of a mask, others by
+//! storing its block unchanged. Value ranges leave it out, and a reduction with it is NaN. The fill
+//! value is stored in place of a mark that comes back, or of a reduction's NaN.
 
 use crate::element::sealed::{OnLattice, Word};
 use crate::element::{DType, Element, Float, with_float};

@@ -68,7 +68,8 @@ enum Command {
     Lint,
     /// Build and run core in a program without std and allocator, and check its imports
     BareMetal,
-    /// Model-check the lock-free parts of the threads backend
+    /// Model-check the lock-free parts of the threads backend and of the ring between ranks of a
+    /// node
     Loom(loom::Args),
     /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
     Fuzz(fuzz::Args),

@@ -19,8 +19,15 @@ const PACKAGES: [(&str, &[&str]); 8] = [
     ("module for Fortran", &["gfortran"]),
 ];
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask packages                 install what is missing, or name it
+  cargo xtask packages --check         only name it
+  cargo xtask packages --current-mpi   also newer MPI libraries, below target/";
+
 /// Options of `cargo xtask packages`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Only list what is missing, and fail if anything is
     #[arg(long)]

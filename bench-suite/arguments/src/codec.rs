@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
-use clap::{Args, ValueEnum};
 use foldwire::Bound;
 use foldwire::codec::{CodecId, Prediction};
 use foldwire::kernel::Level;
@@ -25,8 +25,8 @@ Examples:
       Every codec, on one thread and on two.
   foldwire codec --field u.npy --bound rel:1e-3 --codec dense,fz-nd --shape find
       As in programs that pass no shape: the codecs search the values for rows and planes.
-  foldwire codec --field u.npy --bound rel:1e-3 --packing fast,dense --predictor 2d
-      The effect of prediction within rows alone, with both packings.
+  foldwire codec --field u.npy --bound rel:1e-3 --codec fz-nd,dense --predictor 2d
+      The effect of prediction within rows alone, with both codecs that know shapes.
   foldwire codec --field *.f32 *.f64 --ratios
       Ratios of all codecs at four bounds, the best one's, and those of automatic choices.
   python3 make.py | foldwire codec --field f32:- --bound abs:0.5
@@ -64,12 +64,7 @@ pub struct CodecArgs {
         value_parser = crate::coding::codings)]
     pub codec: Vec<Vec<CodecArg>>,
 
-    /// Codecs that predict values from other rows, selected by how they pack residuals: fast is
-    /// fz-nd
-    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', conflicts_with = "codec")]
-    pub packing: Vec<PackingArg>,
-
-    /// Values that these codecs predict from, instead of the best choice for each chunk
+    /// Values that fz-nd and dense predict from, instead of the best choice for each chunk
     #[arg(long, default_value = "auto", value_parser = prediction_parser())]
     pub predictor: Prediction,
 
@@ -114,8 +109,8 @@ pub struct CodecArgs {
 
     /// Print ratios alone, of all codecs that keep a bound or every bit, and what automatic plans
     /// and `foldwire compress` choose [default bounds: rel:1e-2 to rel:1e-5]
-    #[arg(long, conflicts_with_all = ["codec", "packing", "level", "threads", "device", "plot",
-        "repeat", "peers", "json"])]
+    #[arg(long, conflicts_with_all = ["codec", "level", "threads", "device", "plot", "repeat",
+        "peers", "json"])]
     pub ratios: bool,
 
     /// Print one JSON object on stdout instead of the tables
@@ -124,39 +119,18 @@ pub struct CodecArgs {
 }
 
 impl CodecArgs {
-    /// Returns whether the user named this codec, or its packing. `--codec all` names no codec.
+    /// Returns whether the user named this codec. `--codec all` names no codec.
     pub fn is_named(&self, coding: CodecArg) -> bool {
-        let by_packing = || self.packing.iter().any(|packing| packing.codec() == coding.codec);
-        self.codec.iter().any(|requested| requested[..] == [coding]) || by_packing()
+        self.codec.iter().any(|requested| requested[..] == [coding])
     }
 
     /// The requested codecs, each once.
     pub fn codings(&self) -> Vec<CodecArg> {
-        let packings = self.packing.iter().map(|packing| packing.codec().into());
-        let mut requested: Vec<CodecArg> =
-            self.codec.iter().flatten().copied().chain(packings).collect();
+        let mut requested: Vec<CodecArg> = self.codec.iter().flatten().copied().collect();
         if requested.is_empty() {
             requested.push(CodecId::FzLight.into());
         }
         values::each_once(requested)
-    }
-}
-
-/// Values of `--packing`: how codecs pack residuals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PackingArg {
-    /// blocks as wide as their largest number
-    Fast,
-    /// Huffman codes
-    Dense,
-}
-
-impl PackingArg {
-    const fn codec(self) -> CodecId {
-        match self {
-            Self::Fast => CodecId::FzNd,
-            Self::Dense => CodecId::Dense,
-        }
     }
 }
 

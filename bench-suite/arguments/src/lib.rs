@@ -48,7 +48,7 @@ pub use accuracy::{AccuracyArgs, AccuracyScheduleArg, reduces};
 pub use cg::CgArgs;
 pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};
-pub use codec::{CodecArgs, PackingArg};
+pub use codec::CodecArgs;
 pub use compress::{CompressArgs, DecompressArgs, FillArg};
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;

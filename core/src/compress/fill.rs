@@ -1,10 +1,10 @@
 //! Fill values, which stand for missing data.
 //!
 //! In a segment with fill values, the encoder replaces each by a NaN of its own, the *mark*. Codecs
-//! within a bound store a NaN as an exception, at the price of a mask of bits, and ranges leave it
-//! out. The decoder replaces marks by the fill value. A segment that holds the mark itself among
-//! its values is stored unchanged. If another value is so close to the fill value that it might be
-//! decoded as that, its segment is coded exactly.
+//! within a bound keep the bits of a NaN ([`crate::fill`]), and ranges leave it out. The decoder
+//! replaces marks by the fill value. A segment that holds the mark itself among its values is
+//! stored unchanged. If another value is so close to the fill value that it might be decoded as
+//! that, its segment is coded exactly.
 
 use super::SEGMENT;
 use crate::bound::ValueRange;

@@ -1,5 +1,12 @@
 //! Environments that were recorded under real launchers: Slurm 22.05.8 with two nodes, and in its
 //! jobs Open MPI 4.1.4, MPICH 4.0.2 and Flux 0.88.0. Variables that nothing reads are left out.
+//!
+//! Under Slurm, four ranks summed with: `srun` on one node and two; `--mpi=none`, `pmi2`, `pmix`;
+//! steps one after another, and two at once (`--overlap`, `--exact`); `-r`, `--multi-prog`; `-m
+//! cyclic`, `plane=1`, `arbitrary`; arrays; heterogeneous jobs (`--het-group=0,1`, each part
+//! alone); `--export=NONE`; shells of `salloc`, with `use_interactive_step` and without; nodes
+//! whose names do not resolve, or are 127.0.1.1. They ended by `scancel`, a time limit, and a
+//! killed task, with `-K` and without.
 
 use super::*;
 
