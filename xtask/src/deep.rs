@@ -75,7 +75,7 @@ fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> 
     }
     fabrics::test_others(steps, here)?;
     if steps.has_time_for("devices") {
-        devices::test(steps)?;
+        devices::long_tests(steps)?;
     }
     if steps.has_time_for("bare metal") {
         bare_metal::run(steps)?;

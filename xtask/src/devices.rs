@@ -2,7 +2,8 @@
 
 use crate::fabrics::{self, BuildScope};
 use crate::machine::MachineParts;
-use anyhow::{Context, ensure};
+use crate::test::LONG;
+use anyhow::Context;
 use foldwire_steps::Steps;
 use std::fs;
 use std::path::PathBuf;
@@ -13,44 +14,46 @@ const FOLDER: &str = "target/nvrtc";
 /// The last major version that compiles for compute capability 7.0.
 const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.8.93";
 
-/// Quick tests of kernels, and of calls with every pair of choices, on a simulated device.
-const QUICK: [&str; 5] = [
-    "damaged_indices_of_several_chunks_are_refused_alike",
-    "operands_that_do_not_suit_are_refused_alike",
-    "unusual_payloads_are_combined_alike",
-    "fz_static_is_that_of_core",
-    "three_ranks_of_which_one_is_on_a_device",
+/// Test programs of the crates for devices, but for the one that needs NVRTC.
+const PROGRAMS: [&str; 9] = [
+    "coded",
+    "collectives",
+    "conformance",
+    "endless",
+    "faults",
+    "fz_light",
+    "page_locks",
+    "pool",
+    "presets",
 ];
 
-/// Runs the quick tests, if there is a C++ compiler for the kernels.
+/// Runs all short tests on a simulated device, if there is a C++ compiler for the kernels.
 ///
 /// # Errors
 /// If a test fails.
-pub(crate) fn test_briefly(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
-    let name = "devices, briefly";
+pub(crate) fn short_tests(steps: &mut Steps, here: MachineParts) -> anyhow::Result<()> {
+    let name = "devices";
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     if Command::new(compiler).arg("--version").output().is_err() {
         steps.skip(name, "there is no C++ compiler (Debian: `apt install g++`)");
         return Ok(());
     }
     // In this scope all that the other tests use is built already.
-    let words = "test --test fz_light --test conformance";
-    let mut tests = fabrics::cargo_on(steps, here, BuildScope::Bindings, words);
-    let passed = steps.run(name, tests.arg("--").args(QUICK))?.passed;
-    ensure!(passed == QUICK.len(), "{passed} tests were run instead of {}", QUICK.len());
-    Ok(())
+    let mut tests = fabrics::cargo_on(steps, here, BuildScope::Bindings, "test");
+    PROGRAMS.iter().for_each(|program| _ = tests.args(["--test", program]));
+    steps.run(name, tests.args(["--", "--skip", LONG])).map(drop)
 }
 
-/// Runs kernels and collectives on a simulated device, and on a GPU if there is one. Installs
-/// NVRTC, unless it is installed, and compiles every kernel for every architecture.
+/// Runs the long tests on a simulated device, and on a GPU if there is one. Installs NVRTC, unless
+/// it is installed, and compiles every kernel for every architecture.
 ///
 /// # Errors
 /// If the package cannot be downloaded, or a kernel does not compile or spills.
-pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
+pub(crate) fn long_tests(steps: &mut Steps) -> anyhow::Result<()> {
     // NVRTC follows.
     let words = "test -p foldwire-cuda -p foldwire-cuda-host \
-                 -- --skip kernels_of_fz_light --skip long::every_kernel";
-    steps.run("kernels and collectives on a simulated device", &mut steps.cargo(words))?;
+                 -- long:: dlpack:: --skip long::every_kernel";
+    steps.run_tests("kernels and collectives on a simulated device", &mut steps.cargo(words))?;
     let words = "test -p foldwire-benchmark -p foldwire-stack --lib \
                  --features foldwire-benchmark/simulated,foldwire-stack/simulated \
                  -- device:: benchmark::tests";

@@ -13,7 +13,7 @@ use std::thread;
 
 /// Part of the names of long tests, after their file's name. Only `deep` runs them; those of core
 /// run under the sanitizer. They take longest, and when one fails, a short test usually fails too.
-const LONG: &str = "long::";
+pub(crate) const LONG: &str = "long::";
 
 /// Pattern that matches the names of all test programs except `all` of foldwire-tests.
 const ALL_BUT_ALL: &str = "--test [!a]*";
@@ -63,7 +63,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         let main_result = steps.run_into("workspace", &mut tests, &mut output).and_then(|_| {
             let mut examples = fabrics::cargo_on(steps, here, BuildScope::Fabrics, "test --doc");
             steps.run("examples in documentation", &mut examples)?;
-            devices::test_briefly(steps, here)
+            devices::short_tests(steps, here)
         });
         (main_result, rest.join())
     });
