@@ -37,9 +37,13 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     }
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
-    // The seeds after those of the tests.
-    programs::soak(steps, &["--from", "4000"])?;
-    test::run_long(steps, here)?;
+    if steps.has_time_for("soak") {
+        // The seeds after those of the tests.
+        programs::soak(steps, &["--from", "4000"])?;
+    }
+    if steps.has_time_for("long tests") {
+        test::run_long(steps, here)?;
+    }
     // Ranks in processes wait for each other most of the time. Fuzzing and sanitizers use that
     // time.
     let mut aside = steps.aside();
@@ -61,7 +65,9 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     others?;
     computed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     #[cfg(target_os = "linux")]
-    foldwire_cluster::test(steps)?;
+    if steps.has_time_for("emulated cluster") {
+        foldwire_cluster::test(steps)?;
+    }
     Ok(())
 }
 
@@ -71,7 +77,7 @@ fn others(steps: &mut Steps, here: machine::MachineParts) -> anyhow::Result<()> 
     // With its default features. All other tests build the command with all of its features.
     if steps.has_time_for("command, as first built") {
         let words = "test -p foldwire-command --test command command_line::";
-        steps.run("command, as first built", &mut steps.cargo(words))?;
+        steps.run_tests("command, as first built", &mut steps.cargo(words))?;
     }
     fabrics::test_others(steps, here)?;
     if steps.has_time_for("devices") {

@@ -187,7 +187,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
         }
         let (words, filter) = words.split_once(" -- ").unwrap_or((words, ""));
         let mut tests = cargo_on(steps, here, BuildScope::Bindings, words);
-        steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
+        steps.run_tests(name, tests.arg("--").args(filter.split_terminator(' ')))?;
     }
     // If there is a second MPI library, its suites below run with two and five processes.
     let is_only_one = libraries(here).count() == 1;
