@@ -105,8 +105,9 @@ fn tune<T: Float>(args: &TuneArgs, source: &FieldSource) -> anyhow::Result<()> {
         let rate = share * moves_and_reduces(costs.speeds.fold, costs.speeds.decode);
         // No codec's message costs less than an uncompressed one.
         let bytes_s = PASSES_PER_CALL * SHORT_BYTES as f64 / (2.0 * rate);
-        exact_s = if codec == CodecId::Raw { call_s } else { exact_s };
-        let message_s = (call_s - bytes_s).max(exact_s);
+        let own_s = (call_s - bytes_s).max(0.0);
+        exact_s = if codec == CodecId::Raw { own_s } else { exact_s };
+        let message_s = own_s.max(exact_s);
         speeds = speeds.with(codec, rate).with_message(codec, message_s);
         let gbps = costs.speeds.map(|speed| speed / 1e9);
         let ratio = if codec == CodecId::Raw { 1.0 } else { T::BYTES as f64 / costs.wire.width(1) };

@@ -37,7 +37,7 @@ const MAX_ROUNDS: usize = 1000;
 /// A run that takes less than this follows an untimed run of the same implementation: another
 /// implementation, or a copy, leaves other caches, and ranks that are less in step. Over TCP that
 /// changed the time of 4 bytes by a factor of two. In seconds.
-const SHORT_S: f64 = 1e-3;
+pub(super) const SHORT_S: f64 = 1e-3;
 /// Size of the array for the memcpy rate, larger than the caches. A build with debug assertions is
 /// for tests: its rates mean nothing, and a short array gives one soon.
 const MEMCPY_BYTES: usize = if cfg!(debug_assertions) { 1 << 20 } else { 64 << 20 };
@@ -138,7 +138,10 @@ impl Settings {
         size: usize,
     ) -> Option<usize> {
         let call = ProgramSpec::new(self.problem.collective, size, self.problem.root);
+        // As long as an array of which each rank has as much as one rank has of this one.
+        let longest_share = self.shares.iter().flatten().copied().max();
         let longest = self.counts.iter().copied().max()?;
+        let longest = longest.max(longest_share.unwrap_or(0).saturating_mul(size));
         let bytes = |row: &PlanImplementation| {
             ranks::whole_message_bytes(&row.plan, call, T::DTYPE, longest)
         };
@@ -269,6 +272,7 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
         for run in &mut runs {
             run.is_short = runner.largest(run.warm)? < SHORT_S;
         }
+        let is_short = runs.iter().any(|run| run.is_short);
         let round_time = runner.largest(runs.iter().map(ImplementationRun::round_time).sum())?;
         let rounds = rounds(settings.repeat, settings.min_time, round_time);
         for round in 0..rounds {
@@ -279,6 +283,9 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> Benchmark<'_, C, T> {
                 run.run_round(&mut runner, settings.in_flight as f64)?;
             }
             if let Some(memcpy) = &mut memcpy {
+                if is_short {
+                    runner.copy(memcpy)?;
+                }
                 copies.push(runner.copy(memcpy)?);
             }
         }

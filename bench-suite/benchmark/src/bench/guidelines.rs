@@ -20,7 +20,7 @@ use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{ranks, room, streams};
 use serde::Serialize;
 
-use super::benchmark::{counts, slowest};
+use super::benchmark::{SHORT_S, counts, slowest};
 use super::implementation::{Implementation, PlanImplementation};
 #[cfg(feature = "mpi")]
 use super::mpi::LibraryDefault;
@@ -282,15 +282,22 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
     ) -> anyhow::Result<Vec<Vec<f64>>> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let mut times = vec![vec![Vec::new(); COLLECTIVES.len()]; self.implementations.len()];
+        let mut is_short = vec![[false; COLLECTIVES.len()]; self.implementations.len()];
         // The first round warms up.
         for round in 0..=repeat {
             for (nth, collective) in COLLECTIVES.into_iter().enumerate() {
                 let problem = Problem::sum(collective, count, size, rank);
                 let mut runner = Runner::new(comm, wait, problem, self.data)?;
-                for (implementation, times) in self.implementations.iter_mut().zip(&mut times) {
-                    let (time, _) = runner.run((implementation.make)(collective)?.as_mut())?;
-                    if round > 0 {
-                        times[nth].push(time);
+                for (at, implementation) in self.implementations.iter_mut().enumerate() {
+                    let mut call = (implementation.make)(collective)?;
+                    if is_short[at][nth] {
+                        runner.run(call.as_mut())?;
+                    }
+                    let (time, _) = runner.run(call.as_mut())?;
+                    if round == 0 {
+                        is_short[at][nth] = runner.largest(time)? < SHORT_S;
+                    } else {
+                        times[at][nth].push(time);
                     }
                 }
             }

@@ -217,8 +217,8 @@ impl CollectiveRow {
         }
     }
 
-    /// Combines several launches: the largest error, the sum of faults, and medians of times. Byte
-    /// counts are the first launch's.
+    /// Combines several launches: the largest error and allowance, or those of the worst faulty
+    /// launch; the sum of faults; medians of times. Byte counts are the first launch's.
     ///
     /// # Panics
     /// If there is no launch.
@@ -242,6 +242,13 @@ impl CollectiveRow {
             let values: Option<Vec<f64>> = launches.iter().map(of).collect();
             values.map(|values| values.into_iter().fold(0.0, f64::max))
         };
+        let faulty = launches.iter().filter(|row| row.fault().is_some());
+        let error = |row: &&Self| row.max_err.unwrap_or_default();
+        let worst_fault = faulty.max_by(|a, b| error(a).total_cmp(&error(b)));
+        let (max_err, bound_worst) = match worst_fault {
+            Some(faulty) => (faulty.max_err, faulty.bound_worst),
+            None => (worst(|row| row.max_err), worst(|row| row.bound_worst)),
+        };
         Self {
             time_s,
             min_s: percentile(&times_s, 0.0),
@@ -254,10 +261,12 @@ impl CollectiveRow {
             overlap_percent: work_s.zip(total_s).map(hidden),
             algbw_gbps,
             busbw_gbps: algbw_gbps * bus_factor,
-            max_err: worst(|row| row.max_err),
+            max_err,
+            bound_worst,
             mismatched_nonfinite: total(|row| row.mismatched_nonfinite),
             nans_left_open: total(|row| row.nans_left_open),
             n_wrong: total(|row| row.n_wrong),
+            n_unequal: total(|row| row.n_unequal),
             encode_s: middle(|row| row.encode_s),
             fold_s: middle(|row| row.fold_s),
             decode_s: middle(|row| row.decode_s),
@@ -446,6 +455,15 @@ pub(super) mod tests {
         compressed.result_check.as_mut().unwrap().allowed = 1e-2;
         let row = CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &[compressed], 0.0);
         assert_eq!((row.fault(), row.bound_worst), (None, Some(1e-2)));
+        // Each launch keeps its own bound, and a launch that does not is not hidden by another.
+        let of = |allowed, error| {
+            let mut checked = record(&[1.0], 1, error);
+            checked.result_check.as_mut().unwrap().allowed = allowed;
+            CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &[checked], 0.0)
+        };
+        let kept = CollectiveRow::of_launches(&[of(0.0, 0.0), of(1e-2, 5e-3)]);
+        assert_eq!((kept.fault(), kept.bound_worst), (None, Some(1e-2)));
+        assert!(CollectiveRow::of_launches(&[of(1e-2, 5e-3), of(0.0, 1e-3)]).fault().is_some());
         let unchecked = RankRecord { result_check: None, ..record(&[1.0], 1, 9.0) };
         assert_eq!(
             CollectiveRow::new(("a", "A".into()), 4, &PROBLEM, &[unchecked], 0.0).fault(),

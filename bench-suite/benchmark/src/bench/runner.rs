@@ -116,7 +116,10 @@ impl<'a, C: AnyCommunicator, T: Float> Runner<'a, C, T> {
         let [n_sent, n_received] = problem.buffer_lens();
         let mut send = memory::zeroed(n_sent)?;
         data.fill(problem.rank, problem.contribution().start, &mut send);
-        let buffers = ProblemBuffers { send, recv: memory::zeroed(n_received)? };
+        let mut recv = memory::zeroed(n_received)?;
+        // The first call must not pay for the page faults of fresh memory.
+        recv.fill(T::from_f64(0.0));
+        let buffers = ProblemBuffers { send, recv };
         Ok(Self { comm, barrier, problem, buffers })
     }
 
