@@ -239,11 +239,11 @@ impl Costs {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostError {
-    /// A number of ranks, cores or lanes is 0, or the root is not a rank.
+    /// A number of ranks, cores, lanes or messages on a link is 0, or the root is not a rank.
     #[error(
         "cannot predict a call of {size} ranks with root {root}, {lanes} lanes, {ranks_per_node} \
-         ranks per machine and {cores} cores; the numbers must be at least 1, and the root below \
-         the number of ranks"
+         ranks per machine, {cores} cores and {link_depth} messages on a link; the numbers must be \
+         at least 1, and the root below the number of ranks"
     )]
     Empty {
         /// Number of ranks.
@@ -256,6 +256,8 @@ pub enum CostError {
         ranks_per_node: usize,
         /// Cores per machine.
         cores: usize,
+        /// Messages that a link holds.
+        link_depth: u32,
     },
     /// The library would refuse the call.
     #[error(transparent)]
@@ -319,7 +321,7 @@ pub struct WorkSeconds {
 ///
 /// # Errors
 /// [`CostError::Refused`] if the library would refuse the call. [`CostError::Empty`] if there are
-/// no ranks, lanes or cores, or the root is not a rank. [`CostError::Stuck`] if the schedule
+/// no ranks, lanes, cores or places on a link, or the root is not a rank. [`CostError::Stuck`] if the schedule
 /// deadlocks.
 pub fn predict<T: Float>(
     case: &ModelCall,
@@ -329,10 +331,11 @@ pub fn predict<T: Float>(
     let lanes = if case.plan.overlaps() { case.lanes } else { case.lanes.min(1) };
     let case = &ModelCall { plan: case.plan.for_values(T::DTYPE), lanes, ..*case };
     let &ModelCall { collective, root, size, lanes, .. } = case;
-    let host = &cluster.host;
-    if [size, lanes, host.ranks_per_node, host.cores].contains(&0) || root.index() >= size {
+    let (host, link_depth) = (&cluster.host, cluster.network.link_depth);
+    let numbers = [size, lanes, host.ranks_per_node, host.cores, link_depth as usize];
+    if numbers.contains(&0) || root.index() >= size {
         let (ranks_per_node, cores) = (host.ranks_per_node, host.cores);
-        return Err(CostError::Empty { size, root, lanes, ranks_per_node, cores });
+        return Err(CostError::Empty { size, root, lanes, ranks_per_node, cores, link_depth });
     }
     let per_node = if case.by_node { cluster.host.ranks_per_node } else { 1 };
     let call = ProgramSpec::new(collective, size, root).with_nodes(per_node);

@@ -404,6 +404,10 @@ fn what_cannot_run_is_refused() {
     ] {
         assert!(matches!(refused(case, host), CostError::Empty { .. }));
     }
+    let network = NetworkModel { link_depth: 0, ..NETWORK };
+    let cluster = ClusterModel { network, ..ClusterModel::default() };
+    let refused_links = predict::<f32>(&case, &cluster, &costs).unwrap_err();
+    assert!(matches!(refused_links, CostError::Empty { link_depth: 0, .. }));
     let plan = Plan::raw().with_schedule(&Chain);
     let unsupported = refused(ModelCall { plan, ..case }, host);
     assert!(matches!(unsupported, CostError::Refused(Error::Unsupported { .. })));
