@@ -141,7 +141,9 @@ presets! {
     Cprp2pZfp: PresetRow {
         name: "cprp2p-zfp",
         title: "CPRP2P, ZFP(ABS)",
-        differs: "blocks that zfp would put beyond the bound are stored unchanged",
+        differs: "messages come from a pool; an all-reduce gathers whole parts; frames are passed on \
+                  as they are, unless run as published; blocks that zfp would put beyond the bound \
+                  are stored unchanged",
         codec: CodecId::ZfpAbs,
         ..Self::Cprp2p.row()
     };
@@ -170,7 +172,7 @@ presets! {
     HzcclPlus: PresetRow {
         name: "hzccl+",
         title: "hZCCL, our engine",
-        differs: IN_ENGINE,
+        differs: "all collectives; segments overlap; decompress, reduce and compress are one pass",
         overlap: Overlap::Segments,
         ..Self::Hzccl.row()
     };
@@ -191,7 +193,8 @@ presets! {
     GzcclPlus: PresetRow {
         name: "gzccl+",
         title: "gZCCL, our engine",
-        differs: IN_ENGINE,
+        differs: "frames lie in host memory; partners continue with the same decoded sum; segments \
+                  overlap; decompress, reduce and compress are one pass",
         overlap: Overlap::Segments,
         ..Self::Gzccl.row()
     };
@@ -254,7 +257,8 @@ presets! {
     ZfpOpt4: PresetRow {
         name: "zfp-opt-4",
         title: "ZFP-OPT, 4 bits",
-        differs: "frames are passed on as they are, unless run as published",
+        differs: "no size threshold unless the plan has one; one kernel decodes all partitions; \
+                  frames are passed on as they are, unless run as published",
         codec: CodecId::ZfpRate,
         setting: 4,
         ..Self::MpcOpt.row()
@@ -287,7 +291,8 @@ presets! {
     CamInter: PresetRow {
         name: "cam-inter",
         title: "CAM, inter-step",
-        differs: "the caller takes the difference (InterStep); all collectives that only move",
+        differs: "the caller takes the difference (InterStep); all collectives that only move; no \
+                  size threshold unless the plan has one",
         codec: CodecId::Lz,
         ..Self::CamIntra.row()
     };
@@ -311,7 +316,8 @@ presets! {
     CamBoth: PresetRow {
         name: "cam-both",
         title: "CAM, both",
-        differs: "the caller drops bits and takes the difference (InterStep); see cam-inter",
+        differs: "the caller drops bits and takes the difference (InterStep); all collectives that \
+                  only move; no size threshold unless the plan has one",
         ..Self::CamInter.row()
     };
 }
