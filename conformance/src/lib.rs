@@ -79,25 +79,9 @@ use std::ops::Range;
 #[macro_export]
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            ::foldwire::DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            ::foldwire::DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            ::foldwire::DType::F16 => {
-                type $T = ::foldwire::f16;
-                $body
-            }
-            ::foldwire::DType::Bf16 => {
-                type $T = ::foldwire::bf16;
-                $body
-            }
-            other => panic!("the suite does not know {other}"),
-        }
+        ::foldwire::with_float!($dtype, $T => $body, else {
+            panic!("the suite does not know {}", $dtype)
+        })
     };
 }
 

@@ -6,7 +6,7 @@
 use crate::bound::{Bound, BoundError, Quantum, Scope, ValueRange, rounding, underflow};
 use crate::call_spec::CallSpec;
 use crate::codec::Loss;
-use crate::element::{DType, Float, bf16, f16, sealed::Wide};
+use crate::element::{DType, Float, sealed::Wide, with_float};
 use crate::error::{Error, FillError};
 use crate::frame::StepQuantity;
 use crate::op::{OpCode, weight};
@@ -140,14 +140,8 @@ pub(crate) fn resolve_for_later_data(
         Loss::Setting => return Ok(Budget { bound: f64::INFINITY, worst_case: None, ..exact }),
         Loss::Bound => {}
     }
-    match spec.dtype {
-        DType::F32 => resolve_as::<f32>(spec, value_range),
-        DType::F64 => resolve_as::<f64>(spec, value_range),
-        DType::F16 => resolve_as::<f16>(spec, value_range),
-        DType::Bf16 => resolve_as::<bf16>(spec, value_range),
-        // Calls on integers use an exact codec.
-        _ => Err(Error::Internal),
-    }
+    // Calls on integers use an exact codec.
+    with_float!(spec.dtype, T => resolve_as::<T>(spec, value_range), else Err(Error::Internal))
 }
 
 /// Same as [`resolve_for_later_data`], with a lattice for values of this type.

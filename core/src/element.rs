@@ -76,18 +76,21 @@ impl fmt::Display for DType {
     }
 }
 
-/// Evaluates `$body` with `$T` as the type that `$dtype` names.
+/// Evaluates `$body` with `$T` as the type that `$dtype` names. Other crates, for which there may be
+/// more types, give a value for these.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! with_type {
-    ($dtype:expr, $T:ident => $body:expr) => {
-        $crate::element::with_type!(
+    ($dtype:expr, $T:ident => $body:expr $(, else $none:expr)?) => {
+        $crate::with_type!(
             $dtype, $T, $body;
-            F32 f32, F64 f64, F16 $crate::element::f16, Bf16 $crate::element::bf16, I8 i8, U8 u8,
-            I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64;
+            F32 f32, F64 f64, F16 $crate::f16, Bf16 $crate::bf16, I8 i8, U8 u8, I16 i16, U16 u16,
+            I32 i32, U32 u32, I64 i64, U64 u64; $(_ => $none,)?
         )
     };
     ($dtype:expr, $T:ident, $body:expr; $($variant:ident $type:path),*; $($else:tt)*) => {
         match $dtype {
-            $($crate::element::DType::$variant => {
+            $($crate::DType::$variant => {
                 type $T = $type;
                 $body
             })*
@@ -108,11 +111,12 @@ macro_rules! each_type {
 pub(crate) use each_type;
 
 /// Evaluates `$body` with `$T` as the float that `$dtype` names; evaluates `$none` for integers.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr, else $none:expr) => {
-        $crate::element::with_type!(
-            $dtype, $T, $body;
-            F32 f32, F64 f64, F16 $crate::element::f16, Bf16 $crate::element::bf16; _ => $none,
+        $crate::with_type!(
+            $dtype, $T, $body; F32 f32, F64 f64, F16 $crate::f16, Bf16 $crate::bf16; _ => $none,
         )
     };
 }

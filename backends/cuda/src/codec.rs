@@ -8,7 +8,7 @@ mod raw;
 
 use foldwire::codec::{CodecId, CodecParams};
 use foldwire::op::OpCode;
-use foldwire::{DType, Float, bf16, f16};
+use foldwire::{DType, Float, with_float};
 
 use crate::{DeviceBytes, DeviceError, DevicePtr, Launcher};
 use coded::CodedKernels;
@@ -193,31 +193,6 @@ pub struct DeviceCodec {
     /// Factor by which local values are multiplied.
     weight: f64,
     kernels: AnyKernels,
-}
-
-/// Evaluates `$body` with `$T` as the float that `$dtype` names.
-macro_rules! with_float {
-    ($dtype:expr, $T:ident => $body:expr, else $none:expr) => {
-        match $dtype {
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            DType::F16 => {
-                type $T = f16;
-                $body
-            }
-            DType::Bf16 => {
-                type $T = bf16;
-                $body
-            }
-            _ => $none,
-        }
-    };
 }
 
 impl DeviceCodec {

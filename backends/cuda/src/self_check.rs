@@ -8,7 +8,7 @@ use crate::{DeviceBuffer, DeviceBytes, DeviceCodec, DeviceError, Driver, Outcome
 use bytemuck::Pod;
 use foldwire::codec::{CodecExt, CodecId, CodecParams};
 use foldwire::op::OpCode;
-use foldwire::{DType, Float, Op, Quantum, bf16, f16};
+use foldwire::{DType, Float, Op, Quantum, with_float};
 use std::sync::Arc;
 
 /// Values of each check: a chunk and a part of one.
@@ -22,14 +22,8 @@ pub(crate) fn check(
     codec: CodecId,
     dtype: DType,
 ) -> Result<(), DeviceError> {
-    match dtype {
-        DType::F32 => check_type::<f32>(driver, codec),
-        DType::F64 => check_type::<f64>(driver, codec),
-        DType::F16 => check_type::<f16>(driver, codec),
-        DType::Bf16 => check_type::<bf16>(driver, codec),
-        // Integers are exact on any device.
-        _ => Ok(()),
-    }
+    // Integers are exact on any device.
+    with_float!(dtype, T => check_type::<T>(driver, codec), else Ok(()))
 }
 
 /// Returns values of every kind: smooth, constant, rough, subnormal, huge, and no numbers.

@@ -126,24 +126,10 @@ pub enum FieldSource {
 #[macro_export]
 macro_rules! with_float {
     ($dtype:expr, $float:ident => $result:expr) => {
-        match $dtype {
-            ::foldwire::DType::F64 => {
-                type $float = f64;
-                $result
-            }
-            ::foldwire::DType::F16 => {
-                type $float = ::foldwire::f16;
-                $result
-            }
-            ::foldwire::DType::Bf16 => {
-                type $float = ::foldwire::bf16;
-                $result
-            }
-            _ => {
-                type $float = f32;
-                $result
-            }
-        }
+        ::foldwire::with_float!($dtype, $float => $result, else {
+            type $float = f32;
+            $result
+        })
     };
 }
 

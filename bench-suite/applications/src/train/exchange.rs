@@ -5,10 +5,11 @@
 //! the next gradient.
 
 use foldwire::{
-    Bound, DType, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, bf16, f16,
+    Bound, DType, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator,
 };
 use foldwire_arguments::{RoundingArg, TrainArgs};
 use foldwire_threads::Endpoint;
+use foldwire_workbench::with_float;
 use serde::Serialize;
 
 use super::neural_net::NeuralNet;
@@ -82,12 +83,7 @@ pub(super) trait GradientBuffer {
 
 /// Returns a buffer for gradients of this network in this type, with residues of zero.
 pub(super) fn gradient_buffer(net: &NeuralNet, dtype: DType) -> Box<dyn GradientBuffer> {
-    match dtype {
-        DType::F64 => Box::new(TypedGradients::<f64>::new(net)),
-        DType::F16 => Box::new(TypedGradients::<f16>::new(net)),
-        DType::Bf16 => Box::new(TypedGradients::<bf16>::new(net)),
-        _ => Box::new(TypedGradients::<f32>::new(net)),
-    }
+    with_float!(dtype, T => Box::new(TypedGradients::<T>::new(net)))
 }
 
 /// A rank's gradient in the element type that ranks exchange.

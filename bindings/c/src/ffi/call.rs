@@ -209,14 +209,13 @@ pub(crate) fn existing(
     rank.ok_or_else(|| ApiError::argument(none()))
 }
 
-/// Expands `$body` with `$T` as the Rust type of a [`DType`].
+/// Evaluates `$body` with `$T` as the Rust type of a [`DType`].
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
-        $crate::ffi::call::match_type!(
-            $dtype, |other| format!("calls do not support values of type {other}"), $T => $body;
-            F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
-            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64
-        )
+        foldwire::with_type!($dtype, $T => $body, else Err($crate::errors::ApiError::new(
+            $crate::ffi::types::FW_UNSUPPORTED,
+            format!("calls do not support values of type {}", $dtype),
+        )))
     };
 }
 pub(crate) use with_type;
@@ -224,29 +223,13 @@ pub(crate) use with_type;
 /// Same as `with_type`, of floats alone. `$refused` makes the error's message from another type.
 macro_rules! with_float {
     ($dtype:expr, $refused:expr, $T:ident => $body:expr) => {
-        $crate::ffi::call::match_type!(
-            $dtype, $refused, $T => $body;
-            F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16
-        )
+        foldwire::with_float!($dtype, $T => $body, else Err($crate::errors::ApiError::new(
+            $crate::ffi::types::FW_UNSUPPORTED,
+            $refused($dtype),
+        )))
     };
 }
 pub(crate) use with_float;
-
-macro_rules! match_type {
-    ($dtype:expr, $refused:expr, $T:ident => $body:expr; $($name:ident $type:ty),*) => {
-        match $dtype {
-            $(foldwire::DType::$name => {
-                type $T = $type;
-                $body
-            })*
-            other => Err($crate::errors::ApiError::new(
-                $crate::ffi::types::FW_UNSUPPORTED,
-                $refused(other),
-            )),
-        }
-    };
-}
-pub(crate) use match_type;
 
 impl CheckedCollective {
     /// Checks the arguments of a collective on rank `rank` of `size`. A barrier is `None`, and has
