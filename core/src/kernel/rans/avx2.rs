@@ -5,17 +5,7 @@ use super::{
     AVX2_LANES as LANES, BUCKETS, MASK, PROBABILITY_BITS, Reader, SMALLEST, STATE_BITS, Tables,
     Writer,
 };
-use core::arch::x86_64::{
-    __m128i, __m256i, _mm_blendv_epi8, _mm_cvtsi64_si128, _mm_loadu_si128, _mm_packus_epi32,
-    _mm_shuffle_epi8, _mm_slli_epi16, _mm_storel_epi64, _mm_storeu_si128, _mm_unpacklo_epi32,
-    _mm256_add_epi32, _mm256_add_pd, _mm256_and_si256, _mm256_blendv_epi8, _mm256_castsi256_ps,
-    _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpgt_epi32, _mm256_cvtepi32_pd,
-    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvttpd_epi32, _mm256_div_pd,
-    _mm256_extracti128_si256, _mm256_i32gather_epi32, _mm256_loadu_si256, _mm256_movemask_ps,
-    _mm256_mullo_epi32, _mm256_or_si256, _mm256_permutevar8x32_epi32, _mm256_set_m128i,
-    _mm256_set1_epi32, _mm256_set1_pd, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi32,
-    _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
-};
+use core::arch::x86_64::*;
 
 /// For each set of lanes: how many of them come before each lane.
 static RANKS: [[u8; LANES]; 256] = {

@@ -1,18 +1,7 @@
 //! rANS with AVX-512: each state is a lane, and 16 symbols are coded at a time.
 
 use super::{BUCKETS, MASK, PROBABILITY_BITS, Reader, SMALLEST, STATE_BITS, Tables, Writer};
-use core::arch::x86_64::{
-    __m256i, __m512d, __m512i, __mmask16, _mm_mask_storeu_epi8, _mm_maskz_loadu_epi8,
-    _mm256_loadu_si256, _mm256_mask_storeu_epi16, _mm512_add_epi32, _mm512_add_pd,
-    _mm512_and_si512, _mm512_castsi256_si512, _mm512_castsi512_si256, _mm512_cmpge_epu32_mask,
-    _mm512_cmplt_epu32_mask, _mm512_cvtepi32_epi8, _mm512_cvtepi32_epi16, _mm512_cvtepi32_pd,
-    _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvttpd_epi32, _mm512_div_pd,
-    _mm512_extracti64x4_epi64, _mm512_i32gather_epi32, _mm512_inserti64x4, _mm512_loadu_si512,
-    _mm512_mask_mov_epi32, _mm512_mask_srli_epi32, _mm512_maskz_compress_epi32,
-    _mm512_maskz_expand_epi32, _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutex2var_epi32,
-    _mm512_set1_epi32, _mm512_set1_pd, _mm512_slli_epi32, _mm512_srli_epi32, _mm512_storeu_si512,
-    _mm512_sub_epi32,
-};
+use core::arch::x86_64::*;
 
 /// Symbols that are coded at a time.
 pub(super) const LANES: usize = 16;
