@@ -340,6 +340,26 @@ static void persistent(void) {
     free(out), free(in), free(in2);
 }
 
+/* Sends a vector of a type of Fortran's parameters, which MPI predefines, into one. */
+static void parameters(void) {
+    MPI_Datatype real8, gaps;
+    MPI_Type_create_f90_real(15, 307, &real8);
+    for (int turn = 0; turn < 2; turn++) {
+        double *out = malloc(sizeof *out * 2 * N), *in = malloc(sizeof *in * 2 * N);
+        int good = 1;
+        for (int i = 0; i < 2 * N; i++) out[i] = value(rank, 4, i), in[i] = -7;
+        MPI_Type_vector(N, 1, 2, real8, &gaps);
+        MPI_Type_commit(&gaps);
+        MPI_Sendrecv(out, 1, gaps, next, 1, in, 1, gaps, before, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        MPI_Type_free(&gaps);
+        for (int i = 0; i < 2 * N; i++)
+            good &= i % 2 ? in[i] == -7 : is_value(in[i], before, 4, i);
+        CHECK(good);
+        free(out), free(in);
+    }
+}
+
 /* A receiver may have another datatype than the sender. */
 static void derived(void) {
     enum { ROWS = 64, COLUMNS = 256, WIDTH = COLUMNS + 7 };
@@ -564,6 +584,7 @@ int main(int argc, char **argv) {
     order();
     persistent();
     derived();
+    parameters();
     truncated();
     cancelled();
     plain();
