@@ -218,7 +218,7 @@ impl CallContext<'_> {
         }
         let root = Rank::new(role.root.unwrap_or(0));
         let op = operation::<T>(checked.op);
-        let collective = call.collective;
+        let (collective, only_reads) = (call.collective, self.root_only_reads());
         Ok(Box::new(move |comm: &FoldwireComm| {
             let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
             let shares = match (collective, counts.borrowed()) {
@@ -238,9 +238,11 @@ impl CallContext<'_> {
                 {
                     Shares::Even(n_send)
                 }
+                (Collective::Broadcast, _) if only_reads => Shares::Even(n_send),
                 _ => Shares::Even(n_recv),
             };
             let window = match collective {
+                Collective::Broadcast if only_reads => Window::Input,
                 Collective::Broadcast => Window::Whole,
                 // In place, `send` holds a copy of the input.
                 Collective::ReduceScatter | Collective::Scatter => Window::Own,
@@ -252,6 +254,13 @@ impl CallContext<'_> {
             let pending = comm.start(call.with_op(op).with_root(root), &plan);
             Ok(Box::new(TypedStep { pending: pending?, to, _counts: counts, is_as_expected, mode }))
         }))
+    }
+
+    /// Returns whether this rank is the root of an exact broadcast, which changes no value.
+    fn root_only_reads(&self) -> bool {
+        self.call.collective == Collective::Broadcast
+            && self.checked.role.is_root()
+            && !matches!(self.mode, TransferMode::Lossy(_))
     }
 
     fn buffers<T: Plain>(&self) -> Result<HeldBuffers<T>, CallError> {
@@ -267,6 +276,7 @@ impl CallContext<'_> {
         let (send, recv) = (&call.send, &call.recv);
         // Source, destination, and whether the old values of the destination are input.
         let (from, mut to, reads_old) = match call.collective {
+            Collective::Broadcast if self.root_only_reads() => (own(recv)?, none(), false),
             Collective::Broadcast => (none(), own(recv)?, is_root),
             Collective::AllReduce | Collective::Reduce if in_place => (none(), own(recv)?, true),
             Collective::AllReduce => (own(send)?, own(recv)?, false),
@@ -298,6 +308,9 @@ impl CallContext<'_> {
         let recv = if in_place && call.collective == Collective::Scatter {
             let shares = checked.shares::<T>();
             ArrayValues::zeros(shares.map_or(send.as_ref().len() / size, |shares| shares[rank]))
+        } else if call.collective == Collective::Broadcast && reads_old && call.request.is_some() {
+            // The program may broadcast the array on another communicator at the same time.
+            to.for_reading::<T>(mpi, true)?
         } else {
             to.for_writing::<T>(mpi, reads_old)?
         };
