@@ -12,7 +12,7 @@ mod types;
 mod vector_collectives;
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use foldwire::schedule::Collective;
 
@@ -21,6 +21,7 @@ pub(crate) use communicators::CommApi;
 use functions::FunctionTable;
 use generalized_requests::RequestApi;
 use messages::MessageApi;
+use probes::QuietComm;
 pub(crate) use statuses::{StatusApi, StatusBuffer, StatusPtr};
 use types::DatatypeApi;
 use vector_collectives::VectorApi;
@@ -61,6 +62,8 @@ pub struct MpiLibrary<A: Abi> {
     keys: OnceLock<[c_int; 3]>,
     /// A copy of `MPI_COMM_SELF` that returns errors.
     self_comm: OnceLock<MpiHandle>,
+    /// Communicators whose errors are hidden.
+    quiet: Mutex<Vec<QuietComm>>,
     /// True if the library's check for aliased buffers is enabled.
     checks_aliases: OnceLock<bool>,
 }
@@ -100,8 +103,8 @@ impl<A: Abi> MpiLibrary<A> {
                 name.to_string_lossy()
             )
         })?;
-        let (keys, self_comm, checks_aliases) = Default::default();
-        Ok(Self { functions, handles, keys, self_comm, checks_aliases })
+        let (keys, self_comm, quiet, checks_aliases) = Default::default();
+        Ok(Self { functions, handles, keys, self_comm, quiet, checks_aliases })
     }
 
     /// Returns the handle that `make` writes.

@@ -1,6 +1,6 @@
 //! Tests of messages between two ranks, and of programs whose messages are passed on.
 
-use super::{MpiUnderTest, text};
+use super::{MpiUnderTest, output, text};
 
 /// Settings under which the programs' short messages travel as compressed messages.
 const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
@@ -46,4 +46,15 @@ pub(crate) fn late_probes(library: &MpiUnderTest) {
     let said = text(&library.run(&program, &[(2, &words, &variables)]));
     assert!(said.contains("a probe in a file that was loaded after MPI_Init"), "{said}");
     assert!(said.contains("refused") && !said.contains("wrong size"), "{said}");
+}
+
+/// Threads whose datatypes are inspected at once leave the program's error handler as it is.
+pub(crate) fn handlers(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("handlers.c", "handlers") else { return };
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
+    let mut run = library.command(&program, &[(2, &[], &variables)]);
+    // Threads of a rank that is bound to one core do not run at once.
+    let said = text(&output(run.env("OMPI_MCA_hwloc_base_binding_policy", "none")));
+    let is_threaded = !said.contains("no threads");
+    assert!(!is_threaded || said.matches("as it was").count() == 2, "{said}");
 }

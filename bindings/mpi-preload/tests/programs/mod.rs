@@ -113,6 +113,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn threads_leave_the_error_handler_as_it_is() {
+            $crate::programs::messages::handlers(&$library);
+        }
+
+        #[test]
         fn communicators_with_strangers_are_passed_on() {
             $crate::programs::strangers(&$library);
         }
