@@ -81,8 +81,8 @@ pub(crate) struct PendingReceive {
     buffer: ReceiveBuffer,
     comm: MpiHandle,
     is_persistent: bool,
-    /// Bytes of the message, once it has been opened.
-    opened: Option<usize>,
+    /// Bytes of the message, or the error, once it has been opened.
+    opened: Option<Result<usize, MpiErrorCode>>,
 }
 
 /// A send of the program.
@@ -289,35 +289,37 @@ impl Messages {
         status: StatusPtr,
     ) -> Result<(), MpiErrorCode> {
         let Some(n_bytes) = self.mpi.received_bytes(status) else { return Ok(()) };
-        if let Some(n_bytes) = receive.opened {
-            self.mpi.set_received_bytes(status, n_bytes);
-            return Ok(());
-        }
-        if !self.may_be_compressed(n_bytes) {
-            return Ok(());
-        }
-        let opened = guarded(|| receive.buffer.open(self.mpi, self.plan.mark, n_bytes));
-        match opened.unwrap_or(Err(OpenError::Damaged)) {
-            Ok(None) => Ok(()),
-            Ok(Some(n_bytes)) => {
-                receive.opened = Some(n_bytes);
-                self.mpi.set_received_bytes(status, n_bytes);
-                Ok(())
+        let opened = match receive.opened {
+            Some(opened) => opened,
+            None if !self.may_be_compressed(n_bytes) => return Ok(()),
+            // MPI reports a message that is too long when the request completes.
+            None if n_bytes > receive.buffer.capacity() => {
+                self.erase(receive);
+                return Ok(());
             }
-            Err(OpenError::Truncated) => {
-                self.mpi.set_received_bytes(status, receive.buffer.capacity());
-                Err(self.mpi.codes()[0])
-            }
-            Err(error) => {
-                let words = match error {
-                    OpenError::Mpi(code) => self.mpi.words(code),
-                    _ => "it is damaged".to_owned(),
-                };
-                let rank = self.plan.rank;
-                eprintln!("foldwire: rank {rank}: error: a message cannot be read: {words}");
-                Err(self.mpi.codes()[1])
-            }
-        }
+            None => match guarded(|| receive.buffer.open(self.mpi, self.plan.mark, n_bytes)) {
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(Some(n_bytes))) => Ok(n_bytes),
+                Ok(Err(error)) => Err(self.code_of(error)),
+                Err(_) => Err(self.code_of(OpenError::Damaged)),
+            },
+        };
+        receive.opened = Some(opened);
+        self.mpi.set_received_bytes(status, opened.unwrap_or(receive.buffer.capacity()));
+        opened.map(drop)
+    }
+
+    /// Error code for the program. Prints an error that MPI does not know.
+    fn code_of(&self, error: OpenError) -> MpiErrorCode {
+        let [truncated, other, _] = self.mpi.codes();
+        let words = match error {
+            OpenError::Truncated => return truncated,
+            OpenError::Damaged => "it is damaged".to_owned(),
+            OpenError::Mpi(code) => self.mpi.words(code),
+        };
+        let rank = self.plan.rank;
+        eprintln!("foldwire: rank {rank}: error: a message cannot be read: {words}");
+        other
     }
 
     /// Remembers what is to be done when a request completes.

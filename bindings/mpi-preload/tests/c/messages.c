@@ -459,6 +459,16 @@ static void truncated(void) {
         CHECK(class_of(code) == MPI_ERR_TRUNCATE && request == MPI_REQUEST_NULL);
         MPI_Barrier(comm);
 
+        /* An error stays with the request, which the program may ask before it waits. */
+        MPI_Irecv(in, n, MPI_FLOAT, before, 1, comm, &request);
+        MPI_Send(out, N, MPI_FLOAT, next, 1, comm);
+        int flag = 0;
+        for (code = MPI_SUCCESS; !flag && code == MPI_SUCCESS;)
+            code = MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(class_of(code) == MPI_ERR_TRUNCATE && request == MPI_REQUEST_NULL);
+        MPI_Barrier(comm);
+
         MPI_Request both[2];
         MPI_Status statuses[2];
         MPI_Irecv(in, n, MPI_FLOAT, before, 1, comm, &both[0]);
