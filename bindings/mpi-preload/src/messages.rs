@@ -118,7 +118,6 @@ impl Messages {
 
     /// Compresses a message of the program, unless it is passed on.
     pub(crate) fn compressed(&self, send: &SendArgs) -> Option<CompressedMessage> {
-        self.advance_freed();
         let (n_bytes, to) = self.eligible(send)?;
         // After a panic the message travels as it is.
         let compressed = guarded(|| match self.mpi.signature(send.buffer.datatype).ok()?.base? {
@@ -258,7 +257,7 @@ impl Messages {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        self.n_pending.load(Ordering::Acquire) > 0 || self.n_freed.load(Ordering::Acquire) > 0
+        self.n_pending.load(Ordering::Acquire) > 0
     }
 
     /// Buffer of a receive into which a compressed message fits; `None` for any other.
@@ -354,8 +353,7 @@ impl Messages {
         &self,
         requests: impl IntoIterator<Item = MpiHandle>,
     ) -> Option<Vec<Option<(MpiHandle, PendingMessage)>>> {
-        self.advance_freed();
-        if self.n_pending.load(Ordering::Acquire) == 0 {
+        if !self.has_pending() {
             return None;
         }
         let mut all = locked(&self.pending);
@@ -419,7 +417,8 @@ impl Messages {
         self.n_freed.store(freed.len(), Ordering::Release);
     }
 
-    /// Completes requests that the program has freed.
+    /// Completes requests that the program has freed. Runs after each call for messages: a message
+    /// that the call has received may say that a freed receive is complete.
     pub(crate) fn advance_freed(&self) {
         if self.n_freed.load(Ordering::Acquire) == 0 {
             return;

@@ -486,6 +486,41 @@ static void truncated(void) {
     free(out), free(in);
 }
 
+/* A receive that is freed before it is complete. A later message says that it is. */
+static void freed(void) {
+    float *out = floats(N, 3), *in = malloc(sizeof *in * MORE);
+    int *acks = malloc(sizeof *acks * N);
+    for (int how = 0; how < 5 && rank < 2; how++) {
+        int other = 1 - rank, ack = 7;
+        MPI_Request request;
+        if (rank == 1) {
+            MPI_Recv(&ack, 1, MPI_INT, other, 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, N, MPI_FLOAT, other, 21, MPI_COMM_WORLD);
+            MPI_Send(&ack, 1, MPI_INT, other, 22, MPI_COMM_WORLD);
+            continue;
+        }
+        acks[0] = 0;
+        memset(in, 1, sizeof *in * MORE);
+        MPI_Irecv(in, MORE, MPI_FLOAT, other, 21, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+        if (how == 2 || how == 3)
+            MPI_Irecv(acks, N, MPI_INT, other, 22, MPI_COMM_WORLD, &request);
+        if (how < 4) MPI_Send(&ack, 1, MPI_INT, other, 20, MPI_COMM_WORLD);
+        if (how < 2)
+            MPI_Recv(acks, how ? N : 1, MPI_INT, other, 22, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else if (how == 2)
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        else if (how == 3)
+            MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
+        else
+            MPI_Sendrecv(&ack, 1, MPI_INT, other, 20, acks, 1, MPI_INT, other, 22, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+        CHECK(acks[0] == 7 && are_floats(in, N, other, 3));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    free(out), free(in), free(acks);
+}
+
 static void cancelled(void) {
     float *out = floats(N, 4), *in = malloc(sizeof *in * MORE);
     MPI_Request request;
@@ -596,6 +631,7 @@ int main(int argc, char **argv) {
     derived();
     parameters();
     truncated();
+    if (size > 1) freed();
     cancelled();
     plain();
     if (size > 1) communicators();
