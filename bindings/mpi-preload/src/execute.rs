@@ -11,6 +11,7 @@ use foldwire::{Finished, Op, Pending, Report, SharedCommunicator};
 
 use crate::call::{BufferArgs, CheckedCall, MpiCall};
 use crate::decide::PassReason;
+use crate::ffi::held_counts::HeldCounts;
 use crate::ffi::library::{MpiApi, MpiErrorCode};
 use crate::ffi::memory::{ArrayRegions, ArrayValues, Plain};
 use crate::settings::{Settings, TransferMode};
@@ -142,15 +143,6 @@ struct HeldBuffers<T> {
     recv: ArrayValues<T>,
     /// Program memory to which `recv` is written back, if `recv` is a copy.
     to: ArrayRegions,
-}
-
-/// Counts that a running call borrows.
-struct HeldCounts {
-    /// Length of each rank's share. In an all-to-all, number of values that this rank sends to each
-    /// rank.
-    shares: Option<Box<[usize]>>,
-    /// In an all-to-all, number of values that this rank receives from each rank; else empty.
-    received: Box<[usize]>,
 }
 
 /// Running call on elements of one type. `pending` is declared before `_counts`, so that it is
@@ -333,19 +325,6 @@ impl CallContext<'_> {
             (counts.shares, counts.received) = (Some(of(from)), of(&call.recv));
         }
         Ok(counts)
-    }
-}
-
-impl HeldCounts {
-    /// Borrows `shares` and `received` for a running call; `None` if all shares have equal lengths.
-    #[allow(unsafe_code, reason = "a struct cannot borrow from its own field")]
-    fn borrowed(&self) -> Option<[&'static [usize]; 2]> {
-        let extended = |counts: &[usize]| {
-            // SAFETY: the numbers are on the heap and do not move when `HeldCounts` moves.
-            // `HeldCounts` moves into a `TypedStep`, which drops the borrowing call first.
-            unsafe { std::slice::from_raw_parts(counts.as_ptr(), counts.len()) }
-        };
-        self.shares.as_deref().map(|shares| [extended(shares), extended(&self.received)])
     }
 }
 

@@ -261,7 +261,6 @@ impl Messages {
     }
 
     /// Buffer of a receive into which a compressed message fits; `None` for any other.
-    #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
     pub(crate) fn receive(
         &self,
         buffer: &BufferArgs,
@@ -271,11 +270,8 @@ impl Messages {
         if !self.fits(buffer) {
             return None;
         }
-        let BufferArgs { start, count, datatype, .. } = *buffer;
-        // SAFETY: the program has passed this buffer to a receive, and does not use it until the
-        // receive is complete.
-        let buffer = unsafe { ReceiveBuffer::new(self.mpi, start, count as usize, datatype) };
-        Some(PendingReceive { buffer: buffer.ok()?, comm, is_persistent, opened: None })
+        let buffer = ReceiveBuffer::new(self.mpi, buffer).ok()?;
+        Some(PendingReceive { buffer, comm, is_persistent, opened: None })
     }
 
     /// Opens the received message if it is compressed, and corrects its status.
