@@ -407,7 +407,11 @@ impl BufferArgs {
         first: usize,
         count: usize,
     ) -> Result<ArrayRegions, MpiErrorCode> {
-        ArrayRegions::new(mpi, &ArrayRegion::start_of(mpi, self)?, iter::once((count, first as isize)))
+        ArrayRegions::new(
+            mpi,
+            &ArrayRegion::start_of(mpi, self)?,
+            iter::once((count, first as isize)),
+        )
     }
 
     /// Regions of the shares of `ranks`. The counts and displacements were checked before. Without

@@ -6,6 +6,7 @@ mod datatypes;
 mod functions;
 mod generalized_requests;
 mod messages;
+mod packing;
 mod probes;
 mod statuses;
 mod types;
@@ -21,6 +22,7 @@ pub(crate) use communicators::CommApi;
 use functions::FunctionTable;
 use generalized_requests::RequestApi;
 use messages::MessageApi;
+use packing::PackingApi;
 use probes::QuietComm;
 pub(crate) use statuses::{StatusApi, StatusBuffer, StatusPtr};
 use types::DatatypeApi;
@@ -38,7 +40,7 @@ pub(crate) const SUCCESS: c_int = 0;
 /// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
 /// and not finalised.
 pub(crate) trait MpiApi:
-    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
+    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + PackingApi + Send + Sync
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;

@@ -10,7 +10,7 @@ use super::library::{MpiApi, MpiErrorCode};
 use crate::call::BufferArgs;
 use crate::signature::Signature;
 
-/// Largest number of bytes that are packed with one call of MPI, since counts are `int`.
+/// Largest number of bytes that are packed with one call of MPI, if that is not a single value.
 const PACKED_AT_ONCE: usize = 1 << 30;
 
 /// `count` values of a datatype in the program's memory.

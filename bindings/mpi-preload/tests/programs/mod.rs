@@ -151,6 +151,15 @@ macro_rules! tests {
         fn constants_are_those_of_the_header() {
             $crate::programs::constants(&$library);
         }
+
+        mod long {
+            use super::*;
+
+            #[test]
+            fn values_of_more_than_2_gib_are_right() {
+                programs::huge_values(&$library);
+            }
+        }
     };
 }
 pub(crate) use tests;
@@ -369,6 +378,20 @@ pub(crate) fn large_counts(library: &MpiUnderTest) {
         };
         assert!(bound == "off" || said.contains(expected), "{said}");
     }
+}
+
+/// A value of a derived type with more bytes than an `int` counts. The ranks copy it.
+pub(crate) fn huge_values(library: &MpiUnderTest) {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|words| words.split_whitespace().next()?.parse::<u64>().ok());
+    if free.is_none_or(|kib| kib < 8 << 20) {
+        println!("skipped: huge.c under {}: it needs 8 GiB of memory", library.name);
+        return;
+    }
+    let Some(program) = library.compiled("huge.c", "huge") else { return };
+    let said = text(&library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "lossless")])]));
+    assert!(said.contains("2 taken (Bcast 2)") && said.matches("good").count() == 2, "{said}");
 }
 
 /// Fortran calls are taken, too.
