@@ -23,12 +23,18 @@ pub struct Backoff {
     n_spins: u32,
     /// Time at which spinning ended.
     since: Option<Instant>,
+    has_slept: bool,
 }
 
 impl Backoff {
     /// Starts again with spinning. Call it after each event.
     pub fn reset(&mut self) {
         *self = Self::default();
+    }
+
+    /// Returns whether a wait has slept since the last reset.
+    pub(crate) const fn has_slept(&self) -> bool {
+        self.has_slept
     }
 
     /// Waits a moment, at most `budget`.
@@ -45,6 +51,7 @@ impl Backoff {
         if waited < YIELDING {
             thread::yield_now();
         } else {
+            self.has_slept = true;
             thread::sleep(budget.min(LONGEST_SLEEP).min(waited / SHARE));
         }
     }
@@ -66,6 +73,6 @@ mod tests {
         (0..1000).for_each(|_| backoff.wait(Duration::ZERO));
         assert!(start.elapsed() < Duration::from_millis(100));
         backoff.reset();
-        assert_eq!((backoff.n_spins, backoff.since), (0, None));
+        assert_eq!((backoff.n_spins, backoff.since, backoff.has_slept()), (0, None, false));
     }
 }

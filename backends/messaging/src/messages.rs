@@ -16,7 +16,8 @@ use crate::shared_memory::{AcceptedSend, AnnouncedReceive, SharedMemory};
 use crate::{Backoff, Event, Net, Refused, Source, on_wire};
 
 /// While only a notice can come from the library, one poll in this many tests the library. A test
-/// costs more than a check of shared memory.
+/// costs more than a check of shared memory. Once the rank sleeps between polls, each poll tests:
+/// the test also moves the program's own messages.
 const POLLS_PER_TEST: u32 = 16;
 /// Checks of shared memory in one [`Net::idle`] if each rank of the node has its own core. They
 /// take about a microsecond.
@@ -152,12 +153,12 @@ impl<R: Requests> Messages<R> {
     }
 
     /// Returns whether this poll must test the library. Most polls skip the test while the only
-    /// pending request is the receive for notices.
+    /// pending request is the receive for notices, and the rank does not sleep.
     fn is_test_due(&mut self) -> bool {
         self.n_polls = self.n_polls.wrapping_add(1);
         let n_awaited = self.pending.n() - self.n_unmatched;
         let is_quiet = self.shared_memory.is_some() && n_awaited <= 1 && !self.is_ending;
-        !is_quiet || self.n_polls.is_multiple_of(POLLS_PER_TEST)
+        !is_quiet || self.backoff.has_slept() || self.n_polls.is_multiple_of(POLLS_PER_TEST)
     }
 
     /// Posts the receives of messages that other ranks of the node have announced.

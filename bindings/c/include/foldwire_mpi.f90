@@ -16,7 +16,7 @@ contains
     ! function together. In a group, the communicator is created when the group ends.
     !
     ! Errors: those of fwCommInitRank; FW_ABORTED if rank 0 could not create the unique id;
-    ! FW_INTERNAL_ERROR if an MPI call failed.
+    ! FW_TRANSPORT_ERROR if an MPI call failed (fwGetLastError does not describe that).
     function fwCommInitMpi(comm, mpi_comm, config) result(code)
         use mpi, only: MPI_BYTE, MPI_SUCCESS
         type(c_ptr), intent(out) :: comm
@@ -30,7 +30,7 @@ contains
         external :: MPI_Comm_rank, MPI_Comm_size, MPI_Bcast
 
         comm = c_null_ptr
-        code = FW_INTERNAL_ERROR
+        code = FW_TRANSPORT_ERROR
         call MPI_Comm_rank(mpi_comm, rank, error)
         if (error /= MPI_SUCCESS) return
         call MPI_Comm_size(mpi_comm, n_ranks, error)

@@ -19,7 +19,7 @@
  * NULL.
  *
  * Errors: those of fwCommInitRank; FW_ABORTED if rank 0 could not create the unique id;
- * FW_INTERNAL_ERROR if an MPI call failed. */
+ * FW_TRANSPORT_ERROR if an MPI call failed (fwGetLastError does not describe that). */
 static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfig *config) {
     /* The id, followed by 1 if rank 0 has created it. */
     unsigned char said[sizeof(fwUniqueId) + 1] = {0};
@@ -32,7 +32,7 @@ static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfi
         *comm = NULL;
     }
     if (MPI_Comm_rank(mpi, &rank) != MPI_SUCCESS || MPI_Comm_size(mpi, &size) != MPI_SUCCESS) {
-        return FW_INTERNAL_ERROR;
+        return FW_TRANSPORT_ERROR;
     }
     if (rank == 0) {
         made = fwGetUniqueId(&id);
@@ -44,7 +44,7 @@ static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfi
         }
     }
     if (MPI_Bcast(said, (int)sizeof said, MPI_UNSIGNED_CHAR, 0, mpi) != MPI_SUCCESS) {
-        return FW_INTERNAL_ERROR;
+        return FW_TRANSPORT_ERROR;
     }
     if (said[sizeof id.internal] == 0) {
         if (rank != 0) {

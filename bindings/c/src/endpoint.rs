@@ -20,7 +20,7 @@ use crate::ffi::assert_send::AssertSend;
 use crate::ffi::call::CoreCommunicator;
 use crate::ffi::device::ArrayMemory;
 use crate::ffi::process::OwnerProcess;
-use crate::ffi::started::DynCall;
+use crate::ffi::started::{AbortedCall, DynCall};
 use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCCESS, fwResult};
 use crate::handle_table::{self, HandleEntry, HandleKind};
 use crate::transport::{AnyTransport, GrownCommunicator};
@@ -157,9 +157,12 @@ impl EndpointGuard<'_> {
                 continue;
             }
             // Dropping the last communicator waits until the network has sent everything. An abort
-            // must not wait, so another thread drops the state.
-            self.requests_of(comm).into_iter().for_each(|request| self.abort_request(request));
-            let state = AssertSend::new(mem::take(&mut **self));
+            // must not wait, so another thread drops the state. Aborted requests borrow nothing of
+            // it, and stay.
+            self.requests.values_mut().for_each(CommRequest::abort);
+            let mut state = mem::take(&mut **self);
+            self.requests = mem::take(&mut state.requests);
+            let state = AssertSend::new(state);
             // If no thread can be created, the closure, and so the state, is dropped here.
             let _ = thread::Builder::new().spawn(move || drop(state));
         }
@@ -343,16 +346,18 @@ impl EndpointState {
         of.map(|(&handle, _)| handle).collect()
     }
 
-    /// Aborts a call.
-    fn abort_request(&mut self, request: usize) {
-        handle_table::remove(request);
-        self.requests.remove(&request);
-    }
-
-    /// Drops a communicator and its calls.
+    /// Drops a communicator, and aborts its calls.
     pub(crate) fn remove_comm(&mut self, comm: usize) {
-        self.requests_of(comm).into_iter().for_each(|request| self.abort_request(request));
+        let of = self.requests.values_mut().filter(|request| request.comm == comm);
+        of.for_each(CommRequest::abort);
         self.comms.remove(&comm);
+    }
+}
+
+impl CommRequest {
+    /// Drops the call. The request stays until the caller waits for it, and returns `FW_ABORTED`.
+    fn abort(&mut self) {
+        self.call = Box::new(AbortedCall);
     }
 }
 

@@ -400,15 +400,6 @@ impl BufferArgs {
         Some(self.start.addr().wrapping_add_signed(first.checked_mul(n_bytes)? as isize))
     }
 
-    /// Empty region at the start of the buffer, from which regions of values are made.
-    #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
-    fn empty_region(&self, mpi: &dyn MpiApi) -> Result<ArrayRegion, MpiErrorCode> {
-        let signature = mpi.signature(self.datatype)?;
-        // SAFETY: the program passed this buffer to a collective, and does not use it until the
-        // call is complete.
-        Ok(unsafe { ArrayRegion::new(self.start, 0, self.datatype, signature) })
-    }
-
     /// Regions of `count` values of the datatype, beginning with value `first`.
     pub(crate) fn at(
         &self,
@@ -416,7 +407,11 @@ impl BufferArgs {
         first: usize,
         count: usize,
     ) -> Result<ArrayRegions, MpiErrorCode> {
-        ArrayRegions::new(mpi, &self.empty_region(mpi)?, iter::once((count, first as isize)))
+        ArrayRegions::new(
+            mpi,
+            &ArrayRegion::start_of(mpi, self)?,
+            iter::once((count, first as isize)),
+        )
     }
 
     /// Regions of the shares of `ranks`. The counts and displacements were checked before. Without
@@ -437,7 +432,7 @@ impl BufferArgs {
         }
         let parts = counts.into_iter().zip(displs);
         let parts = parts.map(|(count, place)| (number(count).unwrap_or(0), place as isize));
-        ArrayRegions::new(mpi, &self.empty_region(mpi)?, parts)
+        ArrayRegions::new(mpi, &ArrayRegion::start_of(mpi, self)?, parts)
     }
 }
 

@@ -11,6 +11,7 @@ use foldwire::{Finished, Op, Pending, Report, SharedCommunicator};
 
 use crate::call::{BufferArgs, CheckedCall, MpiCall};
 use crate::decide::PassReason;
+use crate::ffi::held_counts::HeldCounts;
 use crate::ffi::library::{MpiApi, MpiErrorCode};
 use crate::ffi::memory::{ArrayRegions, ArrayValues, Plain};
 use crate::settings::{Settings, TransferMode};
@@ -144,15 +145,6 @@ struct HeldBuffers<T> {
     to: ArrayRegions,
 }
 
-/// Counts that a running call borrows.
-struct HeldCounts {
-    /// Length of each rank's share. In an all-to-all, number of values that this rank sends to each
-    /// rank.
-    shares: Option<Box<[usize]>>,
-    /// In an all-to-all, number of values that this rank receives from each rank; else empty.
-    received: Box<[usize]>,
-}
-
 /// Running call on elements of one type. `pending` is declared before `_counts`, so that it is
 /// dropped before the counts that it borrows.
 struct TypedStep<T: Plain> {
@@ -218,7 +210,7 @@ impl CallContext<'_> {
         }
         let root = Rank::new(role.root.unwrap_or(0));
         let op = operation::<T>(checked.op);
-        let collective = call.collective;
+        let (collective, only_reads) = (call.collective, self.root_only_reads());
         Ok(Box::new(move |comm: &FoldwireComm| {
             let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
             let shares = match (collective, counts.borrowed()) {
@@ -238,9 +230,11 @@ impl CallContext<'_> {
                 {
                     Shares::Even(n_send)
                 }
+                (Collective::Broadcast, _) if only_reads => Shares::Even(n_send),
                 _ => Shares::Even(n_recv),
             };
             let window = match collective {
+                Collective::Broadcast if only_reads => Window::Input,
                 Collective::Broadcast => Window::Whole,
                 // In place, `send` holds a copy of the input.
                 Collective::ReduceScatter | Collective::Scatter => Window::Own,
@@ -252,6 +246,13 @@ impl CallContext<'_> {
             let pending = comm.start(call.with_op(op).with_root(root), &plan);
             Ok(Box::new(TypedStep { pending: pending?, to, _counts: counts, is_as_expected, mode }))
         }))
+    }
+
+    /// Returns whether this rank is the root of an exact broadcast, which changes no value.
+    fn root_only_reads(&self) -> bool {
+        self.call.collective == Collective::Broadcast
+            && self.checked.role.is_root()
+            && !matches!(self.mode, TransferMode::Lossy(_))
     }
 
     fn buffers<T: Plain>(&self) -> Result<HeldBuffers<T>, CallError> {
@@ -267,6 +268,7 @@ impl CallContext<'_> {
         let (send, recv) = (&call.send, &call.recv);
         // Source, destination, and whether the old values of the destination are input.
         let (from, mut to, reads_old) = match call.collective {
+            Collective::Broadcast if self.root_only_reads() => (own(recv)?, none(), false),
             Collective::Broadcast => (none(), own(recv)?, is_root),
             Collective::AllReduce | Collective::Reduce if in_place => (none(), own(recv)?, true),
             Collective::AllReduce => (own(send)?, own(recv)?, false),
@@ -298,6 +300,9 @@ impl CallContext<'_> {
         let recv = if in_place && call.collective == Collective::Scatter {
             let shares = checked.shares::<T>();
             ArrayValues::zeros(shares.map_or(send.as_ref().len() / size, |shares| shares[rank]))
+        } else if call.collective == Collective::Broadcast && reads_old && call.request.is_some() {
+            // The program may broadcast the array on another communicator at the same time.
+            to.for_reading::<T>(mpi, true)?
         } else {
             to.for_writing::<T>(mpi, reads_old)?
         };
@@ -320,19 +325,6 @@ impl CallContext<'_> {
             (counts.shares, counts.received) = (Some(of(from)), of(&call.recv));
         }
         Ok(counts)
-    }
-}
-
-impl HeldCounts {
-    /// Borrows `shares` and `received` for a running call; `None` if all shares have equal lengths.
-    #[allow(unsafe_code, reason = "a struct cannot borrow from its own field")]
-    fn borrowed(&self) -> Option<[&'static [usize]; 2]> {
-        let extended = |counts: &[usize]| {
-            // SAFETY: the numbers are on the heap and do not move when `HeldCounts` moves.
-            // `HeldCounts` moves into a `TypedStep`, which drops the borrowing call first.
-            unsafe { std::slice::from_raw_parts(counts.as_ptr(), counts.len()) }
-        };
-        self.shares.as_deref().map(|shares| [extended(shares), extended(&self.received)])
     }
 }
 

@@ -17,6 +17,7 @@ mod entries;
 mod environment;
 pub mod fork;
 pub mod fortran;
+pub(crate) mod held_counts;
 pub mod interceptor;
 pub mod library;
 pub(crate) mod memory;

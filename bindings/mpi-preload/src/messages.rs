@@ -81,8 +81,8 @@ pub(crate) struct PendingReceive {
     buffer: ReceiveBuffer,
     comm: MpiHandle,
     is_persistent: bool,
-    /// Bytes of the message, once it has been opened.
-    opened: Option<usize>,
+    /// Bytes of the message, or the error, once it has been opened.
+    opened: Option<Result<usize, MpiErrorCode>>,
 }
 
 /// A send of the program.
@@ -118,7 +118,6 @@ impl Messages {
 
     /// Compresses a message of the program, unless it is passed on.
     pub(crate) fn compressed(&self, send: &SendArgs) -> Option<CompressedMessage> {
-        self.advance_freed();
         let (n_bytes, to) = self.eligible(send)?;
         // After a panic the message travels as it is.
         let compressed = guarded(|| match self.mpi.signature(send.buffer.datatype).ok()?.base? {
@@ -258,11 +257,10 @@ impl Messages {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        self.n_pending.load(Ordering::Acquire) > 0 || self.n_freed.load(Ordering::Acquire) > 0
+        self.n_pending.load(Ordering::Acquire) > 0
     }
 
     /// Buffer of a receive into which a compressed message fits; `None` for any other.
-    #[allow(unsafe_code, reason = "relies on the program's guarantee for its buffer")]
     pub(crate) fn receive(
         &self,
         buffer: &BufferArgs,
@@ -272,11 +270,8 @@ impl Messages {
         if !self.fits(buffer) {
             return None;
         }
-        let BufferArgs { start, count, datatype, .. } = *buffer;
-        // SAFETY: the program has passed this buffer to a receive, and does not use it until the
-        // receive is complete.
-        let buffer = unsafe { ReceiveBuffer::new(self.mpi, start, count as usize, datatype) };
-        Some(PendingReceive { buffer: buffer.ok()?, comm, is_persistent, opened: None })
+        let buffer = ReceiveBuffer::new(self.mpi, buffer).ok()?;
+        Some(PendingReceive { buffer, comm, is_persistent, opened: None })
     }
 
     /// Opens the received message if it is compressed, and corrects its status.
@@ -289,35 +284,37 @@ impl Messages {
         status: StatusPtr,
     ) -> Result<(), MpiErrorCode> {
         let Some(n_bytes) = self.mpi.received_bytes(status) else { return Ok(()) };
-        if let Some(n_bytes) = receive.opened {
-            self.mpi.set_received_bytes(status, n_bytes);
-            return Ok(());
-        }
-        if !self.may_be_compressed(n_bytes) {
-            return Ok(());
-        }
-        let opened = guarded(|| receive.buffer.open(self.mpi, self.plan.mark, n_bytes));
-        match opened.unwrap_or(Err(OpenError::Damaged)) {
-            Ok(None) => Ok(()),
-            Ok(Some(n_bytes)) => {
-                receive.opened = Some(n_bytes);
-                self.mpi.set_received_bytes(status, n_bytes);
-                Ok(())
+        let opened = match receive.opened {
+            Some(opened) => opened,
+            None if !self.may_be_compressed(n_bytes) => return Ok(()),
+            // MPI reports a message that is too long when the request completes.
+            None if n_bytes > receive.buffer.capacity() => {
+                self.erase(receive);
+                return Ok(());
             }
-            Err(OpenError::Truncated) => {
-                self.mpi.set_received_bytes(status, receive.buffer.capacity());
-                Err(self.mpi.codes()[0])
-            }
-            Err(error) => {
-                let words = match error {
-                    OpenError::Mpi(code) => self.mpi.words(code),
-                    _ => "it is damaged".to_owned(),
-                };
-                let rank = self.plan.rank;
-                eprintln!("foldwire: rank {rank}: error: a message cannot be read: {words}");
-                Err(self.mpi.codes()[1])
-            }
-        }
+            None => match guarded(|| receive.buffer.open(self.mpi, self.plan.mark, n_bytes)) {
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(Some(n_bytes))) => Ok(n_bytes),
+                Ok(Err(error)) => Err(self.code_of(error)),
+                Err(_) => Err(self.code_of(OpenError::Damaged)),
+            },
+        };
+        receive.opened = Some(opened);
+        self.mpi.set_received_bytes(status, opened.unwrap_or(receive.buffer.capacity()));
+        opened.map(drop)
+    }
+
+    /// Error code for the program. Prints an error that MPI does not know.
+    fn code_of(&self, error: OpenError) -> MpiErrorCode {
+        let [truncated, other, _] = self.mpi.codes();
+        let words = match error {
+            OpenError::Truncated => return truncated,
+            OpenError::Damaged => "it is damaged".to_owned(),
+            OpenError::Mpi(code) => self.mpi.words(code),
+        };
+        let rank = self.plan.rank;
+        eprintln!("foldwire: rank {rank}: error: a message cannot be read: {words}");
+        other
     }
 
     /// Remembers what is to be done when a request completes.
@@ -352,8 +349,7 @@ impl Messages {
         &self,
         requests: impl IntoIterator<Item = MpiHandle>,
     ) -> Option<Vec<Option<(MpiHandle, PendingMessage)>>> {
-        self.advance_freed();
-        if self.n_pending.load(Ordering::Acquire) == 0 {
+        if !self.has_pending() {
             return None;
         }
         let mut all = locked(&self.pending);
@@ -417,7 +413,8 @@ impl Messages {
         self.n_freed.store(freed.len(), Ordering::Release);
     }
 
-    /// Completes requests that the program has freed.
+    /// Completes requests that the program has freed. Runs after each call for messages: a message
+    /// that the call has received may say that a freed receive is complete.
     pub(crate) fn advance_freed(&self) {
         if self.n_freed.load(Ordering::Acquire) == 0 {
             return;

@@ -42,7 +42,8 @@ pub(crate) struct PreloadState {
     progress: Option<ProgressCallback>,
     /// Completed when the callback is registered.
     progress_started: Once,
-    /// True between `MPI_Init` and `MPI_Finalize`. Collectives of MPI sessions are passed on.
+    /// True between `MPI_Init` and `MPI_Finalize`. Collectives of programs that use MPI sessions
+    /// only are passed on.
     is_active: AtomicBool,
     info: OnceLock<ProcessInfo>,
     comm_states: CommStates,

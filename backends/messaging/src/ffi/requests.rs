@@ -194,14 +194,23 @@ impl<R: Requests, N> Drop for PendingRequests<R, N> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use foldwire::HeapFrame;
     use foldwire::transport::TransportErrorKind;
 
     use super::*;
     use crate::{Messages, Net, Source};
 
-    /// Every request fails at the first test, each with an error of its own.
-    struct Failing;
+    /// A library whose requests fail at the first test, each with an error of its own, or never
+    /// complete.
+    struct Fake {
+        nodes: &'static [i64],
+        rank: Rank,
+        fails: bool,
+        n_tests: Arc<AtomicUsize>,
+    }
 
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Failure(i32, Option<Rank>);
@@ -216,18 +225,18 @@ mod tests {
     }
 
     // SAFETY: the library never accesses memory.
-    unsafe impl Requests for Failing {
+    unsafe impl Requests for Fake {
         type Request = i32;
         type Error = Failure;
 
         fn rank(&self) -> Rank {
-            Rank(0)
+            self.rank
         }
         fn size(&self) -> usize {
-            4
+            self.nodes.len()
         }
         fn nodes(&self) -> &[i64] {
-            &[0, 1, 2, 3]
+            self.nodes
         }
         unsafe fn start_send(
             &mut self,
@@ -251,7 +260,9 @@ mod tests {
             requests: &mut [i32],
             done: &mut Vec<(usize, Completion)>,
         ) -> Result<(), i32> {
-            done.extend(requests.iter().enumerate().map(|(at, &code)| (at, Err(code))));
+            self.n_tests.fetch_add(1, Ordering::Relaxed);
+            let failed = requests.iter().enumerate().filter(|_| self.fails);
+            done.extend(failed.map(|(at, &code)| (at, Err(code))));
             Ok(())
         }
         fn cancel(&mut self, _: &mut i32) {}
@@ -266,7 +277,9 @@ mod tests {
 
     #[test]
     fn each_failed_request_is_reported() {
-        let mut messages = Messages::new(Failing);
+        let nodes = &[0, 1, 2, 3];
+        let library = Fake { nodes, rank: Rank(0), fails: true, n_tests: Arc::default() };
+        let mut messages = Messages::new(library);
         let frame = || MessageFrame::from(HeapFrame::new(100));
         messages.send(Rank(1), Tag(0), frame(), 10, false).unwrap();
         messages.recv(Source::Rank(Rank(2)), Tag(0), frame()).unwrap();
@@ -281,5 +294,49 @@ mod tests {
         failures.sort_by_key(|failure| failure.0);
         assert_eq!(failures, [1, 2, 3].map(|rank| Failure(rank, Some(Rank(rank as u32)))));
         assert_eq!(n_events, 3, "each buffer comes back");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_rank_that_sleeps_tests_the_library_before_each_sleep() {
+        use std::convert::Infallible;
+        use std::sync::{Barrier, Mutex};
+        use std::thread;
+        use std::time::{Duration, Instant};
+
+        let (given, all_there) = (Mutex::new(vec![vec![]; 2]), Barrier::new(2));
+        let n_tests = [const { AtomicUsize::new(0) }; 2].map(Arc::new);
+        let join = |rank: usize| {
+            let n_tests = Arc::clone(&n_tests[rank]);
+            let library = Fake { nodes: &[0, 0], rank: Rank::new(rank), fails: false, n_tests };
+            let all_gather = |mine: &[u8]| {
+                given.lock().unwrap()[rank] = mine.to_vec();
+                all_there.wait();
+                let all = given.lock().unwrap().clone();
+                all_there.wait();
+                Ok::<_, Infallible>(all)
+            };
+            Messages::new(library).share_memory(20_000, all_gather).unwrap()
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(|| join(1));
+            let mut messages = join(0);
+            assert!(messages.shares_memory_with(Rank(1)));
+            // The receive for notices, which does not complete.
+            let buffer = MessageFrame::from(HeapFrame::new(100));
+            messages.recv(Source::Any, Tag::CONTROL, buffer).unwrap();
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(5) {
+                assert!(messages.poll().unwrap().is_none());
+                messages.idle(Duration::from_millis(1));
+            }
+            let before = n_tests[0].load(Ordering::Relaxed);
+            for _ in 0..10 {
+                assert!(messages.poll().unwrap().is_none());
+                messages.idle(Duration::from_millis(1));
+            }
+            assert_eq!(n_tests[0].load(Ordering::Relaxed) - before, 10);
+            drop(other.join());
+        });
     }
 }

@@ -10,6 +10,7 @@ use foldwire::{Element, Error, Pending, Report};
 
 use super::device::Explain;
 use super::operations::CombineFn;
+use super::types::FW_ABORTED;
 use crate::errors::ApiError;
 use crate::transport::AnyTransport;
 
@@ -29,6 +30,32 @@ pub trait DynCall: Future<Output = Result<Report, ApiError>> + Unpin {
 
     /// Replaces the time without progress after which the call fails.
     fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn DynCall>;
+}
+
+/// A call that was dropped by `fwCommAbort`.
+pub(crate) struct AbortedCall;
+
+impl DynCall for AbortedCall {
+    fn is_finished(&self) -> bool {
+        true
+    }
+
+    fn wait(self: Box<Self>) -> Result<Report, ApiError> {
+        let message = "the communicator of this request was aborted with fwCommAbort";
+        Err(ApiError::new(FW_ABORTED, message))
+    }
+
+    fn with_timeout(self: Box<Self>, _: Duration) -> Box<dyn DynCall> {
+        self
+    }
+}
+
+impl Future for AbortedCall {
+    type Output = Result<Report, ApiError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Box::new(Self).wait())
+    }
 }
 
 /// Boxes a call that borrows only its arrays.

@@ -96,6 +96,12 @@ impl UniqueId {
     /// # Errors
     /// If this version did not make the bytes.
     pub(super) fn read(bytes: &UniqueIdBytes) -> Result<Self, ApiError> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Err(ApiError::argument(
+                "this unique id is empty: rank 0 could not create it (see the error there), or \
+                 this rank did not receive it",
+            ));
+        }
         let [magic, version, ip_version, 0, low, high, rest @ ..] = bytes else {
             return Err(unknown());
         };

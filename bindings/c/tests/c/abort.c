@@ -120,6 +120,34 @@ static void a_peer_hears(void) {
     OK(fwCommDestroy(comms[0]));
 }
 
+/* Requests that no thread waits for when their communicator is aborted. Those of others go on. */
+static void requests_end(void) {
+    fwComm_t comms[2], others[2];
+    fwRequest_t requests[5];
+    int32_t done = 0;
+    OK(fwCommInitAll(comms, 2, NULL));
+    OK(fwCommInitAll(others, 2, NULL));
+    for (int i = 0; i < 3; i++) {
+        OK(fwBarrier(comms[0], &requests[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(fwBarrier(others[i], &requests[3 + i]));
+    }
+    OK(fwCommAbort(comms[0]));
+    FAILS(FW_ABORTED, fwTest(&requests[0], &done));
+    CHECK(requests[0] == NULL && done == 1);
+    FAILS(FW_ABORTED, fwWait(&requests[1]));
+    CHECK(requests[1] == NULL);
+    FAILS(FW_ABORTED, fwWaitAll(5, requests));
+    for (int i = 0; i < 5; i++) {
+        CHECK(requests[i] == NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(fwCommDestroy(others[i]));
+    }
+    OK(fwCommDestroy(comms[1]));
+}
+
 /* Both ranks of a communicator in one thread, as a group. */
 static void *group_main(void *argument) {
     Waiting *own = argument;
@@ -285,6 +313,9 @@ static int processes(int is_killed) {
     }
     OK(fwCommInitRank(&comm, SIZE, id, rank, &config));
     OK(fwBarrier(comm, NULL));
+    fwRequest_t request;
+    float value;
+    OK(fwRecv(&value, 1, FW_FLOAT32, 2, 0, comm, &request));
     if (rank == 2) {
         raise(is_killed ? SIGKILL : SIGSTOP);
     }
@@ -314,6 +345,8 @@ static int processes(int is_killed) {
             OK(fwCommAbort(comm));
         }
     }
+    FAILS(FW_ABORTED, fwWait(&request));
+    CHECK(request == NULL);
     if (rank != 0) {
         _exit(0);
     }
@@ -333,6 +366,7 @@ int main(int argc, char **argv) {
             a_waiting_call_ends(way);
         }
         a_peer_hears();
+        requests_end();
         others_go_on();
         a_split_ends_alone();
         communicators_have_room();

@@ -664,7 +664,7 @@ static void *survive(void *argument) {
     if (own->rank == 1) {
         OK(fwAllReduce(data, data, COUNT, FW_FLOAT64, FW_SUM, NULL, own->comm, &request));
         OK(fwCommAbort(own->comm));
-        FAILS(FW_INVALID_HANDLE, fwWait(&request));
+        FAILS(FW_ABORTED, fwWait(&request));
         return NULL;
     }
     fwResult result = fwBarrier(own->comm, NULL); /* or notices that rank 1 made another call */

@@ -6,13 +6,14 @@ mod datatypes;
 mod functions;
 mod generalized_requests;
 mod messages;
+mod packing;
 mod probes;
 mod statuses;
 mod types;
 mod vector_collectives;
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use foldwire::schedule::Collective;
 
@@ -21,6 +22,8 @@ pub(crate) use communicators::CommApi;
 use functions::FunctionTable;
 use generalized_requests::RequestApi;
 use messages::MessageApi;
+use packing::PackingApi;
+use probes::QuietComm;
 pub(crate) use statuses::{StatusApi, StatusBuffer, StatusPtr};
 use types::DatatypeApi;
 use vector_collectives::VectorApi;
@@ -37,7 +40,7 @@ pub(crate) const SUCCESS: c_int = 0;
 /// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
 /// and not finalised.
 pub(crate) trait MpiApi:
-    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
+    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + PackingApi + Send + Sync
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;
@@ -61,6 +64,8 @@ pub struct MpiLibrary<A: Abi> {
     keys: OnceLock<[c_int; 3]>,
     /// A copy of `MPI_COMM_SELF` that returns errors.
     self_comm: OnceLock<MpiHandle>,
+    /// Communicators whose errors are hidden.
+    quiet: Mutex<Vec<QuietComm>>,
     /// True if the library's check for aliased buffers is enabled.
     checks_aliases: OnceLock<bool>,
 }
@@ -100,8 +105,8 @@ impl<A: Abi> MpiLibrary<A> {
                 name.to_string_lossy()
             )
         })?;
-        let (keys, self_comm, checks_aliases) = Default::default();
-        Ok(Self { functions, handles, keys, self_comm, checks_aliases })
+        let (keys, self_comm, quiet, checks_aliases) = Default::default();
+        Ok(Self { functions, handles, keys, self_comm, quiet, checks_aliases })
     }
 
     /// Returns the handle that `make` writes.

@@ -7,9 +7,10 @@ use std::slice;
 
 use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
+use crate::call::BufferArgs;
 use crate::signature::Signature;
 
-/// Largest number of bytes that are packed with one call of MPI, since counts are `int`.
+/// Largest number of bytes that are packed with one call of MPI, if that is not a single value.
 const PACKED_AT_ONCE: usize = 1 << 30;
 
 /// `count` values of a datatype in the program's memory.
@@ -65,6 +66,14 @@ impl ArrayRegion {
         signature: Signature,
     ) -> Self {
         Self { start, count, datatype, signature }
+    }
+
+    /// Empty region at the start of a buffer of a collective, from which regions of values are made.
+    pub(crate) fn start_of(mpi: &dyn MpiApi, buffer: &BufferArgs) -> Result<Self, MpiErrorCode> {
+        let signature = mpi.signature(buffer.datatype)?;
+        // SAFETY: the program passed this buffer to a collective, and does not use it until the
+        // call is complete.
+        Ok(unsafe { Self::new(buffer.start, 0, buffer.datatype, signature) })
     }
 
     fn n_bytes(&self) -> usize {

@@ -25,6 +25,14 @@ pub type State = Option<&'static MessageLayer>;
 /// State of messages.
 pub struct MessageLayer(pub(crate) Messages);
 
+impl MessageLayer {
+    /// Ends a call of the program.
+    #[inline]
+    pub fn end_call(&self) {
+        self.0.advance_freed();
+    }
+}
+
 /// Names of all exported functions for messages.
 pub(crate) const NAMES: &[&CStr] = &crate::each_message_function! { message_names, () };
 
@@ -223,7 +231,6 @@ pub unsafe fn recv<A: Abi>(
     let Some(state) = state.filter(|state| state.0.fits(&args::<A>(buffer))) else {
         return next(status);
     };
-    state.0.advance_freed();
     let status = StatusPlace::of(state, status, 1);
     let code = next(status.place);
     received::<A>(state, buffer, comm, (code, status.place))

@@ -176,7 +176,11 @@ macro_rules! message_entries {
                 let $state = INTERCEPTOR.messages();
                 // SAFETY: the program passes arguments as MPI requires. MPI has written a flag
                 // before it is read.
-                unsafe { $body }
+                let code = unsafe { $body };
+                if let Some(state) = $state {
+                    state.end_call();
+                }
+                code
             },
             stringify!($name), $crate::behind!($name)
         })*

@@ -11,6 +11,7 @@ use foldwire::DType;
 use super::abi::MpiHandle;
 use super::library::{MpiApi, MpiErrorCode};
 use super::memory::{ArrayRegion, KeptType, Plain};
+use crate::call::BufferArgs;
 use crate::compressed_message::{Damaged, HEADER_BYTES, Header, Mark, MarkedBytes};
 use crate::signature::Signature;
 
@@ -54,17 +55,11 @@ enum Received<'b> {
 }
 
 impl ReceiveBuffer {
-    /// The buffer of a receive that the program has passed to the MPI library.
-    ///
-    /// # Safety
-    /// The program must not use the buffer until the receive is complete, and this value must be
-    /// dropped before that.
-    pub(crate) unsafe fn new(
-        mpi: &dyn MpiApi,
-        start: *mut c_void,
-        count: usize,
-        datatype: MpiHandle,
-    ) -> Result<Self, MpiErrorCode> {
+    /// The buffer of a receive that the program has passed to the MPI library. The program does not
+    /// use it until the receive is complete, and this value must be dropped before that.
+    pub(crate) fn new(mpi: &dyn MpiApi, buffer: &BufferArgs) -> Result<Self, MpiErrorCode> {
+        let BufferArgs { start, count, datatype, .. } = *buffer;
+        let count = usize::try_from(count).unwrap_or(0);
         let mut signature = mpi.signature(datatype)?;
         if signature.is_own && mpi.extent(datatype)? == signature.n_bytes as isize {
             signature.is_dense = true;
@@ -128,7 +123,7 @@ impl ReceiveBuffer {
 
     fn received(&self, mpi: &dyn MpiApi, n_bytes: usize) -> Result<Received<'_>, MpiErrorCode> {
         if self.signature.is_dense {
-            // SAFETY: the caller of `new` guarantees the buffer. MPI has written these bytes.
+            // SAFETY: the program guarantees the buffer. MPI has written these bytes.
             let bytes = unsafe { slice::from_raw_parts(self.start.cast::<u8>(), n_bytes) };
             return Ok(Received::Direct(bytes));
         }
@@ -138,7 +133,7 @@ impl ReceiveBuffer {
     /// Region of the values that have the first `n_bytes` bytes; the last one may have more.
     fn region(&self, n_bytes: usize) -> (ArrayRegion, usize) {
         let count = n_bytes.div_ceil(self.signature.n_bytes.max(1));
-        // SAFETY: the caller of `new` guarantees the buffer.
+        // SAFETY: the program guarantees the buffer.
         let region = unsafe { ArrayRegion::new(self.start, count, self.datatype, self.signature) };
         (region, count * self.signature.n_bytes)
     }
@@ -154,7 +149,7 @@ impl ReceiveBuffer {
     fn overwrite(&mut self, mpi: &dyn MpiApi, bytes: &[u8]) -> Result<(), MpiErrorCode> {
         let bytes = &bytes[..bytes.len().min(self.capacity)];
         if self.signature.is_dense {
-            // SAFETY: the caller of `new` guarantees the buffer, which has `capacity` bytes.
+            // SAFETY: the program guarantees the buffer, which has `capacity` bytes.
             let buffer = unsafe { slice::from_raw_parts_mut(self.start.cast::<u8>(), bytes.len()) };
             buffer.copy_from_slice(bytes);
             return Ok(());
@@ -188,7 +183,7 @@ impl ReceiveBuffer {
         header.check::<T>(payload)?;
         let start = self.start.cast::<T>();
         if self.signature.is_dense && start.is_aligned() && header.n_bytes <= self.capacity {
-            // SAFETY: the caller of `new` guarantees the buffer, which has space for all values
+            // SAFETY: the program guarantees the buffer, which has space for all values
             // and is aligned. Any bits are a valid value.
             let values = unsafe { slice::from_raw_parts_mut(start, header.n_values()) };
             return Ok(header.decode(payload, values)?);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "checks.h"
 
@@ -144,6 +145,38 @@ static void environment(void) {
     fesetround(FE_TONEAREST);
 }
 
+/* A root's array that the library may only read, and the same bits on all ranks. */
+static void roots(void) {
+    size_t n_bytes = N * sizeof(double);
+    double *all = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MPI_Datatype gaps;
+    MPI_Type_vector(N / 2, 1, 2, MPI_DOUBLE, &gaps);
+    MPI_Type_commit(&gaps);
+    for (int has_gaps = 0; has_gaps < 2; has_gaps++) {
+        MPI_Request request;
+        int good = 1;
+        mprotect(all, n_bytes, PROT_READ | PROT_WRITE);
+        for (int i = 0; i < N; i++) all[i] = rank ? -1 : value(0, i) + 0.3;
+        /* Within a bound the root's array gets the values that the others get. */
+        if (rank == 0 && tolerance == 0) mprotect(all, n_bytes, PROT_READ);
+        MPI_Bcast(all, has_gaps ? 1 : N, has_gaps ? gaps : MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        MPI_Ibcast(all, has_gaps ? 1 : N, has_gaps ? gaps : MPI_DOUBLE, 0, MPI_COMM_WORLD,
+                   &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        for (int i = 0; i < N; i += 1 + has_gaps) good &= near(all[i], value(0, i) + 0.3, 1);
+        check(good, "broadcasts of an array that the root may read");
+        long long *bits = malloc(n_bytes);
+        memcpy(bits, all, n_bytes);
+        MPI_Allreduce(MPI_IN_PLACE, bits, N, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+        good = 1;
+        for (int i = 0; i < N; i += 1 + has_gaps) good &= !memcmp(&bits[i], &all[i], sizeof *bits);
+        check(good, "a broadcast's bits");
+        free(bits);
+    }
+    MPI_Type_free(&gaps);
+    munmap(all, n_bytes);
+}
+
 static void movements(void) {
     double *one = malloc(N * sizeof *one), *all = malloc((size_t)N * size * sizeof *all);
     double *back = malloc((size_t)N * size * sizeof *back);
@@ -175,6 +208,19 @@ static void movements(void) {
         if (i + 1 < N / 2 && rank) good &= sent[2 * i + 1] == -1;
     }
     check(good, "gaps stay as they are");
+    MPI_Type_free(&gaps);
+    /* A type of Fortran's parameters, which MPI predefines, though it has a constructor. */
+    MPI_Datatype real8;
+    MPI_Type_create_f90_real(15, 307, &real8);
+    MPI_Type_vector(N / 2, 1, 2, real8, &gaps);
+    MPI_Type_commit(&gaps);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < N; i++) sent[i] = rank == 0 ? value(0, i) : -1;
+        MPI_Bcast(sent, 1, gaps, 0, MPI_COMM_WORLD);
+        good = 1;
+        for (int i = 0; i < N / 2; i++) good &= near(sent[2 * i], value(0, 2 * i), 1);
+        check(good, "broadcasts of a type of Fortran's parameters");
+    }
     MPI_Type_free(&gaps);
 
     MPI_Allgather(one, N, MPI_DOUBLE, all, N, MPI_DOUBLE, MPI_COMM_WORLD);
@@ -276,6 +322,7 @@ int main(int argc, char **argv) {
     communicators();
     environment();
     movements();
+    roots();
     reductions();
     int all;
     MPI_Allreduce(&n_failed, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

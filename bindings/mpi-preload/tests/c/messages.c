@@ -340,6 +340,26 @@ static void persistent(void) {
     free(out), free(in), free(in2);
 }
 
+/* Sends a vector of a type of Fortran's parameters, which MPI predefines, into one. */
+static void parameters(void) {
+    MPI_Datatype real8, gaps;
+    MPI_Type_create_f90_real(15, 307, &real8);
+    for (int turn = 0; turn < 2; turn++) {
+        double *out = malloc(sizeof *out * 2 * N), *in = malloc(sizeof *in * 2 * N);
+        int good = 1;
+        for (int i = 0; i < 2 * N; i++) out[i] = value(rank, 4, i), in[i] = -7;
+        MPI_Type_vector(N, 1, 2, real8, &gaps);
+        MPI_Type_commit(&gaps);
+        MPI_Sendrecv(out, 1, gaps, next, 1, in, 1, gaps, before, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        MPI_Type_free(&gaps);
+        for (int i = 0; i < 2 * N; i++)
+            good &= i % 2 ? in[i] == -7 : is_value(in[i], before, 4, i);
+        CHECK(good);
+        free(out), free(in);
+    }
+}
+
 /* A receiver may have another datatype than the sender. */
 static void derived(void) {
     enum { ROWS = 64, COLUMNS = 256, WIDTH = COLUMNS + 7 };
@@ -439,6 +459,16 @@ static void truncated(void) {
         CHECK(class_of(code) == MPI_ERR_TRUNCATE && request == MPI_REQUEST_NULL);
         MPI_Barrier(comm);
 
+        /* An error stays with the request, which the program may ask before it waits. */
+        MPI_Irecv(in, n, MPI_FLOAT, before, 1, comm, &request);
+        MPI_Send(out, N, MPI_FLOAT, next, 1, comm);
+        int flag = 0;
+        for (code = MPI_SUCCESS; !flag && code == MPI_SUCCESS;)
+            code = MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(class_of(code) == MPI_ERR_TRUNCATE && request == MPI_REQUEST_NULL);
+        MPI_Barrier(comm);
+
         MPI_Request both[2];
         MPI_Status statuses[2];
         MPI_Irecv(in, n, MPI_FLOAT, before, 1, comm, &both[0]);
@@ -454,6 +484,41 @@ static void truncated(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_free(&comm);
     free(out), free(in);
+}
+
+/* A receive that is freed before it is complete. A later message says that it is. */
+static void freed(void) {
+    float *out = floats(N, 3), *in = malloc(sizeof *in * MORE);
+    int *acks = malloc(sizeof *acks * N);
+    for (int how = 0; how < 5 && rank < 2; how++) {
+        int other = 1 - rank, ack = 7;
+        MPI_Request request;
+        if (rank == 1) {
+            MPI_Recv(&ack, 1, MPI_INT, other, 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, N, MPI_FLOAT, other, 21, MPI_COMM_WORLD);
+            MPI_Send(&ack, 1, MPI_INT, other, 22, MPI_COMM_WORLD);
+            continue;
+        }
+        acks[0] = 0;
+        memset(in, 1, sizeof *in * MORE);
+        MPI_Irecv(in, MORE, MPI_FLOAT, other, 21, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+        if (how == 2 || how == 3)
+            MPI_Irecv(acks, N, MPI_INT, other, 22, MPI_COMM_WORLD, &request);
+        if (how < 4) MPI_Send(&ack, 1, MPI_INT, other, 20, MPI_COMM_WORLD);
+        if (how < 2)
+            MPI_Recv(acks, how ? N : 1, MPI_INT, other, 22, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else if (how == 2)
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        else if (how == 3)
+            MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
+        else
+            MPI_Sendrecv(&ack, 1, MPI_INT, other, 20, acks, 1, MPI_INT, other, 22, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+        CHECK(acks[0] == 7 && are_floats(in, N, other, 3));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    free(out), free(in), free(acks);
 }
 
 static void cancelled(void) {
@@ -564,7 +629,9 @@ int main(int argc, char **argv) {
     order();
     persistent();
     derived();
+    parameters();
     truncated();
+    if (size > 1) freed();
     cancelled();
     plain();
     if (size > 1) communicators();

@@ -1,6 +1,6 @@
 //! Tests of messages between two ranks, and of programs whose messages are passed on.
 
-use super::{MpiUnderTest, text};
+use super::{MpiUnderTest, output, text};
 
 /// Settings under which the programs' short messages travel as compressed messages.
 const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
@@ -11,7 +11,7 @@ pub(crate) fn all_kinds(library: &MpiUnderTest) {
     let Some(program) = library.compiled("messages.c", "messages") else { return };
     for (n, tolerance, mode, minimum, expected) in [
         (2, "0", "off", LOW_MESSAGES, "foldwire: off: "),
-        (2, "0", "lossless", LOW_MESSAGES, "; messages: 351 taken, 88 passed on (no_gain 88); "),
+        (2, "0", "lossless", LOW_MESSAGES, "; messages: 362 taken, 88 passed on (no_gain 88); "),
         (3, "0", "lossless", LOW_MESSAGES, "), exactly"),
         (4, "1e-3", "abs:1e-3", LOW_MESSAGES, "error at most 9.766e-4"),
         (3, "0.2", "rel:1e-3", ("FOLDWIRE_DEBUG", "0"), "0 taken, 0 passed on"),
@@ -46,4 +46,15 @@ pub(crate) fn late_probes(library: &MpiUnderTest) {
     let said = text(&library.run(&program, &[(2, &words, &variables)]));
     assert!(said.contains("a probe in a file that was loaded after MPI_Init"), "{said}");
     assert!(said.contains("refused") && !said.contains("wrong size"), "{said}");
+}
+
+/// Threads whose datatypes are inspected at once leave the program's error handler as it is.
+pub(crate) fn handlers(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("handlers.c", "handlers") else { return };
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_MESSAGES", "lossless")];
+    let mut run = library.command(&program, &[(2, &[], &variables)]);
+    // Threads of a rank that is bound to one core do not run at once.
+    let said = text(&output(run.env("OMPI_MCA_hwloc_base_binding_policy", "none")));
+    let is_threaded = !said.contains("no threads");
+    assert!(!is_threaded || said.matches("as it was").count() == 2, "{said}");
 }

@@ -113,6 +113,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn threads_leave_the_error_handler_as_it_is() {
+            $crate::programs::messages::handlers(&$library);
+        }
+
+        #[test]
         fn communicators_with_strangers_are_passed_on() {
             $crate::programs::strangers(&$library);
         }
@@ -145,6 +150,15 @@ macro_rules! tests {
         #[test]
         fn constants_are_those_of_the_header() {
             $crate::programs::constants(&$library);
+        }
+
+        mod long {
+            use super::*;
+
+            #[test]
+            fn values_of_more_than_2_gib_are_right() {
+                programs::huge_values(&$library);
+            }
         }
     };
 }
@@ -366,6 +380,20 @@ pub(crate) fn large_counts(library: &MpiUnderTest) {
     }
 }
 
+/// A value of a derived type with more bytes than an `int` counts. The ranks copy it.
+pub(crate) fn huge_values(library: &MpiUnderTest) {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|words| words.split_whitespace().next()?.parse::<u64>().ok());
+    if free.is_none_or(|kib| kib < 8 << 20) {
+        println!("skipped: huge.c under {}: it needs 8 GiB of memory", library.name);
+        return;
+    }
+    let Some(program) = library.compiled("huge.c", "huge") else { return };
+    let said = text(&library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "lossless")])]));
+    assert!(said.contains("2 taken (Bcast 2)") && said.matches("good").count() == 2, "{said}");
+}
+
 /// Fortran calls are taken, too.
 #[allow(dead_code, reason = "not used for all libraries")]
 pub(crate) fn fortran(library: &MpiUnderTest) {
@@ -394,7 +422,7 @@ pub(crate) fn variables(library: &MpiUnderTest) {
     assert!(said.contains("ranks have different settings"), "{said}");
     let json = [LOW, ("FOLDWIRE_REPORT", "json")];
     let said = text(&library.run(&program, &[(2, &[], &json)]));
-    assert!(said.contains("\"taken\":{\"Allreduce\":12,"), "{said}");
+    assert!(said.contains("\"taken\":{\"Allreduce\":16,"), "{said}");
 }
 
 /// If a rank lacks the library, the job waits forever, but prints a message.

@@ -5,13 +5,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::functions::{GetAttribute, SetAttribute};
-use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
+use super::{MpiApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 
 /// Numbers of communicators.
 pub(crate) trait AttributeApi {
     /// Creates the attribute keys for communicators and datatypes. Duplicates do not inherit the
-    /// attributes. Must be called once, before the other functions.
+    /// attributes. Must be called once, before the other functions. In a program with threads it
+    /// also creates the copy of `MPI_COMM_SELF`.
     fn make_keys(&self) -> Result<(), MpiErrorCode>;
     /// Number of a communicator, if it has one.
     fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
@@ -37,6 +38,10 @@ impl<A: Abi> AttributeApi for MpiLibrary<A> {
             checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[2], extra))?;
         }
         let _ = self.keys.set(keys);
+        if self.is_threaded() {
+            // After an error, the first call that needs it tries again.
+            let _ = self.self_comm();
+        }
         Ok(())
     }
 

@@ -81,9 +81,14 @@ impl<A: Abi> Datatypes for MpiLibrary<A> {
         })
     }
 
+    /// Predefined datatypes must not be freed. Besides named ones, these are types of Fortran's
+    /// parameters, made of no datatype (`MPI_Type_create_f90_real` …), and pairs of a value and an
+    /// index, made of two and nothing else (`MPI_Type_get_value_index`).
     fn release(&self, datatype: MpiHandle) {
-        // Predefined datatypes must not be freed.
-        if self.is_named(datatype) == Ok(false) {
+        let Ok((n, combiner)) = self.envelope(A::restore(datatype)) else { return };
+        let [named, _, _, of_struct] = A::COMBINERS;
+        let is_parametric = n[3] == 0 && combiner != of_struct;
+        if combiner != named && !is_parametric && n != [0, 0, 0, 2] {
             self.free_type(datatype);
         }
     }

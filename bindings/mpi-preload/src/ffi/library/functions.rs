@@ -87,11 +87,16 @@ functions! {
         (A::Handle, c_int, c_int, c_int, *mut c_int, *mut isize, *mut A::Handle);
     type_free: c"PMPI_Type_free" (*mut A::Handle);
     type_contiguous: c"PMPI_Type_contiguous" (c_int, A::Handle, *mut A::Handle);
+    type_hindexed: c"PMPI_Type_create_hindexed"
+        (c_int, *const c_int, *const isize, A::Handle, *mut A::Handle);
     type_commit: c"PMPI_Type_commit" (*mut A::Handle);
     pack: c"PMPI_Pack"
         (*const c_void, c_int, A::Handle, *mut c_void, c_int, *mut c_int, A::Handle);
     unpack: c"PMPI_Unpack"
         (*const c_void, c_int, *mut c_int, *mut c_void, c_int, A::Handle, A::Handle);
+    send_recv: c"PMPI_Sendrecv"
+        (*const c_void, c_int, A::Handle, c_int, c_int, *mut c_void, c_int, A::Handle, c_int, c_int,
+         A::Handle, *mut c_int);
     all_reduce: c"PMPI_Allreduce"
         (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle);
     all_reduce_start: c"PMPI_Iallreduce"
@@ -130,6 +135,10 @@ functions! {
         (A::Handle, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int);
     type_contents_c: c"PMPI_Type_get_contents_c"
         (A::Handle, i64, i64, i64, i64, *mut c_int, *mut isize, *mut i64, *mut A::Handle);
+    pack_c: c"PMPI_Pack_c"
+        (*const c_void, i64, A::Handle, *mut c_void, i64, *mut i64, A::Handle);
+    unpack_c: c"PMPI_Unpack_c"
+        (*const c_void, i64, *mut i64, *mut c_void, i64, A::Handle, A::Handle);
     gather_shares_c: c"PMPI_Igatherv_c"
         (*const c_void, i64, A::Handle, *mut c_void, *const i64, *const i64, A::Handle, c_int,
          A::Handle, *mut A::Handle);

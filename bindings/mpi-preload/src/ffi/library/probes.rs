@@ -4,19 +4,29 @@
 use std::ffi::c_int;
 
 use super::{CommApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
+use crate::comm_state::locked;
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::Datatypes;
+
+/// A communicator whose errors are hidden.
+pub(super) struct QuietComm {
+    comm: MpiHandle,
+    /// The program's error handler.
+    handler: MpiHandle,
+    /// Number of threads that hide the errors.
+    n_threads: usize,
+}
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles, from the program or from
 // this library. Pointers are to locals as long as the counts that are passed with them.
 impl<A: Abi> MpiLibrary<A> {
-    /// A copy of `MPI_COMM_SELF` that returns errors.
-    fn self_comm(&self) -> Result<A::Handle, MpiErrorCode> {
+    /// A copy of `MPI_COMM_SELF` that returns errors. The first call creates it, which two threads
+    /// must not do at once. So a program with threads calls this in `MPI_Init`.
+    pub(super) fn self_comm(&self) -> Result<A::Handle, MpiErrorCode> {
         if let Some(&self_comm) = self.self_comm.get() {
             return Ok(A::restore(self_comm));
         }
         let made = self.split(self.handles.comm_self, 0)?;
-        // If two threads create it at once, one copy stays unused.
         Ok(A::restore(*self.self_comm.get_or_init(|| made)))
     }
 
@@ -69,17 +79,43 @@ impl<A: Abi> MpiLibrary<A> {
         comm: MpiHandle,
         inside: impl FnOnce() -> R,
     ) -> Result<R, MpiErrorCode> {
-        let comm = A::restore(comm);
+        self.hide_errors(comm)?;
+        let answer = inside();
+        self.show_errors(comm);
+        Ok(answer)
+    }
+
+    /// Replaces the program's error handler. Several threads may hide the errors of a communicator
+    /// at once; the last one restores the handler. No thread holds the lock while it waits in MPI.
+    fn hide_errors(&self, comm: MpiHandle) -> Result<(), MpiErrorCode> {
+        let mut all = locked(&self.quiet);
+        if let Some(known) = all.iter_mut().find(|known| known.comm == comm) {
+            known.n_threads += 1;
+            return Ok(());
+        }
+        let raw = A::restore(comm);
         let returns = A::restore(self.handles.errors_return);
-        // SAFETY: see above. The old handler is restored and the reference to it is freed.
-        unsafe {
-            let handler = self.made(|made| (self.functions.comm_get_errhandler)(comm, made))?;
-            let mut handler = A::restore(handler);
-            checked((self.functions.comm_set_errhandler)(comm, returns))?;
-            let answer = inside();
-            (self.functions.comm_set_errhandler)(comm, handler);
-            (self.functions.errhandler_free)(&raw mut handler);
-            Ok(answer)
+        // SAFETY: see above.
+        let handler = unsafe {
+            let handler = self.made(|made| (self.functions.comm_get_errhandler)(raw, made))?;
+            checked((self.functions.comm_set_errhandler)(raw, returns))?;
+            handler
+        };
+        all.push(QuietComm { comm, handler, n_threads: 1 });
+        Ok(())
+    }
+
+    fn show_errors(&self, comm: MpiHandle) {
+        let mut all = locked(&self.quiet);
+        let Some(at) = all.iter().position(|known| known.comm == comm) else { return };
+        all[at].n_threads -= 1;
+        if all[at].n_threads == 0 {
+            let mut handler = A::restore(all.swap_remove(at).handler);
+            // SAFETY: see above. The reference to the old handler is freed.
+            unsafe {
+                (self.functions.comm_set_errhandler)(A::restore(comm), handler);
+                (self.functions.errhandler_free)(&raw mut handler);
+            }
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Operations on datatypes and their values.
 
-use std::ffi::{c_int, c_void};
-
 use super::{MpiErrorCode, MpiLibrary, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::{Datatypes, Signature};
@@ -17,30 +15,6 @@ pub(crate) trait DatatypeApi {
     /// Creates a datatype that is equal to this one. The caller must free it.
     fn keep_type(&self, datatype: MpiHandle) -> Result<MpiHandle, MpiErrorCode>;
     fn free_type(&self, datatype: MpiHandle);
-    /// Packs `count` values of a datatype into bytes.
-    ///
-    /// # Safety
-    /// `from` must point to `count` values of the datatype, and `packed` must have the length of
-    /// the packed values.
-    unsafe fn pack(
-        &self,
-        from: *const c_void,
-        count: c_int,
-        datatype: MpiHandle,
-        packed: &mut [u8],
-    ) -> Result<(), MpiErrorCode>;
-    /// Unpacks `count` values of a datatype.
-    ///
-    /// # Safety
-    /// `to` must point to writable memory for `count` values of the datatype, and `packed` must
-    /// have the length of the packed values.
-    unsafe fn unpack(
-        &self,
-        packed: &[u8],
-        to: *mut c_void,
-        count: c_int,
-        datatype: MpiHandle,
-    ) -> Result<(), MpiErrorCode>;
 }
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles and an initialised MPI.
@@ -95,37 +69,5 @@ impl<A: Abi> DatatypeApi for MpiLibrary<A> {
         let mut datatype = A::restore(datatype);
         // SAFETY: see above. Nothing can handle an error here.
         let _ = unsafe { (self.functions.type_free)(&raw mut datatype) };
-    }
-
-    unsafe fn pack(
-        &self,
-        from: *const c_void,
-        count: c_int,
-        datatype: MpiHandle,
-        packed: &mut [u8],
-    ) -> Result<(), MpiErrorCode> {
-        let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
-        let (datatype, world) = (A::restore(datatype), A::restore(self.handles.comm_world));
-        let packed = packed.as_mut_ptr().cast();
-        // SAFETY: the caller guarantees the memory. MPI writes at most `room` bytes.
-        checked(unsafe {
-            (self.functions.pack)(from, count, datatype, packed, room, &raw mut position, world)
-        })
-    }
-
-    unsafe fn unpack(
-        &self,
-        packed: &[u8],
-        to: *mut c_void,
-        count: c_int,
-        datatype: MpiHandle,
-    ) -> Result<(), MpiErrorCode> {
-        let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
-        let (datatype, world) = (A::restore(datatype), A::restore(self.handles.comm_world));
-        let packed = packed.as_ptr().cast();
-        // SAFETY: the caller guarantees the memory. MPI reads at most `room` bytes.
-        checked(unsafe {
-            (self.functions.unpack)(packed, room, &raw mut position, to, count, datatype, world)
-        })
     }
 }
