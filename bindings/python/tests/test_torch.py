@@ -551,6 +551,22 @@ class Hook(unittest.TestCase):
             with self.assertRaises(foldwire.Error):
                 state.average(0, [torch.ones(3), torch.ones(3, dtype=torch.float64)])
 
+    def test_the_bound_of_the_communicator_is_not_that_of_the_hook(self):
+        import foldwire.torch as ft
+
+        def program(comm):
+            comm.timeout = 7
+            for bound, feedback in ((None, False), ("rel:0.1", False), ("rel:0.1", True)):
+                gradient = torch.linspace(0, 1, 1000)
+                state = ft.HookState(comm, bound, feedback=feedback)
+                state.average(0, [gradient])
+                expected = ("raw", 0.0) if bound is None else ("fz-light", 0.1)
+                self.assertEqual((comm.report["codec"], comm.report["bound"]), expected)
+                self.assertEqual(state._plain.timeout, 7)
+                self.assertIs(state.comm, comm)
+
+        foldwire.run(2, program, bound="rel:1e-2", plan="codec:dense")
+
     def test_feedback_belongs_to_parameters_whatever_the_bucket(self):
         import foldwire.torch as ft
 
