@@ -638,7 +638,7 @@ class Network(unittest.TestCase):
 
         import torch.distributed as dist
 
-        from foldwire import _torch_meeting as meeting
+        from foldwire import _join, _torch_meeting as meeting
 
         store, asked = dist.PrefixStore("a", dist.HashStore()), []
         for rank, host in enumerate(hosts):
@@ -653,9 +653,9 @@ class Network(unittest.TestCase):
                  if name not in ("LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR",
                                  "FOLDWIRE_ADDRESS", "FOLDWIRE_IFACE")}
         with mock.patch.dict(os.environ, {**plain, **(variables or {})}, clear=True), \
-                mock.patch.object(meeting, "_own_address", own_address), \
+                mock.patch.object(_join, "own_address", own_address), \
                 mock.patch.object(meeting, "_host_of", lambda _: "master.of.store"), \
-                mock.patch.object(meeting, "_own_host", lambda: hosts[0]):
+                mock.patch.object(meeting, "own_host", lambda: hosts[0]):
             meeting.choose_network(store, names)
             return os.environ.get("FOLDWIRE_ADDRESS"), asked
 
