@@ -403,8 +403,8 @@ impl PyCommunicator {
             let patience = seconds(times.1, "patience")?;
             let wanted = Admission { size, limit, patience, generation, facts: &facts };
             self.endpoint.enter(|state| {
-                let comm = state.take_comm(self.id)?;
-                Ok(Self::grown(rust::admit(comm, &mut store, job, &wanted)?))
+                let grown = rust::admit(|| state.take_comm(self.id), &mut store, job, &wanted)?;
+                Ok(Self::grown(grown))
             })
         });
         made.map_err(|fault| match store.take_raised() {

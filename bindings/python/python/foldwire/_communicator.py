@@ -177,7 +177,8 @@ class Communicator(Collectives, Messages, Sums):
 
         All ranks call it at the same place of their program, after a failure or without one. Ranks
         that are lost or silent are left out. A rank keeps its number if the new group has it, and
-        newcomers take the free ones. This communicator becomes unusable.
+        newcomers take the free ones. This communicator becomes unusable, except after an error of
+        kind ``"argument"``.
 
         :param store: as in :func:`foldwire.init`, the same for all ranks and newcomers
         :param size: number of ranks that the group should have; it waits for newcomers for at most
@@ -185,8 +186,8 @@ class Communicator(Collectives, Messages, Sums):
         :param limit: None: no limit
         :param patience: seconds after which a silent rank is left out; None: only ranks that are
             known to be lost
-        :param facts: bytes for the newcomers, such as the step from which to go on; those of the
-            lowest rank count
+        :param facts: at most 64 KiB for the newcomers, such as the step from which to go on; those
+            of the lowest rank count
         :param job: name of the job, if other jobs use the store
 
         The new communicator has :attr:`generation`, :attr:`facts` and :attr:`old_ranks`. Raises
