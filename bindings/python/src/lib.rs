@@ -35,7 +35,6 @@ mod request;
 #[cfg(feature = "simulated")]
 mod simulated;
 mod store;
-mod sums;
 
 use foldwire::DType;
 use foldwire::transport::MAX_LANES;
