@@ -440,7 +440,7 @@ impl PyCommunicator {
     }
 
     /// Ends this rank, with all communicators of the same endpoint.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.endpoint.close());
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.close(py)
     }
 }

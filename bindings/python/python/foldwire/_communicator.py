@@ -234,7 +234,9 @@ class Communicator(Collectives, Messages, Sums):
     def close(self) -> None:
         """Ends this rank, on this communicator and all others that were split from the same one.
 
-        Calls of other ranks that need this rank fail. Does nothing in a fork of the process.
+        Calls of other ranks that need this rank fail. Waits for calls of other threads, and up to a
+        minute until messages have arrived; Ctrl-C ends the wait. Does nothing in a fork of the
+        process.
         """
         self._native.close()
 
