@@ -37,9 +37,9 @@ class Communicator(Collectives, Messages, Sums):
     always exact.
 
     *Devices.* Collectives also take torch's CUDA tensors, CuPy's arrays, and others with the CUDA
-    array interface, contiguous and of floats. They stay on the device, and the call keeps to the
-    order of the current stream. All arrays of a call are on the CPU, or all on one device; a new
-    result is of the same kind. Messages and :meth:`all_reduce_group` need numpy arrays.
+    array interface, contiguous, of floats or integers. They stay on the device, and the call keeps
+    to the order of the current stream. All arrays of a call are on the CPU, or all on one device; a
+    new result is of the same kind. Messages and :meth:`all_reduce_group` need numpy arrays.
 
     *Bounds.* Calls are exact unless ``bound`` is set, as an argument or for all calls
     (:attr:`bound`): ``"rel:1e-4"`` (a fraction of the value range over all ranks), ``"abs:0.1"``
