@@ -95,13 +95,15 @@ GROUP = """
 
     dist.all_reduce(ones(3), async_op=True).get_future().wait()
     if rank == 0:
-        work = dist.all_reduce(ones(3), async_op=True)
-        fork(work.wait, work.get_future, *of_group())
+        work, message = dist.all_reduce(ones(3), async_op=True), dist.irecv(ones(1), 1)
+        fork(work.wait, work.get_future, message.wait, *of_group())
         dist.send(ones(1), 1)
         work.wait()
+        message.wait()
         fork(*of_group())
     else:
         dist.recv(ones(1), 0)
+        dist.send(ones(1), 0)
         dist.all_reduce(ones(3))
     dist.barrier()
     print("right", flush=True)

@@ -348,9 +348,13 @@ class Line:
         if self.failure is None and isinstance(failure, Error) and not failure.is_usage:
             self.failure = failure
 
+    def refuse_fork(self) -> None:
+        """Raises in a fork of the process."""
+        self._jobs.entered.refuse_fork()
+
     def check(self) -> None:
         """Raises if a call has failed, and in a fork of the process."""
-        self._jobs.entered.refuse_fork()
+        self.refuse_fork()
         if self.failure is not None:
             raise again(self.failure)
 
