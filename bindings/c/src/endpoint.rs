@@ -362,6 +362,6 @@ impl CommRequest {
 }
 
 /// The error for a handle that another thread has freed since it was looked up.
-fn gone() -> ApiError {
+pub(crate) fn gone() -> ApiError {
     ApiError::new(FW_INVALID_HANDLE, "this communicator or request was freed by another thread")
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use foldwire::grow::Admission;
 use foldwire::op::OpCode;
 use foldwire::plan::PlanSpec;
-use foldwire::{Collective, Config, Plan};
+use foldwire::{Collective, Config, DType, Plan};
 use foldwire_c::errors::ApiError;
 use foldwire_c::ffi::rust::{
     self, AnyTransport, ArrayMemory, CollectiveArgs, CoreCommunicator, DeviceStream,
@@ -26,7 +26,6 @@ use crate::ffi;
 use crate::report::{PyReport, dict};
 use crate::request::{CallWithArrays, PyRequest};
 use crate::store::ObjectStore;
-use crate::sums;
 
 /// Creates the error for an invalid argument.
 fn argument(message: impl Into<String>) -> ApiError {
@@ -135,11 +134,7 @@ fn limit(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
 
 /// Calls `then`, with another time limit of the communicator: operations that it starts fail after
 /// `timeout` without progress. `None` keeps the communicator's time limit.
-pub(crate) fn within<R>(
-    comm: &CoreCommunicator,
-    timeout: Option<Duration>,
-    then: impl FnOnce() -> R,
-) -> R {
+fn within<R>(comm: &CoreCommunicator, timeout: Option<Duration>, then: impl FnOnce() -> R) -> R {
     let Some(timeout) = timeout else { return then() };
     comm.set_timeout(timeout);
     let made = then();
@@ -337,7 +332,7 @@ impl PyCommunicator {
         dict(py, &sum.unwrap_or_default())
     }
 
-    /// Makes reproducible sums of the rows or columns of an array.
+    /// Makes reproducible sums of the rows or columns of `values` into `sums`, an array of `f64`.
     fn repro_sums<'py>(
         &self,
         py: Python<'py>,
@@ -347,8 +342,13 @@ impl PyCommunicator {
         sums: &Bound<'py, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (comm, timeout) = ((&*self.endpoint, self.id), limit(py, timeout)?);
-        dict(py, &sums::repro_sums(py, comm, values, dtype, is_columns, sums, timeout)?)
+        let (dtype, timeout) = (ffi::dtype(py, dtype)?, limit(py, timeout)?);
+        let values = ffi::array(Some(values), dtype, false)?;
+        let sums = ffi::array(Some(sums), DType::F64, true)?;
+        let report = self.with_core(py, |comm| {
+            within(comm, timeout, || rust::repro_sums(comm, values, dtype, is_columns, sums))
+        })?;
+        dict(py, &report)
     }
 
     /// Creates the communicator of the ranks with the same color. `None`: this rank has no color.
@@ -403,8 +403,8 @@ impl PyCommunicator {
             let patience = seconds(times.1, "patience")?;
             let wanted = Admission { size, limit, patience, generation, facts: &facts };
             self.endpoint.enter(|state| {
-                let comm = state.take_comm(self.id)?;
-                Ok(Self::grown(rust::admit(comm, &mut store, job, &wanted)?))
+                let grown = rust::admit(|| state.take_comm(self.id), &mut store, job, &wanted)?;
+                Ok(Self::grown(grown))
             })
         });
         made.map_err(|fault| match store.take_raised() {
@@ -440,7 +440,7 @@ impl PyCommunicator {
     }
 
     /// Ends this rank, with all communicators of the same endpoint.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.endpoint.close());
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.close(py)
     }
 }

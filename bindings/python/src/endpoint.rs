@@ -1,18 +1,21 @@
 //! The state of one transport endpoint: communicators, those split from them, and calls in
-//! progress. A lock allows one thread at a time. Other threads wait for it without the GIL.
+//! progress. One thread at a time owns it. Other threads wait for it without the GIL, and handle
+//! signals meanwhile.
 //!
 //! A fork of the process has a copy of this state, and the same sockets. If it used them, its
 //! messages would appear as this rank's, and closing them would end this rank. So an endpoint
 //! belongs to its process: in a fork, calls are errors and nothing is dropped. Threads that do not
 //! exist in the fork may hold locks, so the process is checked before any lock.
 //!
-//! Code of the user may run while its thread holds the lock: a signal handler during a call, or a
-//! store that `admit` asks. If it called the same endpoint it would wait for itself. So the lock
-//! remembers its thread: such a call is an error, and closing happens when the outer call leaves.
+//! Code of the user may run while its thread owns the state: a signal handler during a call, or a
+//! store that `admit` asks. If it called the same endpoint it would wait for itself. So such a call
+//! is an error, and closing happens when the outer call leaves.
+//!
+//! Objects that Python releases are dropped at once, or by the owner when it leaves.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, LockResult, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 use std::{mem, process};
@@ -27,18 +30,28 @@ use pyo3::prelude::*;
 
 use crate::failure::{interrupted, raise};
 use crate::ffi::SendWrapper;
+use crate::join::with_signals;
 use crate::request::CallWithArrays;
 
-/// The communicators and calls of one endpoint, behind a lock.
+/// The communicators and calls of one endpoint, for one thread at a time.
 pub(crate) struct LockedEndpoint {
+    /// Only the owner locks it.
     state: Mutex<SendWrapper<LockedState>>,
-    /// The thread that holds the lock of `state` during a call.
-    owner: Mutex<Option<ThreadId>>,
-    /// Objects that Python released while another thread held the lock.
+    owner: Mutex<Owner>,
+    /// Wakes a thread that waits, when there is no owner any more.
+    is_free: Condvar,
+    /// Objects that Python released, and that are not dropped yet.
     released: Mutex<Vec<ObjectId>>,
     end: Arc<StopSignal>,
     /// Id of the process that created the endpoint.
     process: u32,
+}
+
+/// The thread that may use the state, and the number of those that wait for it.
+#[derive(Default)]
+struct Owner {
+    thread: Option<ThreadId>,
+    n_waiting: usize,
 }
 
 /// Requests to stop running calls.
@@ -53,9 +66,16 @@ struct StopSignal {
 }
 
 impl StopSignal {
-    /// Returns whether the running calls should continue. Waiting threads poll this. `last_check`
-    /// is the time of the last check for signals.
+    /// Returns whether the calls should continue. Waiting threads poll this. `last_check` is the
+    /// time of the last check for signals.
     fn goes_on(&self, last_check: &mut Instant) -> bool {
+        self.handles_signals(last_check)
+            && !self.is_ended.load(Ordering::Relaxed)
+            && !self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Calls signal handlers, if it is time. Returns false if one has raised an exception.
+    fn handles_signals(&self, last_check: &mut Instant) -> bool {
         if last_check.elapsed() > SIGNALS {
             #[allow(
                 clippy::redundant_closure_for_method_calls,
@@ -68,7 +88,7 @@ impl StopSignal {
                 return false;
             }
         }
-        !self.is_ended.load(Ordering::Relaxed) && !self.is_closing.load(Ordering::Relaxed)
+        true
     }
 
     /// Locks the exception of a signal handler.
@@ -117,7 +137,7 @@ impl LockedEndpoint {
         let state = Mutex::new(SendWrapper(state));
         let process = process::id();
         let (owner, released, end) = (Mutex::default(), Mutex::default(), Arc::default());
-        (Self { state, owner, released, end, process }, id)
+        (Self { state, owner, is_free: Condvar::new(), released, end, process }, id)
     }
 
     fn is_of_this_process(&self) -> bool {
@@ -154,32 +174,67 @@ impl LockedEndpoint {
         Err(ApiError::new(FW_INVALID_USAGE, message))
     }
 
-    /// Returns whether the current thread holds the lock.
+    /// Returns whether the current thread is the owner.
     fn is_held_here(&self) -> bool {
-        *self.owner() == Some(thread::current().id())
+        self.owner().thread == Some(thread::current().id())
     }
 
     /// Locks the owner. Nothing panics while it is locked.
-    fn owner(&self) -> MutexGuard<'_, Option<ThreadId>> {
+    fn owner(&self) -> MutexGuard<'_, Owner> {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the lock and calls `then` with the state. The caller must not hold the GIL.
+    /// Waits until there is no owner, and makes the current thread the owner. Returns `None` if
+    /// `goes_on` returns false meanwhile. The caller must not hold the GIL.
+    fn wait_for_turn(
+        &self,
+        goes_on: impl Fn(&StopSignal, &mut Instant) -> bool,
+    ) -> Option<Entered<'_>> {
+        let mut last_check = Instant::now();
+        let mut owner = self.owner();
+        while owner.thread.is_some() {
+            owner.n_waiting += 1;
+            let woken = self.is_free.wait_timeout(owner, SIGNALS);
+            owner = woken.unwrap_or_else(PoisonError::into_inner).0;
+            owner.n_waiting -= 1;
+            // A signal handler may use the endpoint.
+            drop(owner);
+            if !goes_on(&self.end, &mut last_check) {
+                // Another thread may wait, too.
+                self.is_free.notify_one();
+                return None;
+            }
+            owner = self.owner();
+        }
+        Some(self.become_owner(owner))
+    }
+
+    /// Makes the current thread the owner. There must be none.
+    fn become_owner(&self, mut owner: MutexGuard<'_, Owner>) -> Entered<'_> {
+        owner.thread = Some(thread::current().id());
+        drop(owner);
+        Entered { endpoint: self, state: self.state.lock() }
+    }
+
+    /// Waits for the state and calls `then` with it. The caller must not hold the GIL.
     ///
     /// # Errors
     /// The errors of [`check_entry`](Self::check_entry), or if an earlier panic has poisoned the
-    /// lock; otherwise the errors of `then`.
+    /// state, or if a signal handler or another thread ends the wait; otherwise the errors of
+    /// `then`.
     pub(crate) fn enter<R>(
         &self,
         then: impl FnOnce(&mut LockedState) -> Result<R, ApiError>,
     ) -> Result<R, ApiError> {
         self.check_entry()?;
-        let mut guard = self.state.lock().map_err(|_| {
-            let message = "an earlier panic left this communicator unusable; please report it";
-            ApiError::new(FW_INTERNAL_ERROR, message)
+        let mut entered = self.wait_for_turn(StopSignal::goes_on).ok_or_else(|| {
+            let message = "the call was stopped while it waited for a call of another thread";
+            ApiError::new(FW_TRANSPORT_ERROR, message)
         })?;
-        let entered = Entered::new(self);
-        self.drop_released(&mut guard.0);
+        let Ok(guard) = &mut entered.state else {
+            let message = "an earlier panic left this communicator unusable; please report it";
+            return Err(ApiError::new(FW_INTERNAL_ERROR, message));
+        };
         let (end, mut last_check) = (Arc::clone(&self.end), Instant::now());
         let mut goes_on = true;
         let ask = move || {
@@ -188,10 +243,8 @@ impl LockedEndpoint {
         };
         let made = with_stop_check(Box::new(ask), || then(&mut guard.0));
         if self.end.is_closing.load(Ordering::Relaxed) {
-            guard.0.clear();
+            drop(guard.take());
         }
-        // The next thread that takes the lock becomes its owner.
-        drop(entered);
         made
     }
 
@@ -224,41 +277,48 @@ impl LockedEndpoint {
         raise(py, fault)
     }
 
-    /// Drops an object that Python has released: now, or when the lock is next free.
+    /// Drops an object that Python has released: now, or when the owner leaves.
     pub(crate) fn release(&self, id: ObjectId) {
         if !self.is_of_this_process() {
             return;
         }
-        self.released().push(id);
-        match self.state.try_lock() {
-            Ok(mut guard) => self.drop_released(&mut guard.0),
-            // The next thread that takes the lock drops it.
-            Err(TryLockError::WouldBlock) => {}
-            // It is dropped with the endpoint.
-            Err(TryLockError::Poisoned(_)) => {}
-        }
+        without_gil(|| {
+            self.released().push(id);
+            let owner = self.owner();
+            if owner.thread.is_none() {
+                drop(self.become_owner(owner));
+            }
+        });
     }
 
     /// Drops all communicators and calls. The other ranks notice that this rank has ended. Does
     /// nothing in a fork. During a call of this thread, ends that call, which then drops them.
-    pub(crate) fn close(&self) {
+    ///
+    /// # Errors
+    /// The exception of a signal handler. If the wait was for calls of other threads, all is as it
+    /// was. If it was for messages to arrive, a thread goes on with that.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.is_of_this_process() {
-            return;
+            return Ok(());
         }
         if self.is_held_here() {
             self.end.is_closing.store(true, Ordering::Relaxed);
-            return;
+            return Ok(());
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clear();
-    }
-
-    /// Drops the objects that Python has released.
-    fn drop_released(&self, state: &mut LockedState) {
-        // Unlock first: dropping an object may release others.
-        let ids = mem::take(&mut *self.released());
-        for id in ids {
-            state.requests.remove(&id);
-            state.comms.remove(&id);
+        let taken = py.detach(|| {
+            let mut entered = self.wait_for_turn(StopSignal::handles_signals)?;
+            Some(match &mut entered.state {
+                Ok(guard) => guard.take(),
+                Err(poisoned) => poisoned.get_mut().take(),
+            })
+        });
+        match taken {
+            None => Err(self.end.raised().take().unwrap_or_else(|| interrupted(py))),
+            Some(state) if state.0.is_empty() => Ok(()),
+            Some(state) => with_signals(py, "foldwire close", move || {
+                drop(state);
+                Ok(())
+            }),
         }
     }
 
@@ -270,35 +330,72 @@ impl LockedEndpoint {
 
 impl Drop for LockedEndpoint {
     fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if !self.is_of_this_process() {
             // The system frees memory and sockets when the fork ends. Other ranks do not notice.
-            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            mem::forget(mem::take(&mut state.0));
+            mem::forget(state);
+        } else if !state.0.is_empty() {
+            without_gil(move || drop(state));
         }
     }
 }
 
-/// Names the current thread as the owner of an endpoint's lock, until it is dropped.
-struct Entered<'a>(&'a LockedEndpoint);
-
-impl<'a> Entered<'a> {
-    fn new(endpoint: &'a LockedEndpoint) -> Self {
-        *endpoint.owner() = Some(thread::current().id());
-        Self(endpoint)
+/// Calls `then` without the GIL, whether the current thread holds it or not.
+fn without_gil(then: impl FnOnce() + Send) {
+    let mut then = Some(then);
+    Python::try_attach(|py| {
+        let then = then.take();
+        py.detach(|| then.map(|then| then()));
+    });
+    // The interpreter is ending.
+    if let Some(then) = then {
+        then();
     }
 }
 
+/// The state of an endpoint. The current thread is its owner until this is dropped.
+struct Entered<'a> {
+    endpoint: &'a LockedEndpoint,
+    state: LockResult<MutexGuard<'a, SendWrapper<LockedState>>>,
+}
+
+/// Drops the objects that Python has released meanwhile, and lets another thread be the owner.
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        *self.0.owner() = None;
+        loop {
+            let mut owner = self.endpoint.owner();
+            let ids = mem::take(&mut *self.endpoint.released());
+            // After a panic, leave the state alone.
+            let state = self.state.as_mut().ok().filter(|_| !thread::panicking());
+            // Whoever releases an object lists it before it looks for an owner.
+            let (false, Some(state)) = (ids.is_empty(), state) else {
+                owner.thread = None;
+                if owner.n_waiting > 0 {
+                    self.endpoint.is_free.notify_one();
+                }
+                return;
+            };
+            drop(owner);
+            for id in ids {
+                state.0.requests.remove(&id);
+                state.0.comms.remove(&id);
+            }
+        }
+    }
+}
+
+impl SendWrapper<LockedState> {
+    /// Takes all communicators and calls.
+    fn take(&mut self) -> Self {
+        let LockedState { requests, comms, n_ids } = &mut self.0;
+        let (requests, comms) = (mem::take(requests), mem::take(comms));
+        Self(LockedState { requests, comms, n_ids: *n_ids })
     }
 }
 
 impl LockedState {
-    /// Drops all communicators and calls.
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.comms.clear();
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.comms.is_empty()
     }
 
     /// Assigns an id.

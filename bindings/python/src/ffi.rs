@@ -129,6 +129,7 @@ pub(crate) struct SendWrapper<V>(pub(crate) V);
 // SAFETY: the parts of a state share one transport, and count references to it without atomics. All
 // these references are inside the state: communicators are stored there when they are created, and
 // code that takes one out for a moment (split, shrink, waiting for a call) holds the state's lock.
+// Closing takes all of them out at once, and they stay together.
 // So only one thread at a time changes the counts, and each thread sees the changes of the previous
 // one. Nothing in the state is bound to a thread: endpoints and references to Python objects are
 // `Send`, and any thread may use numpy's arrays.

@@ -3,8 +3,8 @@
 //! environment variables that nothing reads.
 //!
 //! A rank waits for the others in a thread of its own, so that the caller's thread can handle
-//! signals meanwhile. After Ctrl-C, that thread goes on until the time limit, and then drops what
-//! it got. Stores are called by the caller's thread alone, and check for signals themselves.
+//! signals meanwhile. After Ctrl-C, that thread goes on until the time limit, and then drops the
+//! result. Stores are called by the caller's thread alone, and check for signals themselves.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -82,7 +82,7 @@ pub(crate) fn join(
     let fault = |fault: ApiError| raise(py, &fault);
     let (config, n_calls) = config(settings, link_rate).map_err(fault)?;
     let limit = seconds(limit, "limit").map_err(fault)?;
-    let transport = with_signals(py, move || match id {
+    let transport = with_signals(py, "foldwire join", move || match id {
         Some(id) => rust::join(&id.try_into().map_err(wrong_id)?, n_ranks, rank, limit),
         None => rust::join_env(limit),
     })?;
@@ -95,18 +95,21 @@ fn wrong_id(id: Vec<u8>) -> ApiError {
     ApiError::new(FW_INVALID_ARGUMENT, message)
 }
 
-/// Calls `join` in another thread, and waits for its result.
+/// Calls `then` in another thread of this name, and waits for its result.
 ///
 /// # Errors
-/// The errors of `join`, and the exception of a signal handler.
-fn with_signals<R: Send + 'static>(
+/// The errors of `then`, and the exception of a signal handler.
+pub(crate) fn with_signals<R: Send + 'static>(
     py: Python<'_>,
-    join: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
+    name: &str,
+    then: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
 ) -> PyResult<R> {
     let (sender, receiver) = mpsc::channel();
-    let started = thread::Builder::new().name("foldwire join".to_owned()).spawn(move || {
-        // After a signal the receiver is gone.
-        let _ = sender.send(join());
+    let started = py.detach(|| {
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            // After a signal the receiver is gone.
+            let _ = sender.send(then());
+        })
     });
     let none = |why: String| raise(py, &ApiError::new(FW_INTERNAL_ERROR, why));
     started.map_err(|error| none(format!("no thread could be started ({error})")))?;
@@ -118,10 +121,10 @@ fn with_signals<R: Send + 'static>(
         });
         receiver = waited.1;
         match waited.0 {
-            Ok(joined) => return joined.map_err(|fault| raise(py, &fault)),
+            Ok(made) => return made.map_err(|fault| raise(py, &fault)),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(none("joining panicked; please report it".to_owned()));
+                return Err(none("the thread panicked; please report it".to_owned()));
             }
         }
     }

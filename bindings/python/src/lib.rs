@@ -18,9 +18,9 @@
 //! `foldwire_c::ffi::rust` checks memory and makes the calls. The C bindings use the same code, so
 //! generic code is compiled once for both.
 //!
-//! *The GIL.* A thread releases the GIL before it waits for an endpoint's lock or for the network.
-//! A thread that holds the lock may take the GIL. So ranks that are threads of one process cannot
-//! deadlock.
+//! *The GIL.* A thread releases the GIL before it waits for an endpoint or for the network, also
+//! when an object is dropped. A thread that owns an endpoint may take the GIL. So ranks that are
+//! threads of one process cannot deadlock.
 
 mod codec;
 mod communicator;
@@ -35,7 +35,6 @@ mod request;
 #[cfg(feature = "simulated")]
 mod simulated;
 mod store;
-mod sums;
 
 use foldwire::DType;
 use foldwire::transport::MAX_LANES;

@@ -63,7 +63,9 @@ impl PyRequest {
 
 impl Drop for PyRequest {
     fn drop(&mut self) {
-        self.endpoint.release(self.id);
+        if self.outcome().is_none() {
+            self.endpoint.release(self.id);
+        }
     }
 }
 
@@ -91,28 +93,29 @@ impl PyRequest {
 
     /// Returns the call's result if it has finished. `advance` advances or finishes the call. It
     /// runs only if no thread has stored the result before.
+    ///
+    /// # Errors
+    /// The errors of [`LockedEndpoint::enter`]. The call is then as it was.
     fn settle(
         &self,
         py: Python<'_>,
         advance: impl FnOnce(&mut LockedState) -> Option<Result<Report, ApiError>> + Send,
-    ) -> Option<Result<Report, ApiError>> {
+    ) -> PyResult<Option<Result<Report, ApiError>>> {
+        self.endpoint.check_entry().map_err(|fault| raise(py, &fault))?;
         let known = self.outcome().clone();
-        known.or_else(|| {
-            let outcome = py.detach(|| {
-                self.endpoint.enter(|state| {
-                    let known = self.outcome().clone();
-                    let outcome = known.or_else(|| advance(state));
-                    self.outcome().clone_from(&outcome);
-                    Ok(outcome)
-                })
-            });
-            outcome.unwrap_or_else(|fault| Some(Err(fault)))
+        if known.is_some() {
+            return Ok(known);
+        }
+        self.endpoint.call(py, |state| {
+            let known = self.outcome().clone();
+            let outcome = known.or_else(|| advance(state));
+            self.outcome().clone_from(&outcome);
+            Ok(outcome)
         })
     }
 
     /// Advances all calls of the endpoint, and returns whether this one has finished.
     fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
-        self.endpoint.check_entry().map_err(|fault| raise(py, &fault))?;
         let done = self.settle(py, |state| {
             let running = match state.request(self.id) {
                 Ok(running) => running,
@@ -125,7 +128,7 @@ impl PyRequest {
                     Some(report)
                 }
             }
-        });
+        })?;
         Ok(done.is_some())
     }
 }
@@ -145,8 +148,7 @@ impl PyRequest {
 
     /// Waits until the call has finished, and returns its report.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.endpoint.check_entry().map_err(|fault| raise(py, &fault))?;
-        match self.settle(py, |state| Some(state.finish(self.id))) {
+        match self.settle(py, |state| Some(state.finish(self.id)))? {
             Some(Ok(report)) => dict(py, &report),
             Some(Err(fault)) => Err(self.endpoint.raise(py, &fault)),
             None => unreachable!("`finish` waits until the call has finished"),

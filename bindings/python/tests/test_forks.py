@@ -4,7 +4,13 @@ import os
 import textwrap
 import unittest
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
 from test_processes import by_hand, said, start
+from test_torch import launched
 
 # Rank 0 forks each of the children. After each one, both ranks make calls.
 PROGRAM = """
@@ -60,6 +66,50 @@ CHILDREN = {
     """,
 }
 
+# Rank 0 forks while an asynchronous call waits for rank 1, and then while no call is in progress.
+GROUP = """
+    import os, signal, sys, warnings
+    from datetime import timedelta
+    warnings.filterwarnings("ignore")
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    dist.init_process_group("foldwire", timeout=timedelta(seconds=30))
+    rank, ones = dist.get_rank(), torch.ones
+
+    def fork(*calls):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            for at, call in enumerate(calls):
+                try:
+                    call()
+                    os._exit(10 + at)
+                except ft.Error as error:
+                    if error.kind != "closed" or "forked" not in str(error):
+                        os._exit(20 + at)
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+
+    def of_group():
+        return (lambda: dist.all_reduce(ones(3)), lambda: dist.all_reduce(ones(3), async_op=True),
+                lambda: dist.barrier(), lambda: dist.send(ones(1), 1), dist.monitored_barrier)
+
+    dist.all_reduce(ones(3), async_op=True).get_future().wait()
+    if rank == 0:
+        work, message = dist.all_reduce(ones(3), async_op=True), dist.irecv(ones(1), 1)
+        fork(work.wait, work.get_future, message.wait, *of_group())
+        dist.send(ones(1), 1)
+        work.wait()
+        message.wait()
+        fork(*of_group())
+    else:
+        dist.recv(ones(1), 0)
+        dist.send(ones(1), 0)
+        dist.all_reduce(ones(3))
+    dist.barrier()
+    print("right", flush=True)
+    dist.destroy_process_group()
+"""
+
 
 @unittest.skipUnless(hasattr(os, "fork"), "forks: none on this system")
 class Forks(unittest.TestCase):
@@ -103,6 +153,11 @@ class Forks(unittest.TestCase):
             print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
         """
         self.assertEqual(said(start(program, 1, lambda _: {})), ["[7, 7, 7]\n"])
+
+    @unittest.skipIf(torch is None, "torch: not installed")
+    def test_a_fork_leaves_a_process_group_to_its_parent(self):
+        for output in said(start(GROUP, 2, launched()), 120):
+            self.assertEqual(output.splitlines()[-1], "right", output)
 
 
 if __name__ == "__main__":

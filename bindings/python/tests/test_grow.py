@@ -114,7 +114,8 @@ class Growing(unittest.TestCase):
             foldwire.rejoin(store, limit=0.2)
         self.assertEqual(raised.exception.kind, "timeout")
         comm = foldwire.threads(1)[0]
-        for wrong in ({"facts": "text"}, {"size": 0}, {"patience": -1}):
+        for wrong in ({"facts": "text"}, {"size": 0}, {"patience": -1}, {"job": "two words"},
+                      {"facts": bytes((64 << 10) + 1)}):
             with self.assertRaises(foldwire.Error) as raised:
                 comm.admit(store, **wrong)
             self.assertEqual(raised.exception.kind, "argument", wrong)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -169,6 +170,37 @@ class Processes(unittest.TestCase):
         zero.send_signal(signal.SIGINT)
         self.assertEqual(zero.communicate(timeout=20)[0], "stopped\n")
         one.communicate("\n", timeout=20)
+
+    def test_ranks_of_mpi4py_listen_on_the_way_to_another_host(self):
+        from foldwire import _join
+
+        def chosen(rank, ranks, address="10.0.0.1"):
+            """Returns where a rank listens, and the names of hosts on the way to which it does.
+            ``ranks`` has each rank's network and name."""
+            asked = []
+            world = mock.Mock(rank=rank, size=len(ranks), bcast=lambda id_: id_)
+            world.allgather = lambda own: ranks if isinstance(own, tuple) else [own] * len(ranks)
+
+            def own_address(root):
+                asked.append(root)
+                return address
+
+            with mock.patch.dict(os.environ, environment(), clear=True), \
+                    mock.patch.multiple(_join, join=mock.DEFAULT, unique_id=mock.DEFAULT), \
+                    mock.patch.object(_join, "own_address", own_address), \
+                    mock.patch.object(_join, "own_host", lambda: ranks[rank][0]):
+                _join.from_mpi(world)
+                return os.environ.get("FOLDWIRE_ADDRESS"), asked
+
+        two = [("1", "a"), ("1", "a"), ("2", "b")]
+        self.assertEqual(chosen(0, two), ("10.0.0.1", ["b"]))
+        self.assertEqual(chosen(1, two), ("10.0.0.1", ["b"]))
+        self.assertEqual(chosen(2, two), ("10.0.0.1", ["a"]))
+        # Containers of one image, and names that are of loopback or of nothing.
+        self.assertEqual(chosen(0, [("1", "a"), ("2", "a")]), ("10.0.0.1", ["a"]))
+        self.assertEqual(chosen(0, two, "127.0.0.1")[0], None)
+        # One network under two names.
+        self.assertEqual(chosen(1, [("1", "a"), ("1", "b")]), (None, []))
 
     def test_a_communicator_of_mpi4py(self):
         try:

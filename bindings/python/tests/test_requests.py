@@ -52,6 +52,19 @@ class Requests(unittest.TestCase):
                 other.start_all_reduce(np.ones(1000, dtype), op).wait()
             self.assertEqual((raised.exception.kind, raised.exception.rank), ("aborted", 0), op)
 
+    def test_a_request_that_is_dropped_during_a_call_is_aborted_after_it(self):
+        comm, other = foldwire.threads(2, timeout=10)
+        request = comm.start_all_reduce(np.ones(1_000_000))
+        receiver = threading.Thread(target=comm.recv, args=(np.empty(3), 1))
+        receiver.start()
+        time.sleep(0.2)
+        del request
+        other.send(np.ones(3), 0)
+        receiver.join(60)
+        with self.assertRaises(foldwire.Error) as raised:
+            other.all_reduce(np.ones(1_000_000))
+        self.assertEqual(raised.exception.kind, "aborted")
+
     def test_a_signal_handler_closes_and_asks_its_communicator(self):
         script = """
             import os, signal, sys, threading, numpy as np, foldwire

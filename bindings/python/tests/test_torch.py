@@ -551,6 +551,22 @@ class Hook(unittest.TestCase):
             with self.assertRaises(foldwire.Error):
                 state.average(0, [torch.ones(3), torch.ones(3, dtype=torch.float64)])
 
+    def test_the_bound_of_the_communicator_is_not_that_of_the_hook(self):
+        import foldwire.torch as ft
+
+        def program(comm):
+            comm.timeout = 7
+            for bound, feedback in ((None, False), ("rel:0.1", False), ("rel:0.1", True)):
+                gradient = torch.linspace(0, 1, 1000)
+                state = ft.HookState(comm, bound, feedback=feedback)
+                state.average(0, [gradient])
+                expected = ("raw", 0.0) if bound is None else ("fz-light", 0.1)
+                self.assertEqual((comm.report["codec"], comm.report["bound"]), expected)
+                self.assertEqual(state._plain.timeout, 7)
+                self.assertIs(state.comm, comm)
+
+        foldwire.run(2, program, bound="rel:1e-2", plan="codec:dense")
+
     def test_feedback_belongs_to_parameters_whatever_the_bucket(self):
         import foldwire.torch as ft
 
@@ -622,7 +638,7 @@ class Network(unittest.TestCase):
 
         import torch.distributed as dist
 
-        from foldwire import _torch_meeting as meeting
+        from foldwire import _join, _torch_meeting as meeting
 
         store, asked = dist.PrefixStore("a", dist.HashStore()), []
         for rank, host in enumerate(hosts):
@@ -637,9 +653,9 @@ class Network(unittest.TestCase):
                  if name not in ("LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR",
                                  "FOLDWIRE_ADDRESS", "FOLDWIRE_IFACE")}
         with mock.patch.dict(os.environ, {**plain, **(variables or {})}, clear=True), \
-                mock.patch.object(meeting, "_own_address", own_address), \
+                mock.patch.object(_join, "own_address", own_address), \
                 mock.patch.object(meeting, "_host_of", lambda _: "master.of.store"), \
-                mock.patch.object(meeting, "_own_host", lambda: hosts[0]):
+                mock.patch.object(meeting, "own_host", lambda: hosts[0]):
             meeting.choose_network(store, names)
             return os.environ.get("FOLDWIRE_ADDRESS"), asked
 

@@ -92,6 +92,40 @@ class DataSets(unittest.TestCase):
                 np.testing.assert_array_equal(decoded["when"], data["when"])
             np.testing.assert_allclose(twice["t"], data["t"], atol=0.0202)
 
+    def test_packed_values_without_a_sign_stay_as_they_were(self):
+        raw = xarray.Dataset({"t": ("x", np.array([60000 - 65536, 10, -1], "i2"), {
+            "_FillValue": np.int16(-1), "_Unsigned": "true", "scale_factor": 0.1,
+            "grid_mapping": "crs"}), "crs": ((), 0)})
+        for form in (2, 3):
+            data = xarray.decode_cf(raw, decode_coords="all")
+            np.testing.assert_allclose(data["t"], [6000, 1, np.nan])
+            stored, decoded, _ = self.stored(data, form, "rel:1e-3")
+            np.testing.assert_array_equal(stored["t"], raw["t"])
+            np.testing.assert_array_equal(decoded["t"], data["t"])
+            self.assertEqual(stored["t"].attrs, raw["t"].attrs, form)
+
+    def test_values_of_one_byte_are_stored(self):
+        how = {"dtype": "u1", "scale_factor": 0.5, "_FillValue": 255}
+        data = xarray.Dataset({
+            "i1": ("x", np.arange(-3, 3, dtype="i1")),
+            "u1": ("x", np.arange(6, dtype="u1")),
+            "bool": ("x", np.arange(6) % 2 == 0),
+            "packed": ("x", np.arange(6) / 2, None, how),
+        })
+        for form in (2, 3):
+            stored, decoded, _ = self.stored(data, form, "rel:1e-3")
+            xarray.testing.assert_equal(decoded, data)
+            self.assertEqual(stored["packed"].dtype, np.uint8)
+
+    def test_how_values_are_stored_in_zarr_stays(self):
+        how = {"chunks": (16, 50), "shards": (32, 100), "fill_value": FILL}
+        data = xarray.Dataset({"t": self.variable(False, None, how)})
+        seen = self.stored(data, 3, "rel:1e-3")[0]["t"].encoding
+        self.assertEqual({key: seen[key] for key in how}, how)
+        data["t"].encoding["zlib"] = True   # as from netCDF
+        seen = self.stored(data, 2, "rel:1e-3", fill_value=1e20)[0]["t"].encoding
+        self.assertEqual(seen["chunks"], (16, 50))
+
 
 if __name__ == "__main__":
     unittest.main()

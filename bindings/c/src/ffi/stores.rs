@@ -12,7 +12,7 @@ use super::communicators::{config_of, index, seconds, to_core};
 use super::device::ArrayMemory;
 use super::memory::{CommOut, lent_bytes, out_value, out_values, read};
 use super::types::*;
-use crate::endpoint::SharedEndpoint;
+use crate::endpoint::{SharedEndpoint, gone};
 use crate::errors::{ApiError, catch_errors};
 use crate::{group, handle_table, transport};
 
@@ -207,14 +207,17 @@ pub unsafe extern "C" fn fwCommAdmit(
         };
         let (endpoint, ..) = handle_table::comm(comm.addr())?;
         let mut guard = endpoint.enter()?;
-        guard.entry(comm.addr())?;
-        // The target may be the caller's only handle of comm, so it changes when comm does.
-        // SAFETY: guaranteed by the caller.
-        let mut place = unsafe { CommOut::new(new_comm, "communicator") }?;
-        handle_table::remove(comm.addr());
-        if let Some(entry) = guard.comms.remove(&comm.addr()) {
-            let memory = entry.memory;
-            let grown = transport::admit(entry.comm, &mut store, &job, &wanted)?;
+        let memory = guard.entry(comm.addr())?.memory;
+        let mut place = None;
+        let take = || {
+            // The target may be the caller's only handle of comm, so it changes when comm does.
+            // SAFETY: guaranteed by the caller.
+            place = Some(unsafe { CommOut::new(new_comm, "communicator") }?);
+            handle_table::remove(comm.addr());
+            guard.comms.remove(&comm.addr()).map(|entry| entry.comm).ok_or_else(gone)
+        };
+        let grown = transport::admit(take, &mut store, &job, &wanted)?;
+        if let Some(mut place) = place {
             place.put(SharedEndpoint::of_grown(grown, memory)?);
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use foldwire::grow::{self, Admission, Connector, GrowError, Grown, Roster};
+use foldwire::grow::{self, Admission, Connector, GrowError, Grown, MAX_FACT_BYTES, Roster};
 use foldwire::store::{Namespace, Store};
 use foldwire::{Config, Rank};
 use foldwire_tcp::{JoinError, TcpConnector};
@@ -67,18 +67,24 @@ impl Connector for AnyConnector {
 }
 
 /// Survivors' side of a grow: forms a group of the ranks that call this and of newcomers that wait
-/// in the store, as `foldwire_tcp::admit` does.
+/// in the store, as `foldwire_tcp::admit` does. `take` gives up the communicator. It is called when
+/// the other arguments are checked.
 ///
 /// # Errors
-/// The errors of `foldwire_tcp::admit`.
+/// The errors of `take` and of `foldwire_tcp::admit`.
 pub fn admit(
-    comm: CoreCommunicator,
+    take: impl FnOnce() -> Result<CoreCommunicator, ApiError>,
     store: &mut dyn Store,
     job: &str,
     wanted: &Admission<'_>,
 ) -> Result<GrownCommunicator, ApiError> {
-    let (config, n_calls) = (comm.config(), comm.n_calls());
     let (mut store, mut connector) = prepare(store, job, wanted.patience)?;
+    let n_bytes = wanted.facts.len();
+    if n_bytes > MAX_FACT_BYTES {
+        return Err(fault(GrowError::FactsTooLong { n_bytes }));
+    }
+    let comm = take()?;
+    let (config, n_calls) = (comm.config(), comm.n_calls());
     let grown = comm.admit(&mut store, &mut connector, wanted).map_err(fault)?;
     finish(grown, config, n_calls)
 }

@@ -135,6 +135,7 @@ static void *member(void *argument) {
 }
 
 static void misuse(void) {
+    static const char long_facts[(64 << 10) + 1];
     fwStore store = store_of("job-2", 0);
     fwComm_t comm, made = NULL;
     fwConfig config = FW_CONFIG_INIT;
@@ -166,7 +167,13 @@ static void misuse(void) {
     admission.n_ranks = 0;
     admission.n_fact_bytes = 1;
     FAILS(FW_INVALID_ARGUMENT, fwCommAdmit(comm, &store, &admission, &made));
+    admission.facts = long_facts;
+    admission.n_fact_bytes = sizeof long_facts;
+    FAILS(FW_INVALID_ARGUMENT, fwCommAdmit(comm, &store, &admission, &made));
     admission.n_fact_bytes = 0;
+    store.job = "two words";
+    FAILS(FW_INVALID_ARGUMENT, fwCommAdmit(comm, &store, &admission, &made));
+    store.job = NULL;
     FAILS(FW_INVALID_ARGUMENT, fwCommAdmit(comm, NULL, &admission, &made));
     FAILS(FW_INVALID_ARGUMENT, fwCommFacts(comm, NULL, 1, &admission.n_fact_bytes));
     CHECK(made == NULL);

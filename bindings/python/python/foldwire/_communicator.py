@@ -37,9 +37,9 @@ class Communicator(Collectives, Messages, Sums):
     always exact.
 
     *Devices.* Collectives also take torch's CUDA tensors, CuPy's arrays, and others with the CUDA
-    array interface, contiguous and of floats. They stay on the device, and the call keeps to the
-    order of the current stream. All arrays of a call are on the CPU, or all on one device; a new
-    result is of the same kind. Messages and :meth:`all_reduce_group` need numpy arrays.
+    array interface, contiguous, of floats or integers. They stay on the device, and the call keeps
+    to the order of the current stream. All arrays of a call are on the CPU, or all on one device; a
+    new result is of the same kind. Messages and :meth:`all_reduce_group` need numpy arrays.
 
     *Bounds.* Calls are exact unless ``bound`` is set, as an argument or for all calls
     (:attr:`bound`): ``"rel:1e-4"`` (a fraction of the value range over all ranks), ``"abs:0.1"``
@@ -177,7 +177,8 @@ class Communicator(Collectives, Messages, Sums):
 
         All ranks call it at the same place of their program, after a failure or without one. Ranks
         that are lost or silent are left out. A rank keeps its number if the new group has it, and
-        newcomers take the free ones. This communicator becomes unusable.
+        newcomers take the free ones. This communicator becomes unusable, except after an error of
+        kind ``"argument"``.
 
         :param store: as in :func:`foldwire.init`, the same for all ranks and newcomers
         :param size: number of ranks that the group should have; it waits for newcomers for at most
@@ -185,8 +186,8 @@ class Communicator(Collectives, Messages, Sums):
         :param limit: None: no limit
         :param patience: seconds after which a silent rank is left out; None: only ranks that are
             known to be lost
-        :param facts: bytes for the newcomers, such as the step from which to go on; those of the
-            lowest rank count
+        :param facts: at most 64 KiB for the newcomers, such as the step from which to go on; those
+            of the lowest rank count
         :param job: name of the job, if other jobs use the store
 
         The new communicator has :attr:`generation`, :attr:`facts` and :attr:`old_ranks`. Raises
@@ -233,7 +234,9 @@ class Communicator(Collectives, Messages, Sums):
     def close(self) -> None:
         """Ends this rank, on this communicator and all others that were split from the same one.
 
-        Calls of other ranks that need this rank fail. Does nothing in a fork of the process.
+        Calls of other ranks that need this rank fail. Waits for calls of other threads, and up to a
+        minute until messages have arrived; Ctrl-C ends the wait. Does nothing in a fork of the
+        process.
         """
         self._native.close()
 

@@ -142,36 +142,59 @@ def join(id: bytes, rank: int, size: int, *, limit: float = 60.0, timeout=None, 
                    calls=calls, bound=bound, plan=plan)
 
 
-def reachable(hosts, root: str) -> None:
-    """Sets ``FOLDWIRE_ADDRESS`` to the address that reaches ``root``, if ranks are on several hosts
-    and the environment names no address or interface."""
-    if os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE"):
-        return
-    if len(set(hosts)) == 1:
-        return
+def own_host() -> str:
+    """Returns a name that is the same for ranks that reach each other over loopback."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return socket.gethostname()
+
+
+def own_address(root: Optional[str] = None) -> str:
+    """Returns the address of this host on the way to a root, by default that of torch's launcher,
+    or the one that ``FOLDWIRE_ADDRESS`` says. That of loopback if there is no way."""
+    given = os.environ.get("FOLDWIRE_ADDRESS")
+    if given:
+        return given
     # Connecting a UDP socket sends no packet. It only selects the local address.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        asked.connect((root, 9))
-        os.environ["FOLDWIRE_ADDRESS"] = asked.getsockname()[0]
+        try:
+            asked.connect((root or os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
+        except OSError:
+            return "127.0.0.1"
+        return asked.getsockname()[0]
+
+
+def choose_address(hosts, root: Optional[str]) -> None:
+    """Lets this rank listen on the way to ``root``, if ranks are on several hosts
+    (:func:`own_host`) and the environment names no address or interface."""
+    given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
+    if given or len(set(hosts)) == 1:
+        return
+    address = own_address(root)
+    if not address.startswith("127."):
+        os.environ["FOLDWIRE_ADDRESS"] = address
 
 
 def from_mpi(comm, **keywords) -> Communicator:
     """Creates a communicator of the ranks of an mpi4py communicator.
 
     MPI sends only the unique id; data goes over TCP. All ranks of ``comm`` call this function. The
-    keywords are those of :func:`join`. On several hosts, each rank listens on the address that
-    reaches the host of rank 0, unless ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` is set.
+    keywords are those of :func:`join`. Without one loopback interface for all ranks, each rank
+    listens on its address on the way to the host of rank 0, unless ``FOLDWIRE_ADDRESS`` or
+    ``FOLDWIRE_IFACE`` is set.
     """
-    hosts = comm.allgather(socket.gethostname())
+    own = own_host()
+    hosts, names = zip(*comm.allgather((own, socket.gethostname())))
+    # On the host of rank 0, the way to any other host selects the address.
+    others = [name for host, name in zip(hosts, names) if host != own]
+    choose_address(hosts, names[0] if hosts[0] != own else next(iter(others), None))
     failure, id_ = None, None
     try:
-        others = [host for host in hosts if host != socket.gethostname()]
-        # On the host of rank 0, the route to any other host selects the address.
-        root = hosts[0] if hosts[0] in others else next(iter(others), hosts[0])
-        reachable(hosts, root)
         if comm.rank == 0:
             id_ = unique_id()
-    except (Error, OSError) as raised:
+    except Error as raised:
         failure = raised
     # Share errors, because a rank that fails alone would leave the others waiting.
     for rank, said in enumerate(comm.allgather(None if failure is None else str(failure))):

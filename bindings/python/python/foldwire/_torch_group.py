@@ -70,9 +70,10 @@ class _Passed(dist._Work):
 
     def __init__(self, group, work, peer):
         super().__init__()
-        self._group, self._work, self._peer = group, work, peer
+        self._group, self._line, self._work, self._peer = group, group._line, work, peer
 
     def wait(self, timeout=timedelta(0)):
+        self._line.refuse_fork()
         limit = timeout
         if seconds(timeout) is None and self._peer is not None:
             # Without a limit, gloo's messages have that of the group's creation, and not that of

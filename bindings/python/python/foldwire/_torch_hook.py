@@ -21,7 +21,8 @@ __all__ = ["HookState", "hook"]
 class HookState:
     """Settings of :func:`hook`, and its error feedback.
 
-    :param comm: communicator of the ranks, from :func:`connect`
+    :param comm: communicator of the ranks, from :func:`connect`. The hook does not use its bound
+        and plan
     :param bound: error bound of each gradient; None: exact. A relative bound refers to the value
         range of each gradient, so that it keeps small layers
     :param plan: other words of the plan, for example ``"schedule:ring"``; the bound may be here
@@ -41,6 +42,8 @@ class HookState:
                  plan: Optional[str] = None, feedback: bool = False, unbiased: bool = False,
                  seed: int = 0, model: Optional[torch.nn.Module] = None):
         self.comm = comm
+        # The hook's bound and plan, or none, are in place of those of the communicator.
+        self._plain = Communicator(comm._native)
         self.bound = bound
         self.plan = plan
         text = plan_text(bound, plan)
@@ -147,15 +150,17 @@ class HookState:
         arrays, dtype = [own.array for own in lent], lent[0].dtype
         keys = keys or [f"{index}.{at}" for at in range(len(arrays))]
         residues = self._residues_of(keys, arrays, dtype) if self.feedback else None
-        self.comm.all_reduce_group(arrays, "avg", feedback=residues, plan=self._words(),
-                                   dtype=dtype)
-        self._count(self.comm.report)
+        self._plain.timeout = self.comm.timeout
+        self._plain.all_reduce_group(arrays, "avg", feedback=residues, plan=self._words(),
+                                     dtype=dtype)
+        self._count(self._plain.report)
         for own in lent:
             own.give_back()
 
     def _average_on_device(self, gradients) -> None:
         """Averages tensors on a GPU: a call for each, as many at once as the communicator has."""
         words, running = self._words(), collections.deque()
+        self._plain.timeout = self.comm.timeout
 
         def finish():
             request, own = running.popleft()
@@ -167,13 +172,14 @@ class HookState:
             if len(running) == self.comm._native.n_calls:
                 finish()
             own = Lent(gradient)
-            request = self.comm.start_all_reduce(own.array, "avg", plan=words, out=own.array,
-                                                 dtype=own.dtype)
+            request = self._plain.start_all_reduce(own.array, "avg", plan=words, out=own.array,
+                                                   dtype=own.dtype)
             running.append((request, own))
         while running:
             finish()
 
     def _count(self, report) -> None:
+        self.comm.report = report
         self.raw_bytes += report["raw_bytes"]
         self.wire_bytes += report["wire_bytes"]
 

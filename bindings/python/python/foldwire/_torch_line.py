@@ -3,6 +3,7 @@ After a failed call, all later calls fail."""
 
 import atexit
 import collections
+import os
 import queue
 import sys
 import threading
@@ -186,16 +187,26 @@ class Work(dist._Work):
 
 class _Entered:
     """The threads that make a call, or are about to. A signal handler that interrupts such a thread
-    cannot make one: it would wait for its own thread."""
+    cannot make one: it would wait for its own thread. Nor can a fork, which has no other threads
+    and whose locks nobody may release."""
 
     def __init__(self):
         self.threads = set()
+        self.is_forked = False
 
     def __contains__(self, thread):
         return thread in self.threads
 
+    def refuse_fork(self):
+        """Raises in a fork of the process."""
+        if self.is_forked:
+            message = ("this process was forked from a rank of the group; make calls there, or "
+                       "create a group after the fork")
+            raise BackendError(message, kind="closed")
+
     def refuse(self):
-        """Raises if the current thread is one of them."""
+        """Raises in a fork, and if the current thread is one of them."""
+        self.refuse_fork()
         if threading.get_ident() in self.threads:
             message = ("this thread is in a call of the group: a signal handler can only shut the "
                        "group down, or abort it")
@@ -337,8 +348,13 @@ class Line:
         if self.failure is None and isinstance(failure, Error) and not failure.is_usage:
             self.failure = failure
 
+    def refuse_fork(self) -> None:
+        """Raises in a fork of the process."""
+        self._jobs.entered.refuse_fork()
+
     def check(self) -> None:
-        """Raises if a call has failed."""
+        """Raises if a call has failed, and in a fork of the process."""
+        self.refuse_fork()
         if self.failure is not None:
             raise again(self.failure)
 
@@ -379,6 +395,19 @@ _OF_COMMUNICATORS = weakref.WeakKeyDictionary()
 def _end_all():
     for line in list(_LINES):
         line.end()
+
+
+def _leave_to_parent():
+    """Leaves all lines to the process that this one was forked from."""
+    global _FUTURES
+    _FUTURES = threading.Lock()
+    for line in list(_LINES):
+        line._jobs.entered.is_forked = True
+        line.end.detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def line_of(comm, *others) -> Line:

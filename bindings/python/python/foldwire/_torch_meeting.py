@@ -1,12 +1,12 @@
 """How ranks of torch's process groups reach each other."""
 
 import os
-import socket
 import uuid
 from typing import Optional
 
 import torch.distributed as dist
 
+from ._join import choose_address, own_address, own_host
 from ._torch_line import BackendError
 
 __all__ = ["Meeting", "choose_network", "gloo", "names_by_store"]
@@ -20,7 +20,7 @@ class Meeting:
     """
 
     def __init__(self):
-        host = _own_address()
+        host = own_address()
         self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
         self.handle = f"foldwire/{host}/{self._store.port}/{uuid.uuid4().hex}"
 
@@ -52,13 +52,8 @@ def choose_network(store, names_of_hosts) -> None:
     ``names_of_hosts`` exchanges the hosts' names: all ranks take part, whatever launched them. It
     takes this host's name and returns those of all ranks, at least each once.
     """
-    is_one_host = len(set(names_of_hosts(_own_host()))) == 1
-    given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
-    if given or is_one_host:
-        return
-    address = _own_address(os.environ.get("MASTER_ADDR") or _host_of(store))
-    if not address.startswith("127."):
-        os.environ["FOLDWIRE_ADDRESS"] = address
+    hosts = names_of_hosts(own_host())
+    choose_address(hosts, os.environ.get("MASTER_ADDR") or _host_of(store))
 
 
 def gloo(store, rank: int, size: int, timeout):
@@ -90,32 +85,8 @@ def names_by_store(store, rank: int, size: int):
     return exchanged
 
 
-def _own_host() -> str:
-    """Returns a name that is the same for ranks that reach each other over loopback."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/net')}"
-    except OSError:
-        return socket.gethostname()
-
-
 def _host_of(store) -> Optional[str]:
     """Returns the host of a store of torch, or None if it has none."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     return getattr(store, "host", None)
-
-
-def _own_address(master: Optional[str] = None) -> str:
-    """Returns the address of this host on the way to a master, by default that of torch's launcher,
-    or the one that `FOLDWIRE_ADDRESS` says."""
-    given = os.environ.get("FOLDWIRE_ADDRESS")
-    if given:
-        return given
-    # Connecting a UDP socket sends no packet. It only selects the local address.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            asked.connect((master or os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
-        except OSError:
-            return "127.0.0.1"
-        return asked.getsockname()[0]

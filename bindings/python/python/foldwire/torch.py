@@ -16,10 +16,8 @@ the bound, and all other data exact:
 
 Importing this module registers the backend ``"foldwire"``.
 
-CUDA tensors of floats stay on their GPU: they are compressed and reduced there, in the order of the
-current stream. Through the CPU's memory go, with a warning: tensors of other devices and, in the
-hook, gradients with error feedback or unbiased rounding. The process group passes the other tensors
-on to gloo.
+CUDA tensors of floats or integers stay on their GPU, in the order of the current stream. Foldwire's
+docs/torch.md names the exceptions.
 
 A failed call raises :class:`foldwire.Error` when it is made or waited for, with the rank and field
 that it is about. All later calls raise it again. Torch futures raise a ``RuntimeError`` with the

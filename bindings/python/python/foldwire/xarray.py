@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["encoding"]
 
-# What xarray knows of how a variable is stored, and goes with any codec.
-_KEPT = ("_FillValue", "missing_value", "dtype", "scale_factor", "add_offset", "units", "calendar",
-         "chunks")
+# Keys of how a variable is stored that `to_zarr` takes, except for codecs. (It refuses others, such
+# as those that data sets from netCDF have.)
+_KEPT = ("_FillValue", "missing_value", "dtype", "_Unsigned", "scale_factor", "add_offset", "units",
+         "calendar", "coordinates", "bounds", "grid_mapping", "climatology", "geometry",
+         "node_coordinates", "node_count", "part_node_count", "interior_ring", "cell_measures",
+         "formula_terms", "chunks", "chunk_key_encoding", "write_empty_chunks")
+# The same, in format 3 only.
+_KEPT_BY_FORMAT_3 = ("shards", "fill_value")
 
 
 def encoding(dataset, bound: Optional[str] = None, codec: str = "auto",
@@ -37,17 +42,18 @@ def encoding(dataset, bound: Optional[str] = None, codec: str = "auto",
     neither raises an error if a value seems to be one.
 
     Pass the same ``zarr_format`` to ``to_zarr``. What the variables say about how they are stored
-    (``_FillValue``, ``dtype``, ``scale_factor``, ``chunks`` and others) stays.
+    (``_FillValue``, ``dtype``, ``scale_factor``, ``chunks``, ``shards`` and others) stays.
     """
     made = {}
+    kept = _KEPT if zarr_format == 2 else _KEPT + _KEPT_BY_FORMAT_3
     for name, variable in dataset.data_vars.items():
-        said = {key: variable.encoding[key] for key in _KEPT if key in variable.encoding}
+        said = {key: variable.encoding[key] for key in kept if key in variable.encoding}
         dtype = np.dtype(said.get("dtype") or variable.dtype)
         if dtype.kind in "fiub" and variable.dtype.kind in "fiub":
             fill = _fill_of(variable, said) if fill_value is None or refuses(fill_value) else None
             is_float = dtype.kind == "f"
             fill = (fill or fill_value) if is_float else None
-            made[name] = {**said, **_compressed(bound, codec, fill, zarr_format)}
+            made[name] = {**said, **_compressed(bound, dtype, codec, fill, zarr_format)}
     return made
 
 
@@ -58,11 +64,13 @@ def _fill_of(variable, encoding) -> Optional[float]:
     return said or marked_fill(variable, variable.dtype)
 
 
-def _compressed(bound, codec, fill_value, zarr_format):
+def _compressed(bound, dtype, codec, fill_value, zarr_format):
     if zarr_format == 2:
         from .numcodecs import Foldwire
 
-        return {"compressors": [Foldwire(bound, codec=codec, fill_value=fill_value)]}
+        # Without a type, the codec cannot tell values of one byte from bytes of something else.
+        dtype = dtype if dtype.itemsize == 1 else None
+        return {"compressors": [Foldwire(bound, dtype, codec, fill_value)]}
     from .zarr import Foldwire
 
     return {"serializer": Foldwire(bound, codec, fill_value), "compressors": None}
