@@ -348,6 +348,44 @@ fn strangers_at_the_ports_and_in_the_store_get_nothing() {
     });
 }
 
+/// Who can write to the store, but does not know the token, changes the last byte of the plan that
+/// a newcomer reads: a fact.
+#[test]
+fn a_plan_that_was_changed_in_the_store_is_not_followed() {
+    use foldwire::store::{Store, StoreError, StoreRequest};
+
+    let folder = TemporaryFolder::new("forged");
+    let store = FileStore::new(&folder.0).unwrap();
+    let (patience, limit) = (Duration::from_millis(200), Duration::from_secs(3));
+    thread::scope(|scope| {
+        let mut inner = store.clone();
+        let newcomer = scope.spawn(move || {
+            let mut forging = |request: StoreRequest<'_>| match request {
+                StoreRequest::Set { key, value } => inner.set(key, value).map(|()| None),
+                StoreRequest::Wait { key, limit } => inner.wait(key, limit),
+                StoreRequest::Get { key } => {
+                    let mut value = inner.get(key)?;
+                    if key.starts_with("plan/")
+                        && let Some(last) = value.as_mut().and_then(|value| value.last_mut())
+                    {
+                        *last ^= 1;
+                    }
+                    Ok(value)
+                }
+            };
+            rejoin(&mut forging, &settings(), Config::default(), limit).map(|made| made.roster)
+        });
+        let mut exchange = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
+        let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
+        let wanted = Admission { size: 2, limit, patience, ..wanted(b"step 7") };
+        let grown = admit(comm, &mut store.clone(), &settings(), &wanted).unwrap();
+        assert_eq!(grown.group.size(), 1);
+        let outcome = newcomer.join().unwrap();
+        let is_found = matches!(outcome, Err(GrowError::Store(StoreError::Damaged)));
+        assert!(is_found, "{outcome:?}");
+    });
+}
+
 #[test]
 fn a_newcomer_that_nobody_admits_learns_it_in_time() {
     let folder = TemporaryFolder::new("nobody");
