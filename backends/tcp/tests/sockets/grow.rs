@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use crate::common::exchanges;
 use foldwire::grow::{Admission, GrowError};
 use foldwire::{Communicator, Config, Op, Plan};
 use foldwire_bootstrap::{FileStore, StoreExchange, StorePlace, TcpStore, Token};
@@ -235,7 +236,7 @@ fn who_does_not_know_the_token_is_not_admitted() {
             let mut store = store.clone();
             scope.spawn(move || rejoin(&mut store, &settings(), Config::default(), LIMIT))
         };
-        let alone = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
+        let alone = exchanges(1).next().unwrap();
         let (mut store, mut exchange) = (store.clone(), alone);
         let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
         let mut comm = comm;
@@ -279,7 +280,7 @@ fn any_survivor_may_host_the_store() {
                 let made = rejoin(&mut reached(), &settings(), Config::default(), LIMIT);
                 sum(&mut made.unwrap().group)
             });
-            let ranks = foldwire_bootstrap::InProcess::ranks(SIZE - 1).enumerate();
+            let ranks = exchanges(SIZE - 1).enumerate();
             let ranks: Vec<_> = ranks
                 .map(|(rank, mut exchange)| {
                     let own = if rank == host { hosted.take() } else { None };
@@ -337,7 +338,7 @@ fn strangers_at_the_ports_and_in_the_store_get_nothing() {
                 })
             })
             .collect();
-        let mut exchange = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
+        let mut exchange = exchanges(1).next().unwrap();
         let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
         let mut grown = admit(comm, &mut store.clone(), &settings(), &wanted(b"")).unwrap();
         assert_eq!((grown.group.size(), sum(&mut grown.group)), (3, 6.0));
@@ -375,7 +376,7 @@ fn a_plan_that_was_changed_in_the_store_is_not_followed() {
             };
             rejoin(&mut forging, &settings(), Config::default(), limit).map(|made| made.roster)
         });
-        let mut exchange = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
+        let mut exchange = exchanges(1).next().unwrap();
         let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
         let wanted = Admission { size: 2, limit, patience, ..wanted(b"step 7") };
         let grown = admit(comm, &mut store.clone(), &settings(), &wanted).unwrap();

@@ -10,8 +10,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    PATIENCE, TamperedExchange, address_in, apart, endpoints, outcomes, ranks, settings, sums,
-    token, variants,
+    MemoryExchange, PATIENCE, TamperedExchange, address_in, apart, endpoints, outcomes, ranks,
+    settings, sums, token, variants,
 };
 use foldwire::transport::{Distance, Rank};
 use foldwire::{Call, Communicator, Op, Plan, Transport};
@@ -92,7 +92,7 @@ fn sums_are_exact_between_machines() {
 
 /// An exchange that tells rank 1 another offer of rank 0, which a rank with the token made for
 /// another session.
-struct ForgingExchange(StoreExchange<MemoryStore>, Vec<u8>);
+struct ForgingExchange(MemoryExchange, Vec<u8>);
 
 impl Exchange for ForgingExchange {
     type Error = foldwire_bootstrap::Error;
@@ -128,24 +128,15 @@ fn ranks_that_were_told_different_offers_do_not_connect() {
             let tamper = Some(|mine: &mut Vec<u8>| recorded.lock().unwrap().clone_from(mine));
             join(&settings, &mut TamperedExchange { inner, tamper }).map(drop)
         });
-        let store = MemoryStore::default();
         let recorded = recorded.into_inner().unwrap();
-        let place = |rank| StorePlace { limit: PATIENCE, ..StorePlace::new(rank, 2, "test") };
-        thread::scope(|scope| {
-            let joining = [0, 1].map(|rank| {
-                let exchange = StoreExchange::new(store.clone(), place(rank)).unwrap();
-                let mut exchange = ForgingExchange(exchange, recorded.clone());
-                let settings = &settings;
-                scope.spawn(move || join(settings, &mut exchange).map(drop))
-            });
-            for outcome in joining.map(|rank| rank.join().unwrap()) {
-                let is_typed = matches!(
-                    outcome,
-                    Err(JoinError::Missing { .. } | JoinError::Unreachable { .. })
-                );
-                assert!(is_typed, "{outcome:?}");
-            }
+        let outcomes = ranks(2, |inner| {
+            join(&settings, &mut ForgingExchange(inner, recorded.clone())).map(drop)
         });
+        for outcome in outcomes {
+            let is_typed =
+                matches!(outcome, Err(JoinError::Missing { .. } | JoinError::Unreachable { .. }));
+            assert!(is_typed, "{outcome:?}");
+        }
     }
 }
 

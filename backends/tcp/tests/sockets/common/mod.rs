@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use foldwire::transport::Rank;
 use foldwire::{Communicator, Op, Plan};
-use foldwire_bootstrap::{Exchange, InProcess, Token};
+use foldwire_bootstrap::{Exchange, MemoryStore, StoreExchange, StorePlace, Token};
 use foldwire_tcp::fuzzing::OpaqueOffer;
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
@@ -38,12 +38,24 @@ pub(crate) fn variants() -> Vec<Settings> {
     plain.into_iter().chain([shared]).chain(encrypted).collect()
 }
 
+/// Exchange of a rank whose group meets in memory.
+pub(crate) type MemoryExchange = StoreExchange<MemoryStore>;
+
+/// Returns the exchanges of `size` ranks, in rank order.
+pub(crate) fn exchanges(size: usize) -> impl Iterator<Item = MemoryExchange> {
+    let store = MemoryStore::default();
+    (0..size).map(move |rank| {
+        let place = StorePlace { limit: PATIENCE, ..StorePlace::new(rank, size, "test") };
+        StoreExchange::new(store.clone(), place).unwrap()
+    })
+}
+
 /// Runs `program` on `size` ranks, each with its exchange, and returns the results in rank order.
-pub(crate) fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> Vec<T> {
+pub(crate) fn ranks<T: Send>(size: usize, program: impl Fn(MemoryExchange) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let program = &program;
         let threads: Vec<_> =
-            InProcess::ranks(size).map(|rank| scope.spawn(move || program(rank))).collect();
+            exchanges(size).map(|rank| scope.spawn(move || program(rank))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -85,7 +97,7 @@ pub(crate) fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
 
 /// An exchange in which a rank changes its own offer, or sees it before others do.
 pub(crate) struct TamperedExchange<F> {
-    pub(crate) inner: InProcess,
+    pub(crate) inner: MemoryExchange,
     /// Changes the first input of this rank.
     pub(crate) tamper: Option<F>,
 }
