@@ -16,7 +16,8 @@
 //!    with a rank in common have the same members or different epochs, and never mix.
 //!
 //! Nothing of the failed group reaches the new one, because its connections are new. A newcomer
-//! must know the group's secret to offer itself and to connect; the store is not trusted.
+//! must know the group's secret to offer itself and to connect, and a leader to plan. Members
+//! connect only to those that hold the same plan. The store is not trusted.
 //!
 //! Cost: a shrink, an all-gather of 512 bytes, a small call at each beat of 50 ms while the leader
 //! waits, n² connections, and another shrink.
@@ -90,18 +91,29 @@ pub trait Connector {
     fn unique(&mut self) -> Result<u128, Self::Error>;
 
     /// Prepares this process for a new group, and returns its offer: where it can be reached, and a
-    /// proof that it knows the group's secret. At most [`MAX_OFFER_BYTES`].
+    /// proof of that by the group's secret. At most [`MAX_OFFER_BYTES`].
     ///
     /// # Errors
     /// If this process cannot be reached.
     fn offer(&mut self) -> Result<Vec<u8>, Self::Error>;
 
-    /// Returns whether an offer is from a process that knows the secret, and fits this process's
-    /// settings. Offers come from a store that anyone may write to.
+    /// Returns whether a process that knows the secret has made this offer, and it fits this
+    /// process's settings. Offers come from a store that anyone may write to.
     fn accepts(&self, offer: &[u8]) -> bool;
+
+    /// Returns a proof by the group's secret that this process has made the plan of a new group. At
+    /// most 65535 bytes.
+    fn prove(&self, plan: &[u8]) -> Vec<u8>;
+
+    /// Returns whether a process that knows the secret has [proven](Self::prove) this plan. Both
+    /// come from a store that anyone may write to.
+    fn is_proven(&self, plan: &[u8], proof: &[u8]) -> bool;
 
     /// Connects as member `rank` to the processes with these offers; `offers[rank]` is the last
     /// offer of this process. Called repeatedly, with the same arguments, until it is ready.
+    ///
+    /// `plan` is all that this process knows of the group. Two processes may connect only if they
+    /// have the same plan and know the secret.
     ///
     /// Members that do not come within `limit` count as lost in the transport.
     ///
@@ -111,6 +123,7 @@ pub trait Connector {
         &mut self,
         rank: usize,
         offers: &[&[u8]],
+        plan: &[u8],
         limit: Duration,
     ) -> Poll<Result<Self::Transport, Self::Error>>;
 }
@@ -220,7 +233,7 @@ pub async fn admit<P: Transport, C: Connector>(
     let mut n_left = size + SPARE_ATTEMPTS;
     let roster = loop {
         // Looked for after a shrink, too: a slow leader may have been left out meanwhile.
-        if let Some(roster) = find_plan(store, &attempts, own.unique)? {
+        if let Some(roster) = find_plan(store, connector, &attempts, own.unique)? {
             break roster;
         }
         let mut attempt = None;
@@ -235,7 +248,7 @@ pub async fn admit<P: Transport, C: Connector>(
             }
         }
         attempts.extend(attempt);
-        if let Some(roster) = find_plan(store, &attempts, own.unique)? {
+        if let Some(roster) = find_plan(store, connector, &attempts, own.unique)? {
             break roster;
         }
         comm = shrink(comm, wanted.patience, store).await?;
@@ -269,7 +282,7 @@ pub async fn rejoin<C: Connector>(
             last_beat = Some(now);
         }
         if let Some(attempt) = registration.wait(store)?
-            && let Some(roster) = find_plan(store, &[attempt], unique)?
+            && let Some(roster) = find_plan(store, connector, &[attempt], unique)?
         {
             registration.withdraw(store)?;
             return connect(store, connector, roster, unique, &offer).await;
@@ -353,7 +366,8 @@ async fn agree<P: Transport, C: Connector>(
                     let tuning = Tuning::of(&comm.config);
                     let made = Roster::plan(&survivors, &newcomers, wanted, tuning);
                     roster = made.encode();
-                    publish(store, u128::from_le_bytes(fresh), &roster, &newcomers)?;
+                    let proof = connector.prove(&roster);
+                    publish(store, u128::from_le_bytes(fresh), &roster, &proof, &newcomers)?;
                     Ok(STATUS_PLANNED)
                 }
             });
@@ -410,14 +424,16 @@ fn plan_key(attempt: u128) -> String {
     format!("plan/{attempt:032x}")
 }
 
-/// Writes a plan, and names it to the newcomers in it.
+/// Writes a plan behind its proof, and names it to the newcomers in it.
 fn publish(
     store: &mut dyn Store,
     attempt: u128,
     roster: &[u8],
+    proof: &[u8],
     newcomers: &[waiting::Newcomer],
 ) -> Result<(), StoreError> {
-    store.set(&plan_key(attempt), roster)?;
+    let value = [&(proof.len() as u16).to_le_bytes(), proof, roster].concat();
+    store.set(&plan_key(attempt), &value)?;
     for newcomer in newcomers {
         store.set(&waiting::invitation_key(newcomer.unique), &attempt.to_le_bytes())?;
     }
@@ -425,19 +441,34 @@ fn publish(
 }
 
 /// Returns the first plan of these attempts that is in the store and has this process.
-fn find_plan(
+///
+/// # Errors
+/// If the store fails, or somebody who does not know the secret has written a plan.
+fn find_plan<C: Connector>(
     store: &mut dyn Store,
+    connector: &C,
     attempts: &[u128],
     unique: u128,
 ) -> Result<Option<Roster>, StoreError> {
     for &attempt in attempts {
         let Some(value) = store.get(&plan_key(attempt))? else { continue };
-        let roster = Roster::decode(&value).ok_or(StoreError::Damaged)?;
+        let (plan, proof) = split_proof(&value).ok_or(StoreError::Damaged)?;
+        if !connector.is_proven(plan, proof) {
+            return Err(StoreError::Damaged);
+        }
+        let roster = Roster::decode(plan).ok_or(StoreError::Damaged)?;
         if roster.rank_of(unique).is_some() {
             return Ok(Some(roster));
         }
     }
     Ok(None)
+}
+
+/// Splits the value of a plan into the plan and its proof.
+fn split_proof(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (n_bytes, rest) = value.split_first_chunk()?;
+    let (proof, plan) = rest.split_at_checked(usize::from(u16::from_le_bytes(*n_bytes)))?;
+    Some((plan, proof))
 }
 
 /// Connects to the members of a plan.
@@ -458,9 +489,10 @@ async fn connect<C: Connector>(
     if let Some(stranger) = offers.iter().position(|offer| !connector.accepts(offer)) {
         return Err(GrowError::PeerFailed { rank: Rank::new(stranger) });
     }
+    let plan = roster.encode();
     let limit = roster.patience.saturating_mul(CONNECT_PATIENCES);
     loop {
-        match connector.poll_connect(rank, &offers, limit) {
+        match connector.poll_connect(rank, &offers, &plan, limit) {
             Poll::Ready(Ok(group)) => return Ok(Grown { group, roster }),
             Poll::Ready(Err(error)) => return Err(GrowError::Connect(error)),
             Poll::Pending => {}

@@ -169,7 +169,8 @@ impl HostileStore {
 #[derive(Clone, Debug, PartialEq)]
 struct Reached(usize, Vec<Vec<u8>>, Duration);
 
-/// A connector that only notes whom it is to connect to.
+/// A connector that only notes whom it is to connect to. It takes every plan for one of a process
+/// that knows the secret.
 struct NotingConnector<'a> {
     now: &'a Cell<Duration>,
     own: Vec<u8>,
@@ -200,10 +201,19 @@ impl Connector for NotingConnector<'_> {
         offer.starts_with(SECRET)
     }
 
+    fn prove(&self, _: &[u8]) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn is_proven(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+
     fn poll_connect(
         &mut self,
         rank: usize,
         offers: &[&[u8]],
+        _: &[u8],
         limit: Duration,
     ) -> Poll<Result<Endpoint, Reached>> {
         let offers: Vec<Vec<u8>> = offers.iter().map(|offer| offer.to_vec()).collect();

@@ -10,8 +10,8 @@
 //! more: perhaps the message arrived in time, and rank 0 itself was late.
 //!
 //! A refused rank ends, and the other ranks wait for it. So the group fails if all missing ranks of
-//! this job were refused, and no rank was admitted or refused for [`RETRY_LIMIT`]. All ranks learn
-//! the reason.
+//! this job were refused, and no rank was admitted or refused for a new reason for [`RETRY_LIMIT`].
+//! All ranks learn the reason.
 //!
 //! If the root's port was derived from the job and another program uses it, rank 0 listens at one
 //! of the job's spare ports. If rank 0 cannot listen at its root for any other reason, it reports
@@ -73,7 +73,7 @@ pub(crate) struct Acceptor<'a> {
     /// Ranks that were refused for good and have not joined since, with the reason. A connection
     /// counts as the rank that it claimed to be.
     unfit: BTreeMap<Rank, Refusal>,
-    /// When the last rank was admitted or refused.
+    /// When the last rank was admitted, or refused for a new reason.
     changed_at: Instant,
     /// Reason to refuse ranks that would otherwise be admitted.
     refuse_all: Option<Refusal>,
@@ -313,8 +313,10 @@ impl<'a> Acceptor<'a> {
         self.turned_away = Some((n_before + 1, reason));
         let is_final = !matches!(reason, Refusal::Slow | Refusal::Duplicate { .. });
         if let Some(rank) = newcomer.admission.claim().filter(|_| is_final) {
-            self.unfit.insert(rank, reason);
-            self.changed_at = Instant::now();
+            // A rank that searches on comes again.
+            if self.unfit.insert(rank, reason) != Some(reason) {
+                self.changed_at = Instant::now();
+            }
         }
         newcomer.connection.send(&Message::Refusal(reason));
         newcomer.connection.close(Instant::now());

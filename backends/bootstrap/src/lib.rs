@@ -16,7 +16,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `exchange` | trait through which backends exchange addresses; implemented here over TCP |
-//! | `host`, `in_process` | which ranks share a node; an exchange between threads |
+//! | `host` | which ranks share a node |
 //! | `place` | rank, size and root from the variables of launchers |
 //! | `pmi` | the wire protocol of PMI-1, for launchers that tell more only through it |
 //! | `job` | identity of a job, so that two concurrent jobs do not mix |
@@ -48,7 +48,6 @@ mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
-mod in_process;
 mod job;
 mod member;
 pub mod message;
@@ -66,7 +65,6 @@ mod token;
 pub use error::{Error, RankList};
 pub use exchange::Exchange;
 pub use host::{address_of, node};
-pub use in_process::InProcess;
 pub use job::{JOB_BYTES, Job};
 pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
 pub use pmi::PmiError;

@@ -49,6 +49,7 @@ impl MemberConnection {
     /// joined.
     pub(crate) fn join(place: &Place, deadline: Instant, limit: Duration) -> Result<Self, Error> {
         let root = || place.root.clone();
+        let mut search = RootSearch { place, limit, deadline, refusal: None };
         let mut pause = FIRST_PAUSE;
         loop {
             // In each attempt, because a name may get another address.
@@ -57,29 +58,28 @@ impl MemberConnection {
                 limit,
                 source,
             })?;
-            let spare = place.spare_addresses(&addresses).collect();
-            let search = RootSearch { place, limit, deadline, spare };
-            let mut last_error = AttemptError::Retry(io::ErrorKind::TimedOut.into());
+            let spares: Vec<SocketAddr> = place.spare_addresses(&addresses).collect();
+            let mut stranger = None;
+            let mut fault = io::ErrorKind::TimedOut.into();
             for &address in &addresses {
-                match search.try_root(address) {
+                match search.try_root(address, &spares) {
                     Ok(member) => return Ok(member),
                     Err(AttemptError::Fatal(error)) => return Err(error),
-                    Err(error) => last_error = error,
+                    Err(AttemptError::NotRankZero(error)) => stranger = Some(error),
+                    Err(AttemptError::Retry(source)) => fault = source,
                 }
             }
-            for &address in &search.spare {
-                if let Some(member) = search.try_spare(address)? {
-                    return Ok(member);
-                }
+            if let Some(member) = search.try_spares(&spares)? {
+                return Ok(member);
             }
-            let is_late = Instant::now() + pause >= deadline;
-            match last_error {
+            match stranger {
                 // Rank 0 listens at a given address or not at all, so another listener is an error.
-                AttemptError::NotRankZero(error) if is_late || !place.job.chooses_port() => {
-                    return Err(error);
-                }
-                AttemptError::Retry(source) if is_late => {
-                    return Err(Error::Unreachable { root: root(), limit, source });
+                Some(error) if !place.job.chooses_port() => return Err(error),
+                stranger if Instant::now() + pause >= deadline => {
+                    let refused = |reason| Error::Refused { root: root(), reason };
+                    let unreachable = || Error::Unreachable { root: root(), limit, source: fault };
+                    let refusal = search.refusal.map(refused);
+                    return Err(refusal.or(stranger).unwrap_or_else(unreachable));
                 }
                 _ => {}
             }
@@ -212,7 +212,7 @@ fn is_retryable(error: &Error) -> bool {
 enum AttemptError {
     /// The listener closed the connection, or did not answer in time.
     Retry(io::Error),
-    /// The listener is not rank 0 of this job.
+    /// The listener has not proven to be rank 0 of this job.
     NotRankZero(Error),
     /// Rank 0 refuses this rank, or this rank cannot go on.
     Fatal(Error),
@@ -225,41 +225,53 @@ impl<E: Into<Error>> From<E> for AttemptError {
 }
 
 /// A rank's search for rank 0.
+///
+/// If another program has the root's port, rank 0 admits ranks at a spare address, or reports there
+/// why it cannot listen at the root. A stranger may listen at any of these addresses. So a refusal
+/// without a proof ends the search at a given root only. Elsewhere the rank searches on, and
+/// reports the refusal at its time limit.
 struct RootSearch<'a> {
     place: &'a Place,
     limit: Duration,
     deadline: Instant,
-    /// Addresses of rank 0 if another program listens at its root. Rank 0 admits ranks there, or
-    /// reports why it cannot listen at the root.
-    spare: Vec<SocketAddr>,
+    /// Last refusal without a proof, except that of another job.
+    refusal: Option<Refusal>,
 }
 
 impl RootSearch<'_> {
-    fn try_root(&self, address: SocketAddr) -> Result<MemberConnection, AttemptError> {
+    /// Tries an address of the root, and the spare addresses while the listener is silent.
+    fn try_root(
+        &mut self,
+        address: SocketAddr,
+        spares: &[SocketAddr],
+    ) -> Result<MemberConnection, AttemptError> {
         let attempt = self.deadline.min(Instant::now() + HANDSHAKE_LIMIT);
-        self.handshake(connect(address, attempt).map_err(AttemptError::Retry)?, attempt, true)
+        self.handshake(connect(address, attempt).map_err(AttemptError::Retry)?, attempt, spares)
     }
 
-    /// Tries a spare address. Returns `None` if rank 0 does not listen there: there may be another
-    /// program, or none.
-    fn try_spare(&self, address: SocketAddr) -> Result<Option<MemberConnection>, Error> {
-        let attempt = self.deadline.min(Instant::now() + SPARE_LIMIT);
-        let Ok(stream) = connect(address, attempt) else { return Ok(None) };
-        match self.handshake(stream, attempt, false) {
-            Ok(member) => Ok(Some(member)),
-            Err(AttemptError::Fatal(error)) => Err(error),
-            Err(AttemptError::Retry(_) | AttemptError::NotRankZero(_)) => Ok(None),
+    /// Tries spare addresses. Returns `None` if rank 0 listens at none of them: there may be other
+    /// programs, or none.
+    fn try_spares(&mut self, spares: &[SocketAddr]) -> Result<Option<MemberConnection>, Error> {
+        for &address in spares {
+            let attempt = self.deadline.min(Instant::now() + SPARE_LIMIT);
+            let Ok(stream) = connect(address, attempt) else { continue };
+            match self.handshake(stream, attempt, &[]) {
+                Ok(member) => return Ok(Some(member)),
+                Err(AttemptError::Fatal(error)) => return Err(error),
+                Err(AttemptError::Retry(_) | AttemptError::NotRankZero(_)) => {}
+            }
         }
+        Ok(None)
     }
 
     /// Proves to the listener that this process belongs to the group, and waits until all ranks
-    /// have joined. A listener that sends nothing may be another program. With `tries_spares`, the
-    /// spare addresses are tried while it is silent.
+    /// have joined. A listener that sends nothing may be another program; while it is silent, the
+    /// rank tries `spares`.
     fn handshake(
-        &self,
+        &mut self,
         stream: TcpStream,
         deadline: Instant,
-        tries_spares: bool,
+        spares: &[SocketAddr],
     ) -> Result<MemberConnection, AttemptError> {
         let place = self.place;
         let reset = || AttemptError::Retry(io::ErrorKind::ConnectionReset.into());
@@ -283,12 +295,8 @@ impl RootSearch<'_> {
                         return Err(AttemptError::Retry(io::ErrorKind::TimedOut.into()));
                     }
                     let is_silent = poller.wait(left.min(SILENCE))?.next().is_none();
-                    if is_silent && tries_spares {
-                        for &address in &self.spare {
-                            if let Some(member) = self.try_spare(address)? {
-                                return Ok(member);
-                            }
-                        }
+                    if is_silent && let Some(member) = self.try_spares(spares)? {
+                        return Ok(member);
                     }
                 }
             }
@@ -297,19 +305,17 @@ impl RootSearch<'_> {
             ChallengeOutcome::Proof(proof) => connection.send(&Message::Answer { proof }),
             ChallengeOutcome::Refused(Refusal::Slow) => return Err(reset()),
             ChallengeOutcome::Refused(reason) => {
-                let error = Error::Refused { root: place.root.clone(), reason };
-                let is_other_job = matches!(reason, Refusal::Job { .. });
-                return Err(if is_other_job {
-                    AttemptError::NotRankZero(error)
-                } else {
-                    AttemptError::Fatal(error)
-                });
+                if !matches!(reason, Refusal::Job { .. }) {
+                    self.refusal = Some(reason);
+                }
+                let root = place.root.clone();
+                return Err(AttemptError::NotRankZero(Error::Refused { root, reason }));
             }
             ChallengeOutcome::Foreign => return Err(AttemptError::NotRankZero(impostor())),
             ChallengeOutcome::Impostor => {
                 connection.send(&Message::Refusal(Refusal::Token));
                 connection.close(deadline);
-                return Err(AttemptError::Fatal(impostor()));
+                return Err(AttemptError::NotRankZero(impostor()));
             }
         }
         match MemberConnection::new(place, self.limit, poller, connection).wait_for_welcome() {
@@ -329,4 +335,92 @@ pub(crate) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpS
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::message::{NONCE_BYTES, PROOF_BYTES};
+    use crate::token::Token as Secret;
+    use crate::{Job, Launcher, Rendezvous};
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    fn place(rank: u32, port: u16, job: Job) -> Place {
+        let (rank, root) = (Rank(rank), Root::loopback(port));
+        let token = Secret::new("a secret of the test").ok();
+        Place { rank, size: 2, root, token, job, launcher: Launcher::Foldwire }
+    }
+
+    fn free_port() -> u16 {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+
+    /// Answers every connection to these ports with one message, until the process ends.
+    fn answer_all(ports: impl Iterator<Item = u16>, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        for port in ports {
+            let (listener, bytes) =
+                (TcpListener::bind(("127.0.0.1", port)).unwrap(), bytes.clone());
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let _ = io::Write::write_all(&mut stream.unwrap(), &bytes);
+                }
+            });
+        }
+    }
+
+    fn join(place: Place) -> thread::JoinHandle<Result<crate::Session, Error>> {
+        thread::spawn(|| Rendezvous::new(place).limit(LIMIT).join())
+    }
+
+    /// Rank 1 starts first, and finds strangers at the spare ports.
+    #[test]
+    fn strangers_at_spare_ports_keep_no_rank_out() {
+        for (name, message) in [
+            ("refusal", Message::Refusal(Refusal::Token)),
+            ("size", Message::Refusal(Refusal::Size { theirs: 2, ours: 3 })),
+            ("challenge", Message::Challenge { nonce: [1; NONCE_BYTES], proof: [2; PROOF_BYTES] }),
+        ] {
+            let (job, port) = (Job::named(&[name, "of a stranger"]), free_port());
+            answer_all(job.spare_ports(port), &message);
+            let rank_1 = join(place(1, port, job));
+            thread::sleep(Duration::from_millis(100));
+            let rank_0 = join(place(0, port, job));
+            let sessions = [rank_1, rank_0].map(|rank| rank.join().unwrap());
+            assert!(sessions.iter().all(Result::is_ok), "{name}: {sessions:?}");
+        }
+    }
+
+    /// A stranger has the derived port, so rank 0 moves to a spare one.
+    #[test]
+    fn a_stranger_at_the_derived_port_keeps_no_rank_out() {
+        let job = Job::named(&["a stranger at the root"]).choosing_port();
+        answer_all([job.port()].into_iter(), &Message::Refusal(Refusal::Token));
+        let rank_1 = join(place(1, job.port(), job));
+        thread::sleep(Duration::from_millis(100));
+        let rank_0 = join(place(0, job.port(), job));
+        let sessions = [rank_1, rank_0].map(|rank| rank.join().unwrap());
+        assert!(sessions.iter().all(Result::is_ok), "{sessions:?}");
+    }
+
+    /// Rank 0 gives up after half a second; a rank that it refused learns the reason at its limit.
+    #[test]
+    fn at_a_derived_port_a_wrong_token_is_found_on_both_sides() {
+        let job = Job::named(&["a wrong token"]).choosing_port();
+        let (token, short) = (Secret::new("another secret of it").ok(), Duration::from_secs(2));
+        let rank_0 = join(place(0, job.port(), job));
+        let rank_1 = Rendezvous::new(Place { token, ..place(1, job.port(), job) });
+        let refused = rank_1.limit(short).join();
+        assert!(
+            matches!(refused, Err(Error::Refused { reason: Refusal::Token, .. })),
+            "{refused:?}"
+        );
+        assert!(rank_0.is_finished(), "rank 0 waits on");
+        let unfit = rank_0.join().unwrap();
+        assert!(matches!(unfit, Err(Error::Unfit { reason: Refusal::Token, .. })), "{unfit:?}");
+    }
 }

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::member::MemberConnection;
 use crate::place::Place;
 use crate::pmi::meet::take_listener;
+use crate::root::Root;
 use crate::session::{Session, SessionRole};
 
 /// Default time limit.
@@ -85,8 +86,8 @@ impl Rendezvous {
         self
     }
 
-    /// Gives rank 0 a socket that already listens. Without it, rank 0 listens at [`Place::root`].
-    /// Other ranks ignore it.
+    /// Gives rank 0 a socket that already listens; without a token, at the loopback interface.
+    /// Without it, rank 0 listens at [`Place::root`]. Other ranks ignore it.
     #[must_use]
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(listener);
@@ -102,6 +103,17 @@ impl Rendezvous {
         // Without the secret token, any program that reaches rank 0 over a network could join.
         if place.size > 1 && place.token.is_none() && !place.root.is_loopback() {
             return Err(Error::NoToken { root: place.root });
+        }
+        // The root may name the loopback interface although the socket listens everywhere.
+        if let Some(listener) = listener.as_ref().filter(|_| place.rank == Rank(0))
+            && place.size > 1
+            && place.token.is_none()
+        {
+            let address = listener.local_addr().map_err(Error::System)?;
+            if !address.ip().to_canonical().is_loopback() {
+                let root = Root::new(address.ip().to_string(), address.port());
+                return Err(Error::NoToken { root });
+            }
         }
         // Rank 0 has told the launcher's PMI server where it listens already.
         let listener = listener.or_else(|| take_listener(&place.root));

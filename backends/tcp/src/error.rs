@@ -183,7 +183,7 @@ pub enum JoinError {
         /// The rank.
         rank: Rank,
     },
-    /// Another rank has another token.
+    /// Another rank has another token, or its offer was changed on its way.
     #[error(
         "rank {rank} has another token; set FOLDWIRE_TOKEN (or Settings::token) to the same secret \
          on all ranks"

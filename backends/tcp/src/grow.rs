@@ -2,9 +2,10 @@
 //! grow in one call each.
 //!
 //! A process listens before it offers itself, and its offer is the same as in a join: address,
-//! settings, nonce, and a proof of the token. The new group's secret comes from all members'
-//! nonces, and both ends of each connection prove that they know it. So a process without the token
-//! gets nothing, whatever it writes to the store.
+//! settings, nonce, and a proof of all that by the token. The leader proves its plan likewise. The
+//! new group's secret comes from the plan, and both ends of each connection prove that they know
+//! it. So members that hold different plans do not connect. A process without the token gets no
+//! connection and can make no plan, whatever it writes to the store.
 //!
 //! A member that has ended costs little time: the system refuses connections to its address. The
 //! members that wait for its connections try that, too.
@@ -20,7 +21,7 @@ use foldwire::{Communicator, Config, Rank, Transport};
 use foldwire_bootstrap::deadline_after;
 
 use crate::join::{Connecting, ConnectionSetup, PAUSE, TcpOffer, agree, listen};
-use crate::secret::{Nonce, SessionSecret, accepts_offer, nonce};
+use crate::secret::{PLAN, SessionSecret, accepts_token_proof, nonce, token_proof};
 use crate::settings::Settings;
 use crate::{Endpoint, JoinError};
 
@@ -72,6 +73,7 @@ impl TcpConnector {
         &mut self,
         rank: usize,
         offers: &[&[u8]],
+        plan: &[u8],
         limit: Duration,
     ) -> Result<Attempt, JoinError> {
         let (listener, mine) = self.offered.take().ok_or(JoinError::NotOffered)?;
@@ -81,8 +83,7 @@ impl TcpConnector {
         if offers.get(rank.index()) != Some(&mine) {
             return Err(JoinError::NotOffered);
         }
-        let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
-        let secret = SessionSecret::new(self.settings.token.as_ref(), &nonces);
+        let secret = SessionSecret::new(self.settings.token.as_ref(), plan);
         let is_near =
             offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
         let n_refusals = vec![0; offers.len()];
@@ -139,7 +140,7 @@ impl Connector for TcpConnector {
 
     fn offer(&mut self) -> Result<Vec<u8>, JoinError> {
         // There will be other members, so an address that is not loopback needs a token.
-        let (listener, offer) = listen(&self.settings, 2)?;
+        let (listener, offer) = listen(&self.settings, 2, Vec::new())?;
         let bytes = offer.encode();
         self.offered = Some((listener, offer));
         Ok(bytes)
@@ -149,19 +150,28 @@ impl Connector for TcpConnector {
         let mine = self.offered.as_ref().map(|(_, mine)| mine.shared);
         TcpOffer::decode(offer).is_some_and(|theirs| {
             let fits = mine.is_none_or(|mine| mine == theirs.shared);
-            fits && accepts_offer(self.settings.token.as_ref(), &theirs.nonce, &theirs.proof)
+            fits && theirs.is_proven(self.settings.token.as_ref())
         })
+    }
+
+    fn prove(&self, plan: &[u8]) -> Vec<u8> {
+        token_proof(self.settings.token.as_ref(), PLAN, plan).to_vec()
+    }
+
+    fn is_proven(&self, plan: &[u8], proof: &[u8]) -> bool {
+        accepts_token_proof(self.settings.token.as_ref(), PLAN, plan, proof)
     }
 
     fn poll_connect(
         &mut self,
         rank: usize,
         offers: &[&[u8]],
+        plan: &[u8],
         limit: Duration,
     ) -> Poll<Result<Endpoint, JoinError>> {
         let mut attempt = match self.attempt.take() {
             Some(attempt) => attempt,
-            None => self.begin(rank, offers, limit)?,
+            None => self.begin(rank, offers, plan, limit)?,
         };
         if !attempt.advance()? {
             self.attempt = Some(attempt);

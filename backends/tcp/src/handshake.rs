@@ -27,7 +27,7 @@ use crate::noise::{self, NoiseChannel, NoiseHandshake};
 use crate::secret::{ConnectionProof, HELLO_PROOF_BYTES, NONCE_BYTES, Nonce, SessionSecret, nonce};
 
 /// First bytes of every connection. The last one is the version of the protocol.
-const MAGIC: [u8; 8] = *b"fwtcp\0\0\x04";
+const MAGIC: [u8; 8] = *b"fwtcp\0\0\x05";
 const HELLO_BYTES: usize = 20;
 /// Bytes of the longest message.
 const MAX_BYTES: usize = HELLO_BYTES + 2 * NONCE_BYTES;
@@ -468,7 +468,7 @@ mod tests {
     }
 
     fn secret(byte: u8) -> SessionSecret {
-        SessionSecret::new(None, &[[byte; NONCE_BYTES]])
+        SessionSecret::new(None, &[byte])
     }
 
     fn variants() -> Vec<bool> {

@@ -21,7 +21,7 @@ use mio::net::TcpStream;
 use crate::byte_stream::ByteStream;
 use crate::handshake::{HandshakeError, Hello, PendingHandshake};
 use crate::net::{Tcp, TcpSetup, n_slots};
-use crate::secret::{Nonce, SessionSecret, accepts_offer, nonce, offer_proof};
+use crate::secret::{Nonce, OFFER, SessionSecret, accepts_token_proof, nonce, token_proof};
 use crate::settings::Settings;
 use crate::{JoinError, MAX_STREAMS};
 
@@ -67,24 +67,37 @@ pub(crate) struct TcpOffer {
     pub(crate) shared: SharedSettings,
     /// Offer of memory to the ranks of the node, or nothing.
     pub(crate) memory: Vec<u8>,
-    /// The rank's contribution to the session's secret.
+    /// Random number that makes the offer, and so the session's secret, unique.
     pub(crate) nonce: Nonce,
-    /// Proof that the rank knows the token.
+    /// Proof that a rank that knows the token has made this offer.
     pub(crate) proof: Nonce,
 }
 
 impl TcpOffer {
     /// Encodes the offer as text, one line for each field.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { node, address, shared, nonce, proof, memory } = self;
+        format!("{}\n{}", self.about(), digits_of(&self.proof)).into_bytes()
+    }
+
+    /// Encodes all fields but the proof.
+    fn about(&self) -> String {
+        let Self { node, address, shared, nonce, memory, .. } = self;
         let SharedSettings { frame_bytes, link_depth, n_streams, encrypts } = shared;
-        let [memory, nonce, proof] = [&memory[..], nonce, proof]
-            .map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let (memory, nonce) = (digits_of(memory), digits_of(nonce));
         format!(
             "{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n\
-             {memory}\n{nonce}\n{proof}"
+             {memory}\n{nonce}"
         )
-        .into_bytes()
+    }
+
+    /// Sets the proof.
+    pub(crate) fn proven(self, token: Option<&Token>) -> Self {
+        Self { proof: token_proof(token, OFFER, self.about().as_bytes()), ..self }
+    }
+
+    /// Returns whether a rank that knows the token has made this offer.
+    pub(crate) fn is_proven(&self, token: Option<&Token>) -> bool {
+        accepts_token_proof(token, OFFER, self.about().as_bytes(), &self.proof)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -105,6 +118,11 @@ impl TcpOffer {
     }
 }
 
+/// Writes two hexadecimal digits for each byte.
+fn digits_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Parses two hexadecimal digits for each byte.
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let n_bytes = digits.len() / 2;
@@ -116,10 +134,8 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
     let (rank, size) = (exchange.rank(), exchange.size());
     let settings = &settings.clone().completed_by(exchange);
     let own_memory = offered_memory(settings, rank, size);
-    let listening = listen(settings, size).map(|(listener, offer)| {
-        let memory = own_memory.as_ref().map_or(Vec::new(), MemoryOffer::to_bytes);
-        (listener, TcpOffer { memory, ..offer })
-    });
+    let memory = own_memory.as_ref().map_or(Vec::new(), MemoryOffer::to_bytes);
+    let listening = listen(settings, size, memory);
     let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
     // A rank's own reason says more than the exchange's, so it comes first.
     let all = match gather(exchange, &offer) {
@@ -128,10 +144,11 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
     };
     let connected = listening.and_then(|(listener, mine)| {
         let offers = agree(&mine, settings.token.as_ref(), &all)?;
-        let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
-        let secret = SessionSecret::new(settings.token.as_ref(), &nonces);
+        // Each offer has the same number of lines, so no other offers have the same text.
+        let secret = SessionSecret::new(settings.token.as_ref(), &all.join(&b'\n'));
+        let node = &offers[rank.index()].node;
         let is_near: Vec<bool> =
-            offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
+            offers.iter().map(|offer| !node.is_empty() && offer.node == *node).collect();
         let near = || offers.iter().zip((0..).map(Rank)).zip(&is_near).filter(|&(_, &near)| near);
         let memory = own_memory.filter(|_| near().count() > 1).and_then(|own| {
             own.open(near().map(|((offer, rank), _)| (rank, offer.memory.as_slice())))
@@ -173,10 +190,12 @@ fn socket_error(settings: &Settings, source: io::Error) -> JoinError {
     JoinError::Socket { address, source }
 }
 
-/// Listens, and returns the listener and this rank's offer.
+/// Listens, and returns the listener and this rank's offer. `memory` is what it offers to the ranks
+/// of its node.
 pub(crate) fn listen(
     settings: &Settings,
     size: usize,
+    memory: Vec<u8>,
 ) -> Result<(TcpListener, TcpOffer), JoinError> {
     let have = settings.streams;
     if !(1..=MAX_STREAMS).contains(&have) {
@@ -207,9 +226,9 @@ pub(crate) fn listen(
         encrypts: settings.encrypt,
     };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
-    let proof = offer_proof(settings.token.as_ref(), &nonce);
-    let (node, memory) = (foldwire_bootstrap::node(), Vec::new());
-    Ok((listener, TcpOffer { node, address, shared, nonce, proof, memory }))
+    let (node, proof) = (foldwire_bootstrap::node(), Nonce::default());
+    let offer = TcpOffer { node, address, shared, nonce, proof, memory };
+    Ok((listener, offer.proven(settings.token.as_ref())))
 }
 
 /// Decodes the offers of all ranks and checks that they fit together.
@@ -235,7 +254,7 @@ pub(crate) fn agree(
     }
     // Compare tokens here. A handshake would detect a difference on one side only, and the other
     // side would wait.
-    if let Some(rank) = first(&|offer| !accepts_offer(token, &offer.nonce, &offer.proof)) {
+    if let Some(rank) = first(&|offer| !offer.is_proven(token)) {
         return Err(JoinError::TokenDiffers { rank: Rank::new(rank) });
     }
     let is_one_node = first(&|offer| offer.node != mine.node).is_none();

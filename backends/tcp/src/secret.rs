@@ -1,8 +1,10 @@
 //! The session's secret, and proofs of knowing it.
 //!
-//! The secret is an HMAC-SHA-256, keyed by the token, over nonces of all ranks. The ranks exchange
-//! the nonces through the bootstrap, so a recorded connection is useless in another session.
-//! Without a token (on loopback only), the secret is only as secret as the bootstrap's messages.
+//! The secret is an HMAC-SHA-256, keyed by the token, over what this rank knows of the group: the
+//! offers of all ranks, or the plan of a group that grows, which contains them. Two ranks that were
+//! told different things cannot connect. Each offer has a nonce, so a recorded connection is
+//! useless in another session. Without a token (on loopback only), the secret is only as secret as
+//! the bootstrap's messages.
 //!
 //! Without encryption, each side of a connection proves that it knows the secret, as in the
 //! bootstrap (`foldwire-bootstrap`, `token`). The proof is an HMAC over its role, the hello that
@@ -36,20 +38,31 @@ pub(crate) enum ConnectionProof {
     AcceptorReply,
 }
 
-/// Makes the proof of a rank's offer, which shows that the rank knows the token.
-pub(crate) fn offer_proof(token: Option<&Token>, nonce: &Nonce) -> Nonce {
-    offer_mac(token, nonce).finalize().into_bytes().into()
+/// Kinds of what the token proves: a rank's offer without its proof, the plan of a group that
+/// grows, and what a rank knows of its session.
+pub(crate) const OFFER: &[u8; 20] = b"foldwire tcp offer  ";
+pub(crate) const PLAN: &[u8; 20] = b"foldwire tcp plan   ";
+const SESSION: &[u8; 20] = b"foldwire tcp session";
+
+/// Makes a proof that a rank that knows the token has made `what`.
+pub(crate) fn token_proof(token: Option<&Token>, kind: &[u8; 20], what: &[u8]) -> Nonce {
+    token_mac(token, kind, what).finalize().into_bytes().into()
 }
 
-/// Returns whether the proof of an offer is valid. Compares in constant time.
-pub(crate) fn accepts_offer(token: Option<&Token>, nonce: &Nonce, proof: &Nonce) -> bool {
-    offer_mac(token, nonce).verify_slice(proof).is_ok()
+/// Returns whether such a proof is valid. Compares in constant time.
+pub(crate) fn accepts_token_proof(
+    token: Option<&Token>,
+    kind: &[u8; 20],
+    what: &[u8],
+    proof: &[u8],
+) -> bool {
+    token_mac(token, kind, what).verify_slice(proof).is_ok()
 }
 
-fn offer_mac(token: Option<&Token>, nonce: &Nonce) -> Hmac<Sha256> {
+fn token_mac(token: Option<&Token>, kind: &[u8; 20], what: &[u8]) -> Hmac<Sha256> {
     let mut mac = mac(token.map_or("", Token::reveal).as_bytes());
-    mac.update(b"foldwire tcp offer  ");
-    mac.update(nonce);
+    mac.update(kind);
+    mac.update(what);
     mac
 }
 
@@ -58,11 +71,9 @@ fn offer_mac(token: Option<&Token>, nonce: &Nonce) -> Hmac<Sha256> {
 pub(crate) struct SessionSecret([u8; NONCE_BYTES]);
 
 impl SessionSecret {
-    pub(crate) fn new(token: Option<&Token>, nonces: &[Nonce]) -> Self {
-        let mut mac = mac(token.map_or("", Token::reveal).as_bytes());
-        mac.update(b"foldwire tcp session");
-        nonces.iter().for_each(|nonce| mac.update(nonce));
-        Self(mac.finalize().into_bytes().into())
+    /// Makes the secret of a group. `view` is what this rank knows of it.
+    pub(crate) fn new(token: Option<&Token>, view: &[u8]) -> Self {
+        Self(token_proof(token, SESSION, view))
     }
 
     #[cfg(feature = "noise")]
@@ -150,7 +161,7 @@ mod tests {
         let [token, other] = ["0123456789abcdef", "0123456789abcdeF"].map(Token::new);
         let (token, other) = (token.unwrap(), other.unwrap());
         let (one, two) = ([1; NONCE_BYTES], [2; NONCE_BYTES]);
-        let secret = SessionSecret::new(Some(&token), &[one, two]);
+        let secret = SessionSecret::new(Some(&token), b"the group");
         let proof = secret.proof(ConnectionProof::ConnectorAnswer, b"0 to 1", [&one, &two]);
         let accepts = |secret: &SessionSecret, role, about: &[u8], nonces| {
             secret.accepts(&proof, role, about, nonces)
@@ -167,9 +178,9 @@ mod tests {
         assert!(!accepts(&secret, ConnectionProof::ConnectorAnswer, b"0 to 2", [&one, &two]));
         assert!(!accepts(&secret, ConnectionProof::ConnectorAnswer, b"0 to 1", [&two, &one]));
         for another in [
-            SessionSecret::new(Some(&other), &[one, two]),
-            SessionSecret::new(None, &[one, two]),
-            SessionSecret::new(Some(&token), &[one, one]),
+            SessionSecret::new(Some(&other), b"the group"),
+            SessionSecret::new(None, b"the group"),
+            SessionSecret::new(Some(&token), b"the groop"),
         ] {
             assert!(!accepts(&another, ConnectionProof::ConnectorAnswer, b"0 to 1", [&one, &two]));
         }

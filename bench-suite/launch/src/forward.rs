@@ -46,8 +46,8 @@ pub(super) fn forward(
     prefix: String,
     counts: Arc<ForwardCounts>,
     events: Sender<LaunchEvent>,
-) {
-    thread::spawn(move || {
+) -> io::Result<()> {
+    let forwards = move || {
         let mut lines = LinePrefixer::new(prefix);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut out = Vec::new();
@@ -81,7 +81,8 @@ pub(super) fn forward(
                 return;
             }
         }
-    });
+    };
+    thread::Builder::new().spawn(forwards).map(drop)
 }
 
 /// Turns pieces of any size into whole lines with a prefix.

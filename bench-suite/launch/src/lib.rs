@@ -8,12 +8,13 @@
 //! started.
 #![cfg(unix)]
 
+mod ffi;
 mod forward;
 mod process_groups;
 mod process_guard;
 mod processes;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -22,6 +23,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use foldwire_bootstrap::Token;
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use forward::ForwardCounts;
@@ -37,6 +39,10 @@ const TIMED_OUT: u8 = 124;
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// After that time, all output is complete once nothing has been read or written for this time.
 const IDLE_OUTPUT: Duration = Duration::from_millis(50);
+
+/// The system does not start a rank, or a thread that watches it.
+const NO_RANK: &str = "cannot start a rank; perhaps a limit of processes, files or memory is too \
+                       low (ulimit -u, -n, -v)";
 
 /// Time between looks at processes that ended ranks have started.
 const GROUP_POLL: Duration = Duration::from_millis(20);
@@ -97,7 +103,7 @@ pub enum LaunchError {
     /// The system lacks what a launch needs.
     #[error("{what}: {error}")]
     System {
-        /// The need.
+        /// The step that failed.
         what: &'static str,
         /// The system's words.
         error: String,
@@ -109,6 +115,21 @@ impl LaunchError {
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Rank { .. } | Self::Program { .. })
+    }
+
+    /// The error of a program that the system does not start.
+    fn of_start(program: &OsStr, error: io::Error) -> Self {
+        let is_of_program = matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::InvalidInput
+        );
+        if is_of_program || error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
+            return Self::Program { program: program.display().to_string(), error };
+        }
+        Self::system(NO_RANK)(error)
     }
 
     fn system<E: ToString>(what: &'static str) -> impl FnOnce(E) -> Self {
@@ -152,7 +173,8 @@ enum LaunchPhase {
 
 /// Starts ranks, and waits for their end. Their output goes to stdout and stderr, and the
 /// launcher's own messages to stderr. Returns the exit code. A process calls this once: it replaces
-/// the handlers of SIGINT, SIGTERM and SIGHUP for good.
+/// the handlers of SIGINT, SIGTERM and SIGHUP for good. Those of them that the process ignores, as
+/// under nohup, it goes on to ignore, and so do the ranks.
 ///
 /// # Errors
 ///
@@ -178,12 +200,16 @@ fn secret() -> Result<Token, LaunchError> {
     Token::random().map_err(LaunchError::system("no random numbers"))
 }
 
-/// Turns signals into events. This replaces handlers that libraries have installed, because some
-/// network libraries end the process.
+/// Turns signals into events, except those that this process ignores. This replaces handlers that
+/// libraries have installed, because some network libraries end the process.
 fn listen_to_signals(sender: Sender<LaunchEvent>) -> Result<(), LaunchError> {
+    let mut ignored = vec![Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    ignored.retain(|&signal| ffi::is_ignored(signal));
     // Sending fails only without a receiver, when the program is about to end.
     ctrlc::set_handler(move || drop(sender.send(LaunchEvent::Interrupted)))
-        .map_err(LaunchError::system("cannot listen to signals"))
+        .map_err(LaunchError::system("cannot listen to signals"))?;
+    let restored = ignored.into_iter().try_for_each(ffi::ignore);
+    restored.map_err(LaunchError::system("cannot ignore signals"))
 }
 
 /// Waits until all ranks have ended and their output is forwarded. Returns the reason if they were
@@ -350,5 +376,26 @@ fn signal_name(signal: i32) -> String {
     match Signal::try_from(signal) {
         Ok(name) => format!("signal {signal} ({name})"),
         Err(_) => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_that_cannot_be_run_is_an_error_of_usage() {
+        for (errno, is_usage) in [
+            (Errno::ENOENT, true),
+            (Errno::EACCES, true),
+            (Errno::ENOEXEC, true),
+            (Errno::EAGAIN, false),
+            (Errno::EMFILE, false),
+            (Errno::ENOMEM, false),
+        ] {
+            let error = io::Error::from_raw_os_error(errno as i32);
+            let error = LaunchError::of_start(OsStr::new("program"), error);
+            assert_eq!(error.is_usage(), is_usage, "{error}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -18,7 +18,7 @@ use socket2::{Domain, Socket, Type};
 use super::forward::{ForwardCounts, forward};
 use super::process_groups;
 use super::process_guard::ProcessGuard;
-use super::{Launch, LaunchError, LaunchEvent, secret};
+use super::{Launch, LaunchError, LaunchEvent, NO_RANK, secret};
 
 /// The variable of `foldwire_libfabric::RECOMMENDED_ENVIRONMENT`. It is copied here, because the
 /// launcher is also built without libfabric.
@@ -70,21 +70,14 @@ impl RankProcesses {
         let (token, job) = (secret()?, secret()?);
         for rank in 0..launch.n_ranks {
             let spawned = command(launch, rank, root, &token, &job).spawn();
-            let mut child = spawned.map_err(|error| {
-                let program = launch.program[0].display().to_string();
-                LaunchError::Program { program, error }
-            })?;
-            let prefix = prefix(launch, rank);
-            // Both exist, because the command requests pipes.
-            if let Some(stdout) = child.stdout.take() {
-                forward(stdout, io::stdout(), prefix.clone(), counts.clone(), events.clone());
-            }
-            if let Some(stderr) = child.stderr.take() {
-                forward(stderr, io::stderr(), prefix, counts.clone(), events.clone());
-            }
-            report_end(rank, pid(&child), events.clone());
+            let mut child =
+                spawned.map_err(|error| LaunchError::of_start(&launch.program[0], error))?;
+            let (pid, stdout, stderr) = (pid(&child), child.stdout.take(), child.stderr.take());
+            // Before anything else can fail, so that the rank is ended then.
             ranks.unreaped.push(Some(child));
             ranks.update_guard();
+            watch(rank, pid, stdout, stderr, prefix(launch, rank), counts, events)
+                .map_err(LaunchError::system(NO_RANK))?;
         }
         Ok(ranks)
     }
@@ -144,14 +137,35 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed())
 }
 
+/// Starts the threads that forward a rank's output and wait for its end.
+fn watch(
+    rank: usize,
+    pid: Pid,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    prefix: String,
+    counts: &Arc<ForwardCounts>,
+    events: &Sender<LaunchEvent>,
+) -> io::Result<()> {
+    // Both exist, because the command requests pipes.
+    if let Some(stdout) = stdout {
+        forward(stdout, io::stdout(), prefix.clone(), counts.clone(), events.clone())?;
+    }
+    if let Some(stderr) = stderr {
+        forward(stderr, io::stderr(), prefix, counts.clone(), events.clone())?;
+    }
+    report_end(rank, pid, events.clone())
+}
+
 /// Waits for the end of a rank in a separate thread, without reaping it.
-fn report_end(rank: usize, pid: Pid, events: Sender<LaunchEvent>) {
-    thread::spawn(move || {
+fn report_end(rank: usize, pid: Pid, events: Sender<LaunchEvent>) -> io::Result<()> {
+    let waits = move || {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
         // Sending fails only without a receiver, when the program is about to end.
         let _ = events.send(LaunchEvent::RankEnded(rank));
-    });
+    };
+    thread::Builder::new().spawn(waits).map(drop)
 }
 
 fn command(

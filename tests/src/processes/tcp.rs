@@ -2,7 +2,7 @@
 
 use super::session::{SharedSession, gather};
 use crate::Backend;
-use foldwire_bootstrap::{Exchange, InProcess};
+use foldwire_bootstrap::{Exchange, MemoryStore, StoreExchange, StorePlace};
 use foldwire_tcp::{Endpoint, Settings, join};
 use std::ops::Range;
 use std::thread;
@@ -60,14 +60,19 @@ impl Backend for TcpThreads {
 
     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
         let (settings, body) = (&self.settings, &body);
-        let rank = |mut exchange: InProcess| {
+        let store = MemoryStore::default();
+        let rank = |rank, store| {
+            let place = StorePlace::new(rank, size, "tests");
+            let mut exchange = StoreExchange::new(store, place).expect("a valid place");
             let endpoint = join(settings, &mut exchange);
             body(endpoint.unwrap_or_else(|error| panic!("no endpoint: {error}")))
         };
         thread::scope(|scope| {
-            let threads: Vec<_> = InProcess::ranks(size)
-                .map(|exchange| scope.spawn(move || rank(exchange)))
-                .collect();
+            let start = |at| {
+                let (rank, store) = (&rank, store.clone());
+                scope.spawn(move || rank(at, store))
+            };
+            let threads: Vec<_> = (0..size).map(start).collect();
             let end = |thread: thread::ScopedJoinHandle<'_, R>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };

@@ -333,7 +333,9 @@ impl Gathered {
 
     fn decode_parts(mut rest: &[u8], size: usize) -> Option<Self> {
         let mut parts = Vec::new();
-        while let Some((n_bytes, after)) = rest.split_first_chunk() {
+        while parts.len() < size
+            && let Some((n_bytes, after)) = rest.split_first_chunk()
+        {
             let (part, after) = after.split_at_checked(u32::from_le_bytes(*n_bytes) as usize)?;
             parts.push(part.to_vec());
             rest = after;

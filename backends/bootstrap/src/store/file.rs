@@ -49,11 +49,19 @@ impl FileStore {
     }
 
     fn read(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let file = match File::open(self.path(key)) {
+        let mut options = File::options();
+        options.read(true);
+        // Opening must not block, whatever kind of file this is.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nix::libc::O_NONBLOCK);
+        let file = match options.open(self.path(key)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(_) => return Err(StoreError::Failed),
         };
+        if !file.metadata().map_err(|_| StoreError::Failed)?.is_file() {
+            return Err(StoreError::Damaged);
+        }
         let mut value = Vec::new();
         let limit = MAX_VALUE_BYTES as u64 + 1;
         file.take(limit).read_to_end(&mut value).map_err(|_| StoreError::Failed)?;

@@ -104,6 +104,23 @@ fn every_store_keeps_the_contract() {
     }
 }
 
+/// Other processes may write to the folder. A pipe would block who opens it.
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_no_value_and_stops_nobody() {
+    let folder = TemporaryFolder::new("pipe");
+    let mut store = FileStore::new(&folder.0).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.0.join("kpipe")).status();
+    assert!(made.unwrap().success());
+    std::fs::create_dir(folder.0.join("kfolder")).unwrap();
+    let (ended, outcome) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        _ = ended.send(["pipe", "folder"].map(|key| store.wait(key, Duration::ZERO)));
+    });
+    let outcome = outcome.recv_timeout(LIMIT).expect("a pipe blocks nobody");
+    assert_eq!(outcome, [Err(StoreError::Damaged), Err(StoreError::Damaged)]);
+}
+
 /// Lets the ranks gather twice, each with its own store.
 fn gather<S: Store>(size: usize, open: impl Fn(usize) -> S + Sync) {
     thread::scope(|scope| {

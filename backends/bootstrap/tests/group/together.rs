@@ -97,6 +97,19 @@ fn loopback_needs_no_token_and_all_else_does() {
     }
 }
 
+/// The root names the loopback interface, but others can reach the socket.
+#[test]
+fn a_socket_that_others_can_reach_needs_a_token() {
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let Ok(listener) = TcpListener::bind(address) else { continue };
+        let at = Root::loopback(listener.local_addr().unwrap().port());
+        let open = Place { token: None, ..place(0, 2, &at) };
+        let error = Rendezvous::new(open).listener(listener).limit(SHORT).join().unwrap_err();
+        assert!(matches!(error, Error::NoToken { .. }), "{error}");
+        assert!(!error.to_string().contains("127.0.0.1"), "{error}");
+    }
+}
+
 #[test]
 fn a_single_rank_needs_no_network() {
     let place = Place { size: 1, token: None, ..place(0, 1, &Root::new("no.such.host", 1)) };

@@ -29,7 +29,7 @@ struct PlannedGroup {
 #[derive(Debug)]
 pub struct Meeting {
     /// By the offers of its members.
-    planned: RefCell<BTreeMap<Vec<Vec<u8>>, PlannedGroup>>,
+    planned: RefCell<BTreeMap<Vec<u8>, PlannedGroup>>,
     random: RefCell<Random>,
 }
 
@@ -173,6 +173,13 @@ pub struct SimConnector {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dead;
 
+impl SimConnector {
+    /// First byte of what this process offers and plans.
+    fn secret(&self) -> u8 {
+        if self.is_stranger { !SECRET } else { SECRET }
+    }
+}
+
 impl Connector for SimConnector {
     type Transport = GroupTransport;
     type Error = Dead;
@@ -191,7 +198,7 @@ impl Connector for SimConnector {
 
     /// The process, and a number that makes the offer unique.
     fn offer(&mut self) -> Result<Vec<u8>, Dead> {
-        let secret = if self.is_stranger { !SECRET } else { SECRET };
+        let secret = self.secret();
         let process = self.endpoint.borrow().rank().0.to_le_bytes();
         let nonce = self.meeting.random.borrow_mut().below(1 << 30) as u32;
         Ok([&[secret][..], &process, &nonce.to_le_bytes()].concat())
@@ -201,10 +208,19 @@ impl Connector for SimConnector {
         offer.len() == 9 && offer[0] == SECRET
     }
 
+    fn prove(&self, _: &[u8]) -> Vec<u8> {
+        vec![self.secret()]
+    }
+
+    fn is_proven(&self, _: &[u8], proof: &[u8]) -> bool {
+        proof == [SECRET]
+    }
+
     fn poll_connect(
         &mut self,
         rank: usize,
         offers: &[&[u8]],
+        plan: &[u8],
         limit: Duration,
     ) -> Poll<Result<GroupTransport, Dead>> {
         if self.clock.is_dead() {
@@ -214,9 +230,9 @@ impl Connector for SimConnector {
         let since = *self.since.get_or_insert(now);
         let mut planned = self.meeting.planned.borrow_mut();
         let channel = planned.len() + 1;
-        let key: Vec<Vec<u8>> = offers.iter().map(|offer| offer.to_vec()).collect();
+        // Members of different plans do not meet.
         let group = planned
-            .entry(key)
+            .entry(plan.to_vec())
             .or_insert_with(|| PlannedGroup { channel, is_here: vec![false; offers.len()] });
         assert!(group.channel < N_CHANNELS, "too many groups");
         group.is_here[rank] = true;

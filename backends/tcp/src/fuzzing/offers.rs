@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use foldwire::transport::Rank;
+use foldwire_bootstrap::Token;
 
 use crate::JoinError;
 use crate::handshake::Hello;
 use crate::join::{ConnectionSetup, SharedSettings, TcpOffer, agree};
 use crate::net::n_slots;
-use crate::secret::{NONCE_BYTES, SessionSecret, offer_proof};
+use crate::secret::{NONCE_BYTES, SessionSecret};
 
 /// A rank's offer, without access to its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +28,8 @@ impl OpaqueOffer {
     ) -> Self {
         let [frame_bytes, link_depth, n_streams] = numbers;
         let shared = SharedSettings { frame_bytes, link_depth, n_streams, encrypts };
-        let proof = offer_proof(None, &nonce);
-        let (node, memory) = (node.to_owned(), Vec::new());
-        Self(TcpOffer { node, address, shared, memory, nonce, proof })
+        let (node, memory, proof) = (node.to_owned(), Vec::new(), [0; NONCE_BYTES]);
+        Self(TcpOffer { node, address, shared, memory, nonce, proof }.proven(None))
     }
 
     /// Encodes the offer.
@@ -42,6 +42,18 @@ impl OpaqueOffer {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         TcpOffer::decode(bytes).map(Self)
+    }
+
+    /// The same offer of a rank on another node or at another address, which knows the token.
+    #[must_use]
+    pub fn moved(self, node: &str, address: SocketAddr, token: Option<&Token>) -> Self {
+        Self(TcpOffer { node: node.to_owned(), address, ..self.0 }.proven(token))
+    }
+
+    /// The rank's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.address
     }
 
     /// Identity of the rank's node.

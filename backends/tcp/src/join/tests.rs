@@ -9,8 +9,8 @@ use crate::secret::NONCE_BYTES;
 fn offer(node: &str, address: &str) -> TcpOffer {
     let shared = SharedSettings { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
     let (address, nonce) = (address.parse().unwrap(), [7; 32]);
-    let (node, memory, proof) = (node.to_owned(), vec![0, 250], offer_proof(None, &nonce));
-    TcpOffer { node, address, shared, memory, nonce, proof }
+    let (node, memory, proof) = (node.to_owned(), vec![0, 250], Nonce::default());
+    TcpOffer { node, address, shared, memory, nonce, proof }.proven(None)
 }
 
 fn encoded(offers: &[TcpOffer]) -> Vec<Vec<u8>> {
@@ -71,7 +71,8 @@ fn any_offer() -> impl Strategy<Value = TcpOffer> {
             if let SocketAddr::V6(address) = &mut address {
                 address.set_flowinfo(0);
             }
-            TcpOffer { node, address, shared, memory, nonce, proof: offer_proof(None, &nonce) }
+            let proof = Nonce::default();
+            TcpOffer { node, address, shared, memory, nonce, proof }.proven(None)
         },
     )
 }
@@ -112,7 +113,7 @@ proptest! {
         let honest: Vec<TcpOffer> = ours.iter().map(|(node, address, n_streams)| {
             let mut offer = offer(node, address);
             offer.shared.n_streams = *n_streams;
-            offer
+            offer.proven(None)
         }).collect();
         let all = [encoded(&honest), strange].concat();
         let answers: Vec<_> = honest.iter().map(|mine| agree(mine, None, &all)).collect();
@@ -169,13 +170,8 @@ fn a_number_has_one_spelling() {
 #[test]
 fn another_token_is_found_by_all_before_anybody_connects() {
     let tokens = ["0123456789abcdef", "0123456789abcdef", "0123456789abcdeF"].map(Token::new);
-    let offers: Vec<_> = tokens
-        .iter()
-        .map(|token| {
-            let offer = offer("a", "127.0.0.1:9");
-            TcpOffer { proof: offer_proof(token.as_ref().ok(), &offer.nonce), ..offer }
-        })
-        .collect();
+    let offers: Vec<_> =
+        tokens.iter().map(|token| offer("a", "127.0.0.1:9").proven(token.as_ref().ok())).collect();
     let named = tokens.iter().zip(&offers).map(|(token, mine)| {
         match agree(mine, token.as_ref().ok(), &encoded(&offers)) {
             Err(JoinError::TokenDiffers { rank }) => rank,
@@ -183,6 +179,30 @@ fn another_token_is_found_by_all_before_anybody_connects() {
         }
     });
     assert_eq!(named.collect::<Vec<_>>(), [2, 2, 0].map(Rank));
+}
+
+#[test]
+fn an_offer_that_was_changed_is_not_of_a_rank_that_knows_the_token() {
+    let token = Token::new("0123456789abcdef").ok();
+    let honest = offer("a", "127.0.0.1:9").proven(token.as_ref());
+    assert!(honest.is_proven(token.as_ref()) && !honest.is_proven(None));
+    let shared = SharedSettings { n_streams: 3, ..honest.shared };
+    for changed in [
+        TcpOffer { node: "b".to_owned(), ..honest.clone() },
+        TcpOffer { address: "127.0.0.1:8".parse().unwrap(), ..honest.clone() },
+        TcpOffer { shared, ..honest.clone() },
+        TcpOffer { memory: Vec::new(), ..honest.clone() },
+        TcpOffer { nonce: [8; NONCE_BYTES], ..honest.clone() },
+    ] {
+        assert!(!changed.is_proven(token.as_ref()), "{changed:?}");
+        let all = encoded(&[honest.clone(), changed]);
+        let error = agree(&honest, token.as_ref(), &all).unwrap_err();
+        let is_found = matches!(
+            error,
+            JoinError::TokenDiffers { rank: Rank(1) } | JoinError::SettingsDiffer { .. }
+        );
+        assert!(is_found, "{error}");
+    }
 }
 
 /// Connections with a well-formed hello but without the secret do not crowd out a rank.
@@ -193,7 +213,7 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let secret = SessionSecret::new(None, &[[1; NONCE_BYTES]]);
+    let secret = SessionSecret::new(None, b"a group");
     let hello = Hello { from: Rank(1), to: Rank(0), stream: 0, encrypts: false };
     let connect = |secret: &SessionSecret| {
         let mut socket = std::net::TcpStream::connect(address).unwrap();
@@ -215,7 +235,7 @@ fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
         pass();
         thread::sleep(wait);
     });
-    let other = SessionSecret::new(None, &[[2; NONCE_BYTES]]);
+    let other = SessionSecret::new(None, b"another");
     let crowd: Vec<_> = (0..20).map(|_| connect(&other)).collect();
     (0..20).for_each(|_| {
         pass();
@@ -246,7 +266,7 @@ fn without_a_free_file_a_rank_fails_for_that_reason() {
         assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
         return;
     }
-    let (listener, mine) = listen(&Settings::default(), 2).unwrap();
+    let (listener, mine) = listen(&Settings::default(), 2, Vec::new()).unwrap();
     let _waits = std::net::TcpStream::connect(mine.address).unwrap();
     let (shared, offers) = (mine.shared, vec![mine; 2]);
     let secret = SessionSecret::new(None, &[]);
@@ -270,7 +290,7 @@ fn an_address_that_names_no_host_is_refused() {
     for address in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
         let address: IpAddr = address.parse().unwrap();
         let settings = Settings::default().address(address).token(token.clone());
-        let error = listen(&settings, 2).err();
+        let error = listen(&settings, 2, Vec::new()).err();
         assert!(
             matches!(error, Some(JoinError::Unspecified { address: it }) if it == address),
             "{error:?}"

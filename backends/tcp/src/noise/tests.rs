@@ -5,11 +5,10 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::secret::NONCE_BYTES;
 
 /// The connector's channel and the acceptor's.
 pub(crate) fn pair() -> [NoiseChannel; 2] {
-    let secret = SessionSecret::new(None, &[[1; NONCE_BYTES]]);
+    let secret = SessionSecret::new(None, b"a group");
     let sides =
         [true, false].map(|connects| NoiseHandshake::new(connects, &secret, b"a test").unwrap());
     let [mut connector, mut other] = sides;

@@ -2,11 +2,11 @@
 //! error. They never hang, panic, or return wrong values.
 //!
 //! Ranks join by an exchange of *offers*: each rank's node, address, nonce and a proof that it
-//! knows the token. Then they connect to each other. [`TamperedExchange`] changes the offers that a
-//! rank receives, so that it connects to a proxy, for example.
+//! knows the token. Then they connect to each other. [`TamperedExchange`] changes what a rank
+//! offers, so that others connect to a proxy, for example.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::common::{
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
 use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::Exchange;
-use foldwire_tcp::fuzzing::hello;
+use foldwire_tcp::fuzzing::{OpaqueOffer, hello};
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -42,11 +42,12 @@ fn sums_through_proxy(
     // connection are the handshake.
     let n_bytes = if settings.share_memory { PLACES[0].max(n_bytes / 30) } else { n_bytes };
     ranks(2, |inner| {
-        let is_second = inner.rank() == Rank(1);
-        let tamper = is_second.then_some(|all: &mut Vec<Vec<u8>>| {
-            let [node, address, rest] = address_in(&all[0]);
-            let proxy = proxy::start(address.parse().unwrap(), fault, n_bytes);
-            all[0] = format!("{node}\n{proxy}\n{rest}").into_bytes();
+        let is_first = inner.rank() == Rank(0);
+        let tamper = is_first.then_some(|mine: &mut Vec<u8>| {
+            let offer = OpaqueOffer::decode(mine).unwrap();
+            let (node, to) = (offer.node().to_owned(), offer.address());
+            let proxy = proxy::start(to, fault, n_bytes);
+            *mine = offer.moved(&node, proxy, settings.token.as_ref()).encode();
         });
         let endpoint = join(settings, &mut TamperedExchange { inner, tamper }).unwrap();
         sums(endpoint, n_calls)
@@ -155,17 +156,16 @@ fn a_rank_that_ends_without_a_goodbye_is_lost_at_once_and_what_it_sent_is_not() 
     }
 }
 
-/// Strangers connect to rank 0 before rank 2 does. Some send nothing, some send garbage, and some
-/// close at once.
+/// Strangers connect to rank 0 before other ranks do. Some send nothing, some send garbage, and
+/// some close at once.
 #[test]
 fn strangers_at_the_door_stop_nobody() {
     for settings in variants() {
         let settings = settings.token(token("0123456789abcdef"));
         let sums = ranks(3, |inner| {
-            let is_last = inner.rank() == Rank(2);
-            let tamper = is_last.then_some(|all: &mut Vec<Vec<u8>>| {
-                let [_, address, _] = address_in(&all[0]);
-                let address: SocketAddr = address.parse().unwrap();
+            let is_first = inner.rank() == Rank(0);
+            let tamper = is_first.then_some(|mine: &mut Vec<u8>| {
+                let address = address_in(mine);
                 let mut crowd = Vec::new();
                 let hello = hello(Rank(1), Rank(0), 0, false);
                 for i in 0..100 {
@@ -203,8 +203,8 @@ fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
         let said = [&b""[..], &[0xff; 400], &whole[..10], &whole[..30], &whole];
         ranks(3, |inner| {
             let (mut crowd, mut listener) = (Vec::new(), None);
-            let tamper = (inner.rank() == Rank(2)).then_some(|all: &mut Vec<Vec<u8>>| {
-                let address: SocketAddr = address_in(&all[0])[1].parse().unwrap();
+            let tamper = (inner.rank() == Rank(0)).then_some(|mine: &mut Vec<u8>| {
+                let address = address_in(mine);
                 listener = Some(address);
                 for said in said {
                     let mut stranger = TcpStream::connect(address).unwrap();

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use crate::common::exchanges;
 use foldwire::grow::{Admission, GrowError};
 use foldwire::{Communicator, Config, Op, Plan};
 use foldwire_bootstrap::{FileStore, StoreExchange, StorePlace, TcpStore, Token};
@@ -235,7 +236,7 @@ fn who_does_not_know_the_token_is_not_admitted() {
             let mut store = store.clone();
             scope.spawn(move || rejoin(&mut store, &settings(), Config::default(), LIMIT))
         };
-        let alone = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
+        let alone = exchanges(1).next().unwrap();
         let (mut store, mut exchange) = (store.clone(), alone);
         let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
         let mut comm = comm;
@@ -279,7 +280,7 @@ fn any_survivor_may_host_the_store() {
                 let made = rejoin(&mut reached(), &settings(), Config::default(), LIMIT);
                 sum(&mut made.unwrap().group)
             });
-            let ranks = foldwire_bootstrap::InProcess::ranks(SIZE - 1).enumerate();
+            let ranks = exchanges(SIZE - 1).enumerate();
             let ranks: Vec<_> = ranks
                 .map(|(rank, mut exchange)| {
                     let own = if rank == host { hosted.take() } else { None };
@@ -337,7 +338,7 @@ fn strangers_at_the_ports_and_in_the_store_get_nothing() {
                 })
             })
             .collect();
-        let mut exchange = foldwire_bootstrap::InProcess::ranks(1).next().unwrap();
+        let mut exchange = exchanges(1).next().unwrap();
         let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
         let mut grown = admit(comm, &mut store.clone(), &settings(), &wanted(b"")).unwrap();
         assert_eq!((grown.group.size(), sum(&mut grown.group)), (3, 6.0));
@@ -345,6 +346,44 @@ fn strangers_at_the_ports_and_in_the_store_get_nothing() {
             assert_eq!(newcomer.join().unwrap(), 6.0);
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// Who can write to the store, but does not know the token, changes the last byte of the plan that
+/// a newcomer reads: a fact.
+#[test]
+fn a_plan_that_was_changed_in_the_store_is_not_followed() {
+    use foldwire::store::{Store, StoreError, StoreRequest};
+
+    let folder = TemporaryFolder::new("forged");
+    let store = FileStore::new(&folder.0).unwrap();
+    let (patience, limit) = (Duration::from_millis(200), Duration::from_secs(3));
+    thread::scope(|scope| {
+        let mut inner = store.clone();
+        let newcomer = scope.spawn(move || {
+            let mut forging = |request: StoreRequest<'_>| match request {
+                StoreRequest::Set { key, value } => inner.set(key, value).map(|()| None),
+                StoreRequest::Wait { key, limit } => inner.wait(key, limit),
+                StoreRequest::Get { key } => {
+                    let mut value = inner.get(key)?;
+                    if key.starts_with("plan/")
+                        && let Some(last) = value.as_mut().and_then(|value| value.last_mut())
+                    {
+                        *last ^= 1;
+                    }
+                    Ok(value)
+                }
+            };
+            rejoin(&mut forging, &settings(), Config::default(), limit).map(|made| made.roster)
+        });
+        let mut exchange = exchanges(1).next().unwrap();
+        let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
+        let wanted = Admission { size: 2, limit, patience, ..wanted(b"step 7") };
+        let grown = admit(comm, &mut store.clone(), &settings(), &wanted).unwrap();
+        assert_eq!(grown.group.size(), 1);
+        let outcome = newcomer.join().unwrap();
+        let is_found = matches!(outcome, Err(GrowError::Store(StoreError::Damaged)));
+        assert!(is_found, "{outcome:?}");
     });
 }
 

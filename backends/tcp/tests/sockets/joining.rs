@@ -10,11 +10,13 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    PATIENCE, TamperedExchange, apart, endpoints, outcomes, ranks, settings, sums, token, variants,
+    MemoryExchange, PATIENCE, TamperedExchange, address_in, apart, endpoints, outcomes, ranks,
+    settings, sums, token, variants,
 };
 use foldwire::transport::{Distance, Rank};
 use foldwire::{Call, Communicator, Op, Plan, Transport};
 use foldwire_bootstrap::{Exchange, MemoryStore, StoreExchange, StorePlace};
+use foldwire_tcp::fuzzing::OpaqueOffer;
 use foldwire_tcp::{JoinError, Options, Settings, join};
 
 #[test]
@@ -72,11 +74,12 @@ fn sums_are_exact_between_machines() {
     let Some(address) = own_address() else {
         return println!("skipped: ranks on several machines: no address but the loopback's");
     };
+    let token = token("0123456789abcdef");
     for settings in variants() {
-        let settings = settings.address(address).token(token("0123456789abcdef"));
+        let settings = settings.address(address).token(token.clone());
         let ends = ranks(3, |inner| {
             let rank = inner.rank();
-            let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank)) };
+            let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank, &token)) };
             let endpoint = join(&settings, exchange).unwrap();
             let distances = [0, 1, 2].map(|peer| endpoint.distance(Rank(peer)));
             let is_near = |&distance: &Distance| distance == Distance::Loopback;
@@ -84,6 +87,56 @@ fn sums_are_exact_between_machines() {
             sums(&mut Communicator::new(endpoint).unwrap(), 5)
         });
         assert!(ends.iter().all(|(n_right, error, _)| (*n_right, *error) == (5, None)));
+    }
+}
+
+/// An exchange that tells rank 1 another offer of rank 0, which a rank with the token made for
+/// another session.
+struct ForgingExchange(MemoryExchange, Vec<u8>);
+
+impl Exchange for ForgingExchange {
+    type Error = foldwire_bootstrap::Error;
+
+    fn rank(&self) -> Rank {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
+        let mut all = self.0.all_gather(mine)?;
+        if self.rank() == Rank(1) && !self.1.is_empty() {
+            let (other, here) = (std::mem::take(&mut self.1), address_in(&all[0]));
+            let other = OpaqueOffer::decode(&other).unwrap();
+            let node = other.node().to_owned();
+            all[0] = other.moved(&node, here, Some(&token("0123456789abcdef"))).encode();
+        }
+        Ok(all)
+    }
+}
+
+/// Rank 1 reaches rank 0, so that it could work with a session that only it knows.
+#[test]
+fn ranks_that_were_told_different_offers_do_not_connect() {
+    for settings in variants() {
+        let mut settings = settings.token(token("0123456789abcdef"));
+        settings.limit = Duration::from_millis(500);
+        let recorded = std::sync::Mutex::new(Vec::new());
+        ranks(1, |inner| {
+            let tamper = Some(|mine: &mut Vec<u8>| recorded.lock().unwrap().clone_from(mine));
+            join(&settings, &mut TamperedExchange { inner, tamper }).map(drop)
+        });
+        let recorded = recorded.into_inner().unwrap();
+        let outcomes = ranks(2, |inner| {
+            join(&settings, &mut ForgingExchange(inner, recorded.clone())).map(drop)
+        });
+        for outcome in outcomes {
+            let is_typed =
+                matches!(outcome, Err(JoinError::Missing { .. } | JoinError::Unreachable { .. }));
+            assert!(is_typed, "{outcome:?}");
+        }
     }
 }
 

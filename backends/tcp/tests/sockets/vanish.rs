@@ -29,11 +29,12 @@ fn a_machine_that_vanishes_is_lost_though_something_is_on_its_way_to_it() {
         return assert!(status.expect("unshare is there").success());
     }
     assert!(ip("link set lo up") && ip("address add 10.77.0.1/32 dev lo"));
-    let settings = settings().address([10, 77, 0, 1].into()).token(token("0123456789abcdef"));
+    let token = token("0123456789abcdef");
+    let settings = settings().address([10, 77, 0, 1].into()).token(token.clone());
     let ends = ranks(2, |inner| {
         let rank = inner.rank();
         // Only ranks on different machines have an idle connection, which detects the loss.
-        let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank)) };
+        let exchange = &mut TamperedExchange { inner, tamper: Some(apart(rank, &token)) };
         let mut comm = Communicator::new(join(&settings, exchange).unwrap()).unwrap();
         comm.config_mut().timeout = Duration::from_secs(60);
         comm.barrier().unwrap();

@@ -11,12 +11,22 @@ use foldwire_bootstrap::{Exchange, Rendezvous};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+const FOLDWIRE: &str = env!("CARGO_BIN_EXE_foldwire");
+
 /// Time that ranks sleep if the launcher should end them. No test waits that long.
 const LONG: Duration = Duration::from_secs(60);
 
 fn command(options: &str, script: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foldwire"));
-    command.arg("launch").args(options.split_whitespace()).args(["--", "sh", "-c", script]);
+    let mut command = Command::new("env");
+    // A shell may have started these tests with signals ignored.
+    if cfg!(target_os = "linux") {
+        command.arg("--default-signal=INT,TERM,HUP");
+    }
+    command
+        .arg(FOLDWIRE)
+        .arg("launch")
+        .args(options.split_whitespace())
+        .args(["--", "sh", "-c", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -215,6 +225,38 @@ fn signals_to_the_launcher_end_all_ranks_and_what_they_started() {
         send(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(130));
         assert!(ends(pid(&line)));
+    }
+}
+
+/// As under nohup, or in the background of a script.
+#[test]
+fn signals_that_were_ignored_at_the_start_stay_ignored() {
+    let rank = "kill -HUP $$; kill -INT $$; echo lives; exec sleep 1";
+    let script = format!("trap '' HUP INT; exec \"$0\" launch -n 1 -- sh -c '{rank}'");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, FOLDWIRE]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "lives\n");
+    send(&child, Signal::SIGHUP);
+    send(&child, Signal::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_open_files_is_named_and_leaves_no_rank() {
+    let pids = tempfile::NamedTempFile::new().unwrap();
+    let rank = r#"echo $$ >> "$0"; exec sleep 60"#;
+    let script = format!("ulimit -n 30; exec \"$0\" launch -n 40 -- sh -c '{rank}' \"$1\"");
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", &script, FOLDWIRE]).arg(pids.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("ulimit") && !said.contains("PATH"), "{said}");
+    for rank in std::fs::read_to_string(pids.path()).unwrap().lines() {
+        assert!(ends(pid(rank)), "rank {rank} goes on");
     }
 }
 

@@ -55,13 +55,22 @@ impl Connector for AnyConnector {
         self.0.accepts(offer)
     }
 
+    fn prove(&self, plan: &[u8]) -> Vec<u8> {
+        self.0.prove(plan)
+    }
+
+    fn is_proven(&self, plan: &[u8], proof: &[u8]) -> bool {
+        self.0.is_proven(plan, proof)
+    }
+
     fn poll_connect(
         &mut self,
         rank: usize,
         offers: &[&[u8]],
+        plan: &[u8],
         limit: Duration,
     ) -> Poll<Result<AnyTransport, JoinError>> {
-        let connected = self.0.poll_connect(rank, offers, limit);
+        let connected = self.0.poll_connect(rank, offers, plan, limit);
         connected.map_ok(|endpoint| AnyTransport::Tcp(Box::new(endpoint)))
     }
 }

@@ -2,12 +2,14 @@
 
 pub(crate) mod proxy;
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::transport::Rank;
 use foldwire::{Communicator, Op, Plan};
-use foldwire_bootstrap::{Exchange, InProcess, Token};
+use foldwire_bootstrap::{Exchange, MemoryStore, StoreExchange, StorePlace, Token};
+use foldwire_tcp::fuzzing::OpaqueOffer;
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 /// Longest time that any step of a test may take.
@@ -36,12 +38,24 @@ pub(crate) fn variants() -> Vec<Settings> {
     plain.into_iter().chain([shared]).chain(encrypted).collect()
 }
 
+/// Exchange of a rank whose group meets in memory.
+pub(crate) type MemoryExchange = StoreExchange<MemoryStore>;
+
+/// Returns the exchanges of `size` ranks, in rank order.
+pub(crate) fn exchanges(size: usize) -> impl Iterator<Item = MemoryExchange> {
+    let store = MemoryStore::default();
+    (0..size).map(move |rank| {
+        let place = StorePlace { limit: PATIENCE, ..StorePlace::new(rank, size, "test") };
+        StoreExchange::new(store.clone(), place).unwrap()
+    })
+}
+
 /// Runs `program` on `size` ranks, each with its exchange, and returns the results in rank order.
-pub(crate) fn ranks<T: Send>(size: usize, program: impl Fn(InProcess) -> T + Sync) -> Vec<T> {
+pub(crate) fn ranks<T: Send>(size: usize, program: impl Fn(MemoryExchange) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let program = &program;
         let threads: Vec<_> =
-            InProcess::ranks(size).map(|rank| scope.spawn(move || program(rank))).collect();
+            exchanges(size).map(|rank| scope.spawn(move || program(rank))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -81,15 +95,14 @@ pub(crate) fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
     (n_calls, None, Duration::ZERO)
 }
 
-/// An exchange that changes the inputs that one rank receives in the first round: the offers, with
-/// the ranks' addresses.
+/// An exchange in which a rank changes its own offer, or sees it before others do.
 pub(crate) struct TamperedExchange<F> {
-    pub(crate) inner: InProcess,
-    /// Changes the offers of all ranks.
+    pub(crate) inner: MemoryExchange,
+    /// Changes the first input of this rank.
     pub(crate) tamper: Option<F>,
 }
 
-impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for TamperedExchange<F> {
+impl<F: FnOnce(&mut Vec<u8>)> Exchange for TamperedExchange<F> {
     type Error = foldwire_bootstrap::Error;
 
     fn rank(&self) -> Rank {
@@ -101,28 +114,24 @@ impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for TamperedExchange<F> {
     }
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
-        let mut all = self.inner.all_gather(mine)?;
+        let mut mine = mine.to_vec();
         if let Some(tamper) = self.tamper.take() {
-            tamper(&mut all);
+            tamper(&mut mine);
         }
-        Ok(all)
+        self.inner.all_gather(&mine)
     }
 }
 
-/// Splits a rank's offer into its node, its address and the rest.
-pub(crate) fn address_in(said: &[u8]) -> [String; 3] {
-    let text = String::from_utf8(said.to_vec()).unwrap();
-    let mut lines = text.splitn(3, '\n').map(str::to_owned);
-    [(); 3].map(|()| lines.next().unwrap())
+/// Returns the address in an offer.
+pub(crate) fn address_in(offer: &[u8]) -> SocketAddr {
+    OpaqueOffer::decode(offer).unwrap().address()
 }
 
-/// For [`TamperedExchange`]: makes all other ranks appear to be on other machines.
-pub(crate) fn apart(rank: Rank) -> impl FnOnce(&mut Vec<Vec<u8>>) {
-    move |all| {
-        for (said, other) in all.iter_mut().zip((0..).map(Rank)).filter(|&(_, other)| other != rank)
-        {
-            let [_, address, rest] = address_in(said);
-            *said = format!("machine {other}\n{address}\n{rest}").into_bytes();
-        }
+/// For [`TamperedExchange`]: makes each rank appear to be on a machine of its own.
+pub(crate) fn apart(rank: Rank, token: &Token) -> impl FnOnce(&mut Vec<u8>) {
+    move |mine| {
+        let offer = OpaqueOffer::decode(mine).unwrap();
+        let address = offer.address();
+        *mine = offer.moved(&format!("machine {rank}"), address, Some(token)).encode();
     }
 }
