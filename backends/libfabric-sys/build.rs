@@ -7,7 +7,9 @@ use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bindgen::callbacks::{ItemInfo, ItemKind, ParseCallbacks};
+use bindgen::callbacks::{
+    EnumVariantCustomBehavior, EnumVariantValue, ItemInfo, ItemKind, ParseCallbacks,
+};
 
 /// Oldest release that has everything used here.
 const OLDEST: &str = "1.11";
@@ -17,6 +19,19 @@ const FUNCTIONS: &str =
     "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|tostr|getparams|freeparams)";
 /// Types to bind. bindgen adds the types that they use.
 const TYPES: &str = "fi_(info|param|context2|av_attr|cq_attr|cq_tagged_entry|cq_err_entry)";
+/// Types that only the library fills, which need no default.
+const FILLED: &str = "fi_(info|param|cq_tagged_entry|(ep|domain|fabric)_attr)";
+/// Enumerators to bind.
+const ENUMERATORS: [&str; 8] = [
+    "FI_AV_UNSPEC",
+    "FI_CQ_FORMAT_TAGGED",
+    "FI_EP_RDM",
+    "FI_PROGRESS_MANUAL",
+    "FI_THREAD_DOMAIN",
+    "FI_TYPE_MODE",
+    "FI_TYPE_MR_MODE",
+    "FI_WAIT_NONE",
+];
 /// Stored bindings to libfabric 1.17 on x86-64 Linux, for docs.rs, which has no libfabric and links
 /// nothing.
 const FOR_DOCS_RS: &str = "docs-rs/bindings.rs";
@@ -71,9 +86,11 @@ fn bindings(include_paths: &[PathBuf]) -> Result<(), String> {
         .opaque_type("fid|fid_(fabric|domain|ep|av|cq|mr|nic|wait)")
         .prepend_enum_name(false)
         .derive_default(true)
+        .no_default(FILLED)
+        .merge_extern_blocks(true)
         .generate_comments(false)
         .layout_tests(true)
-        .parse_callbacks(Box::new(ShimNames))
+        .parse_callbacks(Box::new(Names))
         .generate()
         .map_err(|problem| format!("bindgen cannot read libfabric's headers: {problem}"))?
         .write_to_file(bindings_file()?)
@@ -99,11 +116,20 @@ fn fail(what: &str, detail: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Renames the shim's functions and constants to libfabric's names.
+/// Renames the shim's functions and constants to libfabric's names, and chooses enumerators.
 #[derive(Debug)]
-struct ShimNames;
+struct Names;
 
-impl ParseCallbacks for ShimNames {
+impl ParseCallbacks for Names {
+    fn enum_variant_behavior(
+        &self,
+        _: Option<&str>,
+        name: &str,
+        _: EnumVariantValue,
+    ) -> Option<EnumVariantCustomBehavior> {
+        (!ENUMERATORS.contains(&name)).then_some(EnumVariantCustomBehavior::Hide)
+    }
+
     fn item_name(&self, item: ItemInfo<'_>) -> Option<String> {
         match item.kind {
             ItemKind::Function | ItemKind::Var => {

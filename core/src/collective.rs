@@ -34,7 +34,7 @@ pub use call_state::Operation;
 pub(crate) use call_state::RunningCall;
 pub use config::Config;
 #[cfg(feature = "alloc")]
-pub(crate) use device_operands::DeviceOperands;
+pub(crate) use device_operands::{DeviceOperands, HeldDevice};
 pub(crate) use driver::Driver;
 #[doc(hidden)]
 pub use driver::{COMPUTING, Computing};
@@ -61,8 +61,6 @@ use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
-#[cfg(feature = "alloc")]
-use alloc::boxed::Box;
 use core::fmt;
 use named::named_methods;
 use state::{OnHeap, State};
@@ -308,7 +306,7 @@ impl<X: Transport> Communicator<X> {
         R: OnDevice<T> + 'a,
     {
         let (request, mut work, plan, buffers) =
-            DeviceOperands::of(call, Box::new(device), self.rank(), plan)?;
+            DeviceOperands::of(call, HeldDevice::Lent(device), self.rank(), plan)?;
         work.keep(buffers);
         RunningCall::start(self, request, work, &plan)
     }

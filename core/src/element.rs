@@ -82,15 +82,16 @@ impl fmt::Display for DType {
 #[macro_export]
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr $(, else $none:expr)?) => {
-        $crate::with_type!(
+        $crate::element::with_type!(
             $dtype, $T, $body;
-            F32 f32, F64 f64, F16 $crate::f16, Bf16 $crate::bf16, I8 i8, U8 u8, I16 i16, U16 u16,
-            I32 i32, U32 u32, I64 i64, U64 u64; $(_ => $none,)?
+            F32 f32, F64 f64, F16 $crate::element::f16, Bf16 $crate::element::bf16,
+            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64;
+            $(_ => $none,)?
         )
     };
     ($dtype:expr, $T:ident, $body:expr; $($variant:ident $type:path),*; $($else:tt)*) => {
         match $dtype {
-            $($crate::DType::$variant => {
+            $($crate::element::DType::$variant => {
                 type $T = $type;
                 $body
             })*
@@ -98,7 +99,8 @@ macro_rules! with_type {
         }
     };
 }
-pub(crate) use with_type;
+#[doc(hidden)]
+pub use with_type;
 
 /// Calls the macro `$make` with the list of all types.
 macro_rules! each_type {
@@ -115,8 +117,10 @@ pub(crate) use each_type;
 #[macro_export]
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr, else $none:expr) => {
-        $crate::with_type!(
-            $dtype, $T, $body; F32 f32, F64 f64, F16 $crate::f16, Bf16 $crate::bf16; _ => $none,
+        $crate::element::with_type!(
+            $dtype, $T, $body;
+            F32 f32, F64 f64, F16 $crate::element::f16, Bf16 $crate::element::bf16;
+            _ => $none,
         )
     };
 }

@@ -21,7 +21,8 @@ pub use split::Split;
 
 use crate::collective::named::named_methods;
 use crate::collective::{
-    Call, Communicator, Config, DeviceOperands, Incoming, Operands, Outgoing, RunningCall,
+    Call, Communicator, Config, DeviceOperands, HeldDevice, Incoming, Operands, Outgoing,
+    RunningCall,
 };
 use crate::device::{Device, OnDevice};
 use crate::element::Element;
@@ -349,7 +350,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     {
         if self.is_checking() {
             let (request, mut work, plan, _buffers) =
-                DeviceOperands::of(call, device, self.rank(), plan)?;
+                DeviceOperands::of(call, HeldDevice::Owned(device), self.rank(), plan)?;
             return Err(self.checked(|comm| {
                 comm.check(&request, &plan)?;
                 work.check(&comm.spec(&request, &plan)?)

@@ -14,6 +14,7 @@
 //! SDRBENCH-EXASKY-NYX-512x512x512/temperature.f32
 //! ```
 
+use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -67,6 +68,12 @@ impl FieldValues {
             Self::F16(_) => DType::F16,
             Self::Bf16(_) => DType::Bf16,
         }
+    }
+
+    /// The values, if this is their type.
+    pub fn of<T: 'static>(&self) -> Option<&[T]> {
+        let values: &dyn Any = with_values!(self, values => values);
+        values.downcast_ref::<Vec<T>>().map(Vec::as_slice)
     }
 
     /// Number of values.

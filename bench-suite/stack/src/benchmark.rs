@@ -96,10 +96,10 @@ impl PresetBenchmark {
     /// Runs the benchmark. `volumes` has one volume per rank.
     pub(super) fn run<T: Float>(
         &self,
-        volumes: &[Vec<T>],
+        volumes: &[&[T]],
         progress: &ProgressBar,
     ) -> anyhow::Result<Vec<PresetOutcome<T>>> {
-        let n_bytes = size_of_val(&volumes[0][..]) / volumes.len();
+        let n_bytes = size_of_val(volumes[0]) / volumes.len();
         let plans: Vec<Plan> =
             self.presets.iter().map(|&preset| self.plan(preset, n_bytes)).collect();
         let call = ProgramSpec::new(Collective::AllReduce, volumes.len(), Rank(0));
@@ -135,7 +135,7 @@ impl PresetBenchmark {
                     comm.config_mut().threads = self.pools[rank].of(Some(preset));
                     #[cfg(feature = "cuda")]
                     if let Some(arrays) = &mut arrays {
-                        arrays.upload(&volumes[rank], result)?;
+                        arrays.upload(volumes[rank], result)?;
                     }
                     // This barrier also fails if a rank has failed since the last call.
                     comm.barrier()?;
@@ -150,7 +150,7 @@ impl PresetBenchmark {
                         count();
                         continue;
                     }
-                    let report = comm.all_reduce_into(&volumes[rank], result, Op::Sum, plan)?;
+                    let report = comm.all_reduce_into(volumes[rank], result, Op::Sum, plan)?;
                     round.push(RankRun { started, ended: Instant::now(), report });
                     count();
                 }
@@ -208,7 +208,7 @@ mod tests {
                 pools: vec![Pools::NONE; N_RANKS],
                 device: Some(SimulatedDevice::with_faults(faults)),
             };
-            let volumes = vec![vec![1.0_f32; 4000]; N_RANKS];
+            let volumes = vec![&[1.0_f32; 4000][..]; N_RANKS];
             let progress = ProgressBar::hidden();
             let outcomes = benchmark.run(&volumes, &progress);
             send.send(outcomes.map(|outcomes| (outcomes.len(), progress.position())))?;

@@ -19,14 +19,16 @@ use anyhow::bail;
 use foldwire::{Bound, DType, Float, Preset, Report};
 use foldwire_arguments::StackArgs;
 use foldwire_fields::dims::Dims;
+use foldwire_fields::field::FieldValues;
 use foldwire_fields::usage::{UsageError, usage};
+use foldwire_fields::with_values;
 use foldwire_wave::Survey;
-use foldwire_workbench::input::{self, DEFAULT_RANKS, Inputs, Volumes};
+use foldwire_workbench::input::{self, DEFAULT_RANKS, Inputs, typed};
 use foldwire_workbench::picture::Gallery;
 use foldwire_workbench::quality::{self, Quality};
 use foldwire_workbench::table::{self, Columns};
 use foldwire_workbench::threads::Pools;
-use foldwire_workbench::{device, progress, room, streams, with_volumes};
+use foldwire_workbench::{device, progress, room, streams};
 use serde::Serialize;
 
 use benchmark::{PresetBenchmark, PresetOutcome};
@@ -110,31 +112,31 @@ impl Shares {
 /// breaks a guarantee.
 pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     let inputs = inputs(args)?;
+    let (volumes, dtype) = (&inputs.volumes[..], inputs.volumes[0].dtype());
     for note in &inputs.notes {
         streams::remark(format_args!("note: {note}"));
     }
     streams::remark(format_args!(
         "{} ranks, {} values of {} ({}, {}) each: {}",
-        inputs.volumes.n_ranks(),
+        volumes.len(),
         inputs.dims.n_values(),
-        inputs.volumes.dtype(),
+        dtype,
         inputs.dims,
-        table::bytes(inputs.volumes.n_bytes_per_rank() as u64),
+        table::bytes(volumes[0].n_bytes() as u64),
         inputs.source
     ));
-    if let Some(note) = args.presets().note(inputs.volumes.dtype()) {
+    if let Some(note) = args.presets().note(dtype) {
         streams::remark(format_args!("note: {note}"));
     }
-    let exact = inputs.volumes.exact_sum();
-    let presets = args.presets().of(inputs.volumes.dtype());
-    let pools = (0..inputs.volumes.n_ranks()).map(|_| Pools::new(args.threads, &presets));
+    let exact = with_values!(&volumes[0], first => input::exact_sum(&typed(first, volumes)));
+    let presets = args.presets().of(dtype);
+    let pools = (0..volumes.len()).map(|_| Pools::new(args.threads, &presets));
     let pools = pools.collect::<Result<Vec<_>, _>>()?;
     let (mut rows, mut drawn) = (Vec::new(), Ok(()));
     for &bound in &args.bound {
-        let volumes = &inputs.volumes;
         let contestants = (&presets[..], &pools[..]);
-        let (of_bound, is_drawn) = with_volumes!(volumes, volumes => {
-            compare(args, bound, contestants, (volumes, &exact), &inputs)?
+        let (of_bound, is_drawn) = with_values!(&volumes[0], first => {
+            compare(args, bound, contestants, (&typed(first, volumes), &exact), &inputs)?
         });
         drawn = drawn.and(is_drawn);
         if !args.json {
@@ -187,9 +189,9 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     if !args.input.is_empty() {
         let inputs = input::load(&args.input, args.dims.as_ref(), args.ranks, args.fill)?;
         let volumes = &inputs.volumes;
-        args.presets().check(volumes.dtype())?;
-        let n_results = args.presets().of(volumes.dtype()).len();
-        check_room(volumes.n_ranks(), n_results, volumes.n_bytes_per_rank(), &inputs.dims)?;
+        args.presets().check(volumes[0].dtype())?;
+        let n_results = args.presets().of(volumes[0].dtype()).len();
+        check_room(volumes.len(), n_results, volumes[0].n_bytes(), &inputs.dims)?;
         return Ok(inputs);
     }
     let &[y, z, x] = args.shape.sizes() else {
@@ -205,7 +207,7 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     let cache = args.cache.clone().or_else(foldwire_wave::default_cache);
     let images = survey.images(cache.as_deref());
     Ok(Inputs {
-        volumes: Volumes::F32(images.volumes),
+        volumes: images.volumes.into_iter().map(FieldValues::F32).collect(),
         dims: survey.dims(),
         source: survey.describe(),
         notes: images.notes,
@@ -237,7 +239,7 @@ fn compare<T: Float + Into<f64>>(
     args: &StackArgs,
     bound: Bound,
     (presets, pools): (&[Preset], &[Pools]),
-    (volumes, exact): (&[Vec<T>], &[f64]),
+    (volumes, exact): (&[&[T]], &[f64]),
     inputs: &Inputs,
 ) -> anyhow::Result<(Vec<StackRow>, anyhow::Result<()>)> {
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "there is none"))]
@@ -298,12 +300,12 @@ fn draw<T: Float + Into<f64>>(
 }
 
 /// Largest rounding error of a sum of these volumes in `T`.
-fn rounding<T: Float + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
-    let magnitude = |volume: &[T]| {
+fn rounding<T: Float + Into<f64>>(volumes: &[&[T]]) -> f64 {
+    let magnitude = |volume: &&[T]| {
         let values = volume.iter().map(|&x| Into::<f64>::into(x).abs());
         values.filter(|x| x.is_finite()).fold(0.0, f64::max)
     };
-    let largest: f64 = volumes.iter().map(|volume| magnitude(volume)).sum();
+    let largest: f64 = volumes.iter().map(magnitude).sum();
     foldwire::bound::rounding::<T>(volumes.len(), largest)
 }
 
@@ -312,13 +314,13 @@ fn row<T: Float + Into<f64>>(
     (preset, bound): (Preset, Bound),
     args: &StackArgs,
     outcome: &PresetOutcome<T>,
-    (volumes, exact): (&[Vec<T>], &[f64]),
+    (volumes, exact): (&[&[T]], &[f64]),
     raw_time: Option<Duration>,
     inputs: &Inputs,
 ) -> StackRow {
     let ranks = outcome.reports.len();
     let time_s = outcome.time().as_secs_f64();
-    let algbw_gbps = inputs.volumes.n_bytes_per_rank() as f64 / time_s / 1e9;
+    let algbw_gbps = inputs.volumes[0].n_bytes() as f64 / time_s / 1e9;
     let mean = |part: fn(&Report) -> Duration| {
         let total: Duration = outcome.reports.iter().map(part).sum();
         total.as_secs_f64() / ranks as f64
@@ -339,7 +341,7 @@ fn row<T: Float + Into<f64>>(
         preset: preset.name(),
         title: preset.title(),
         ranks,
-        dtype: inputs.volumes.dtype().name(),
+        dtype: inputs.volumes[0].dtype().name(),
         link: args.link.to_string(),
         bound: bound.to_string(),
         bound_abs: report.bound,

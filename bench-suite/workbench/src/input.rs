@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use foldwire::bound::ValueRange;
-use foldwire::{DType, Float, SuspectedFill, bf16, f16};
+use foldwire::{Float, SuspectedFill};
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::{Field, FieldValues, SMALLER};
 use foldwire_fields::usage::{UsageError, usage};
@@ -19,68 +19,21 @@ use crate::{room, streams, threads};
 /// Default number of ranks, if neither `--ranks` nor the number of files determines it.
 pub const DEFAULT_RANKS: usize = 8;
 
-/// One volume per rank, all of the same length.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Volumes {
-    /// Single precision.
-    F32(Vec<Vec<f32>>),
-    /// Double precision.
-    F64(Vec<Vec<f64>>),
-    /// Half precision.
-    F16(Vec<Vec<f16>>),
-    /// The upper halves of single precision.
-    Bf16(Vec<Vec<bf16>>),
+/// Returns the arrays of the same type as `first`, which is one of them.
+pub fn typed<'a, T: 'static>(_first: &[T], arrays: &'a [FieldValues]) -> Vec<&'a [T]> {
+    arrays.iter().filter_map(FieldValues::of).collect()
 }
 
-/// Evaluates an expression on the typed volumes, bound to a name.
-#[macro_export]
-macro_rules! with_volumes {
-    ($all:expr, $volumes:ident => $body:expr) => {
-        match $all {
-            $crate::input::Volumes::F32($volumes) => $body,
-            $crate::input::Volumes::F64($volumes) => $body,
-            $crate::input::Volumes::F16($volumes) => $body,
-            $crate::input::Volumes::Bf16($volumes) => $body,
-        }
-    };
-}
-impl Volumes {
-    /// Number of ranks.
-    pub fn n_ranks(&self) -> usize {
-        with_volumes!(self, volumes => volumes.len())
-    }
-
-    /// Type of the elements.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Self::F32(_) => DType::F32,
-            Self::F64(_) => DType::F64,
-            Self::F16(_) => DType::F16,
-            Self::Bf16(_) => DType::Bf16,
-        }
-    }
-
-    /// Bytes of one rank's volume.
-    pub fn n_bytes_per_rank(&self) -> usize {
-        with_volumes!(self, volumes => volumes.first().map_or(0, |volume| size_of_val(&volume[..])))
-    }
-
-    /// Sum over ranks, value by value, in f64.
-    ///
-    /// Compensated summation (Neumaier 1974) keeps each sum within about an ulp of the exact one,
-    /// even for f64 input. Infinities and NaN follow IEEE 754 addition.
-    pub fn exact_sum(&self) -> Vec<f64> {
-        with_volumes!(self, volumes => exact_sum(volumes))
-    }
-}
-
-/// Sum of arrays of equal length, value by value, by compensated summation.
-pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
-    let n_values = volumes.first().map_or(0, Vec::len);
+/// Sum of arrays of equal length, value by value, in f64.
+///
+/// Compensated summation (Neumaier 1974) keeps each sum within about an ulp of the exact one, even
+/// for f64 input. Infinities and NaN follow IEEE 754 addition.
+pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[impl AsRef<[T]> + Sync]) -> Vec<f64> {
+    let n_values = volumes.first().map_or(0, |volume| volume.as_ref().len());
     let sum_at = |at: usize| {
         let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
         for volume in volumes {
-            let value: f64 = volume[at].into();
+            let value: f64 = volume.as_ref()[at].into();
             let next = sum + value;
             lost +=
                 if sum.abs() >= value.abs() { (sum - next) + value } else { (value - next) + sum };
@@ -98,8 +51,8 @@ pub fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
 /// The operands and their origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
-    /// The values.
-    pub volumes: Volumes,
+    /// One volume per rank, all of the same type and length.
+    pub volumes: Vec<FieldValues>,
     /// Dimensions of each volume.
     pub dims: Dims,
     /// One line about the origin of the data.
@@ -207,21 +160,7 @@ fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
         }
     }
     let source = format!("{} files, one per rank, from {} on", fields.len(), first.name);
-    macro_rules! of_type {
-        ($kind:ident) => {{
-            let values = fields.into_iter().filter_map(|field| match field.values {
-                FieldValues::$kind(values) => Some(values),
-                _ => None,
-            });
-            Volumes::$kind(values.collect())
-        }};
-    }
-    let volumes = match &first.values {
-        FieldValues::F32(_) => of_type!(F32),
-        FieldValues::F64(_) => of_type!(F64),
-        FieldValues::F16(_) => of_type!(F16),
-        FieldValues::Bf16(_) => of_type!(Bf16),
-    };
+    let volumes = fields.into_iter().map(|field| field.values).collect();
     Ok(Inputs { volumes, dims, source, notes: Vec::new() })
 }
 
@@ -242,10 +181,10 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     let dims = field.dims.with_slowest(per_rank);
     let n_values = dims.n_values();
     let volumes = match &field.values {
-        FieldValues::F32(values) => Volumes::F32(pieces(values, n_values, ranks)),
-        FieldValues::F64(values) => Volumes::F64(pieces(values, n_values, ranks)),
-        FieldValues::F16(values) => Volumes::F16(pieces(values, n_values, ranks)),
-        FieldValues::Bf16(values) => Volumes::Bf16(pieces(values, n_values, ranks)),
+        FieldValues::F32(values) => pieces(values, n_values, ranks, FieldValues::F32),
+        FieldValues::F64(values) => pieces(values, n_values, ranks, FieldValues::F64),
+        FieldValues::F16(values) => pieces(values, n_values, ranks, FieldValues::F16),
+        FieldValues::Bf16(values) => pieces(values, n_values, ranks, FieldValues::Bf16),
     };
     let left = slowest % ranks;
     let notes = if left == 0 {
@@ -263,8 +202,13 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     Ok(Inputs { volumes, dims, source, notes })
 }
 
-fn pieces<T: Clone>(values: &[T], n_values: usize, ranks: usize) -> Vec<Vec<T>> {
-    values.chunks_exact(n_values).take(ranks).map(<[_]>::to_vec).collect()
+fn pieces<T: Clone>(
+    values: &[T],
+    n_values: usize,
+    ranks: usize,
+    of: fn(Vec<T>) -> FieldValues,
+) -> Vec<FieldValues> {
+    values.chunks_exact(n_values).take(ranks).map(|piece| of(piece.to_vec())).collect()
 }
 
 #[cfg(test)]
@@ -281,7 +225,7 @@ mod tests {
     fn one_file_is_cut_along_its_slowest_dimension() {
         let inputs = cut(field("a", "5x2x2", 0.0), 2).unwrap();
         assert_eq!(inputs.dims.sizes(), [2, 2, 2]);
-        let Volumes::F32(volumes) = &inputs.volumes else { panic!("the type is kept") };
+        let volumes = typed(&[0.0_f32], &inputs.volumes);
         assert_eq!((volumes[0][0], volumes[1][0], volumes[1][7]), (0.0, 8.0, 15.0));
         assert!(inputs.notes[0].contains("last 1") && inputs.notes[0].contains("4 values"));
         assert!(cut(field("a", "4x2", 0.0), 4).unwrap().notes.is_empty());
@@ -292,8 +236,8 @@ mod tests {
     #[test]
     fn several_files_are_one_per_rank_and_alike() {
         let inputs = one_per_rank(vec![field("a", "2x3", 0.0), field("b", "2x3", 10.0)]).unwrap();
-        assert_eq!((inputs.volumes.n_ranks(), inputs.volumes.n_bytes_per_rank()), (2, 24));
-        assert_eq!(inputs.volumes.exact_sum()[..2], [10.0, 12.0]);
+        assert_eq!((inputs.volumes.len(), inputs.volumes[0].n_bytes()), (2, 24));
+        assert_eq!(exact_sum(&typed(&[0.0_f32], &inputs.volumes))[..2], [10.0, 12.0]);
         let sizes = one_per_rank(vec![field("a", "2x3", 0.0), field("b", "2x4", 0.0)]).unwrap_err();
         assert!(sizes.to_string().contains("same number of values"));
         let mut double = field("b", "2x3", 0.0);
@@ -305,7 +249,7 @@ mod tests {
     #[test]
     fn the_exact_sum_loses_nothing_and_keeps_what_is_not_finite() {
         let volumes = [[1e16, f64::INFINITY, 1.0], [1.0, 1.0, f64::NAN], [-1e16, 0.0, 0.0]];
-        let sum = Volumes::F64(volumes.map(Vec::from).to_vec()).exact_sum();
+        let sum = exact_sum(&volumes);
         assert_eq!(sum[..2], [1.0, f64::INFINITY]);
         assert!(sum[2].is_nan());
     }

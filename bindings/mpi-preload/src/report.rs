@@ -48,8 +48,6 @@ impl MessageTally {
         if taken + passed == 0 {
             return None;
         }
-        let [raw, wire] = [self.raw_bytes, self.wire_bytes].map(|n| n as f64 / f64::from(1 << 20));
-        let ratio = ratio(self.raw_bytes, self.wire_bytes);
         let error = match error {
             0.0 => "exactly".to_owned(),
             _ => format!("largest error at most {error:.3e}"),
@@ -58,16 +56,22 @@ impl MessageTally {
             0 => String::new(),
             _ => format!(", {passed} passed on (no_gain {passed})"),
         };
-        let sent = format!("{raw:.1} MiB sent as {wire:.1} MiB (ratio {ratio:.2}), {error}");
-        Some(match taken {
-            0 => format!("; messages: 0 taken{passed}"),
-            _ => format!("; messages: {taken} taken{passed}; {sent}"),
-        })
+        let sent = match taken {
+            0 => String::new(),
+            _ => format!("; {}, {error}", sent(self.raw_bytes, self.wire_bytes)),
+        };
+        Some(format!("; messages: {taken} taken{passed}{sent}"))
     }
 }
 
 fn ratio(raw_bytes: i64, wire_bytes: i64) -> f64 {
     if wire_bytes == 0 { 1.0 } else { raw_bytes as f64 / wire_bytes as f64 }
+}
+
+/// Words for bytes that were sent, before and after compression.
+fn sent(raw_bytes: i64, wire_bytes: i64) -> String {
+    let [raw, wire] = [raw_bytes, wire_bytes].map(|n| n as f64 / f64::from(1 << 20));
+    format!("{raw:.1} MiB sent as {wire:.1} MiB (ratio {:.2})", ratio(raw_bytes, wire_bytes))
 }
 
 /// Counts of the calls of one rank, or of all ranks.
@@ -184,10 +188,6 @@ impl CallTally {
         self.taken.iter().sum()
     }
 
-    fn ratio(&self) -> f64 {
-        ratio(self.raw_bytes, self.wire_bytes)
-    }
-
     fn line(&self, n_ranks: usize) -> String {
         let named = |names: &[&str], numbers: &[i64]| {
             let some = names.iter().zip(numbers).filter(|(_, number)| **number > 0);
@@ -202,10 +202,7 @@ impl CallTally {
             self.n_taken()
         );
         if self.n_taken() > 0 {
-            let mib = |bytes: i64| bytes as f64 / f64::from(1 << 20);
-            let (raw, wire) = (mib(self.raw_bytes), mib(self.wire_bytes));
-            let _ =
-                write!(line, "; {raw:.1} MiB sent as {wire:.1} MiB (ratio {:.2}), ", self.ratio());
+            let _ = write!(line, "; {}, ", sent(self.raw_bytes, self.wire_bytes));
             let _ = match self.largest_error {
                 0.0 => write!(line, "exactly"),
                 error if error.is_finite() && self.largest_relative_error > 0.0 => write!(
@@ -249,7 +246,7 @@ impl CallTally {
             self.failed,
             self.raw_bytes,
             self.wire_bytes,
-            self.ratio(),
+            ratio(self.raw_bytes, self.wire_bytes),
             self.messages.taken,
             self.messages.passed,
             self.messages.raw_bytes,

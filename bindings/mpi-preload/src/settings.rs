@@ -132,69 +132,41 @@ impl Settings {
     /// Names the variable with an invalid value, and what to write instead.
     pub fn read(read: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut settings = Self::default();
-        let take = |name: &str, set: &mut dyn FnMut(&str) -> Result<(), String>| {
-            let Some(value) = read(name) else { return Ok(()) };
-            set(value.trim()).map_err(|error| format!("{name}={value}: {error}"))
-        };
-        take("FOLDWIRE_BOUND", &mut |value| {
-            settings.modes = [value.parse()?; COLLECTIVES.len()];
-            Ok(())
+        set(&read, "FOLDWIRE_BOUND", &mut settings.modes, |text| {
+            Ok([text.parse()?; COLLECTIVES.len()])
         })?;
         for (mode, row) in settings.modes.iter_mut().zip(COLLECTIVES) {
-            take(&format!("FOLDWIRE_BOUND_{}", row.variable), &mut |value| {
-                *mode = value.parse()?;
-                Ok(())
-            })?;
+            set(&read, &format!("FOLDWIRE_BOUND_{}", row.variable), mode, str::parse)?;
         }
-        take("FOLDWIRE_RULES", &mut |value| {
-            settings.rules = value.parse()?;
-            Ok(())
+        let optional_bytes = |text: &str| bytes(text).map(Some);
+        set(&read, "FOLDWIRE_RULES", &mut settings.rules, str::parse)?;
+        set(&read, "FOLDWIRE_MIN_BYTES", &mut settings.min_bytes, optional_bytes)?;
+        set(&read, "FOLDWIRE_STEP", &mut settings.spacing, |text| match text {
+            "pow2" => Ok(Spacing::PowerOfTwo),
+            "widest" => Ok(Spacing::Widest),
+            _ => Err("write pow2 (whole numbers stay) or widest (fewer bytes)".into()),
         })?;
-        take("FOLDWIRE_MIN_BYTES", &mut |value| {
-            settings.min_bytes = Some(bytes(value)?);
-            Ok(())
+        set(&read, "FOLDWIRE_FILL", &mut settings.fill, |text| {
+            let number = text.parse().ok().filter(|fill: &f64| !fill.is_nan());
+            let wrong = "write a number, as 1e20 or -9999; NaN needs no setting";
+            number.map(Some).ok_or_else(|| wrong.into())
         })?;
-        take("FOLDWIRE_STEP", &mut |value| {
-            settings.spacing = match value {
-                "pow2" => Spacing::PowerOfTwo,
-                "widest" => Spacing::Widest,
-                _ => return Err("write pow2 (whole numbers stay) or widest (fewer bytes)".into()),
-            };
-            Ok(())
+        set(&read, "FOLDWIRE_MESSAGES", &mut settings.messages, |text| match text.parse() {
+            Ok(TransferMode::Raw) => Err("write off, lossless or a bound".into()),
+            mode => mode,
         })?;
-        take("FOLDWIRE_FILL", &mut |value| {
-            let number = value.parse().ok().filter(|fill: &f64| !fill.is_nan());
-            let number = number.ok_or("write a number, as 1e20 or -9999; NaN needs no setting")?;
-            settings.fill = Some(number);
-            Ok(())
+        let messages_min_bytes = &mut settings.messages_min_bytes;
+        set(&read, "FOLDWIRE_MESSAGES_MIN_BYTES", messages_min_bytes, optional_bytes)?;
+        set(&read, "FOLDWIRE_DEBUG", &mut settings.debug, |text| match text {
+            "0" | "" => Ok(false),
+            "1" => Ok(true),
+            _ => Err("write 0 or 1".into()),
         })?;
-        take("FOLDWIRE_MESSAGES", &mut |value| {
-            settings.messages = match value.parse() {
-                Ok(TransferMode::Raw) => return Err("write off, lossless or a bound".into()),
-                mode => mode?,
-            };
-            Ok(())
-        })?;
-        take("FOLDWIRE_MESSAGES_MIN_BYTES", &mut |value| {
-            settings.messages_min_bytes = Some(bytes(value)?);
-            Ok(())
-        })?;
-        take("FOLDWIRE_DEBUG", &mut |value| {
-            settings.debug = match value {
-                "0" | "" => false,
-                "1" => true,
-                _ => return Err("write 0 or 1".into()),
-            };
-            Ok(())
-        })?;
-        take("FOLDWIRE_REPORT", &mut |value| {
-            settings.report_format = match value {
-                "off" => ReportFormat::Off,
-                "line" => ReportFormat::Line,
-                "json" => ReportFormat::Json,
-                _ => return Err("write off, line or json".into()),
-            };
-            Ok(())
+        set(&read, "FOLDWIRE_REPORT", &mut settings.report_format, |text| match text {
+            "off" => Ok(ReportFormat::Off),
+            "line" => Ok(ReportFormat::Line),
+            "json" => Ok(ReportFormat::Json),
+            _ => Err("write off, line or json".into()),
         })?;
         Ok(settings)
     }
@@ -267,6 +239,19 @@ impl Settings {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }
+}
+
+/// Sets `setting` to the value of a variable, if it is set.
+fn set<T>(
+    read: impl Fn(&str) -> Option<String>,
+    name: &str,
+    setting: &mut T,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<(), String> {
+    if let Some(value) = read(name) {
+        *setting = parse(value.trim()).map_err(|error| format!("{name}={value}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Parses a number of bytes such as `65536`, `64k`, `8M` or `1G`.

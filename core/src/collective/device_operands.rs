@@ -31,7 +31,7 @@ const SAMPLE: usize = 4096;
 
 /// A call's buffers in a device's memory, and the device.
 pub struct DeviceOperands<'d> {
-    device: Box<dyn Device + 'd>,
+    device: HeldDevice<'d>,
     window: Window,
     send: Region,
     recv: Region,
@@ -46,6 +46,21 @@ pub struct DeviceOperands<'d> {
     _kept: Option<Box<dyn Kept + 'd>>,
 }
 
+/// The device of a call.
+pub(crate) enum HeldDevice<'d> {
+    Lent(&'d mut dyn Device),
+    Owned(Box<dyn Device + 'd>),
+}
+
+impl<'d> HeldDevice<'d> {
+    fn get(&mut self) -> &mut (dyn Device + 'd) {
+        match self {
+            Self::Lent(device) => *device,
+            Self::Owned(device) => &mut **device,
+        }
+    }
+}
+
 /// Anything, of an erased type.
 trait Kept {}
 
@@ -57,7 +72,7 @@ impl<'d> DeviceOperands<'d> {
     /// and the buffers, which must live until the device has ended the call.
     pub(crate) fn of<'s, T, S, R>(
         call: Call<'s, T, S, R>,
-        mut device: Box<dyn Device + 'd>,
+        mut device: HeldDevice<'d>,
         rank: Rank,
         plan: &Plan,
     ) -> Result<(Request<'s>, Self, Plan, (S, R)), Error>
@@ -76,7 +91,7 @@ impl<'d> DeviceOperands<'d> {
         let send = if matches!(window, Window::Whole) { recv } else { send };
         let call = DeviceCall { dtype, op, params: CodecParams::new(Quantum::LOSSLESS) };
         let (is_computing, has_ended) = (false, false);
-        let failure = device.begin().err();
+        let failure = device.get().begin().err();
         let work = Self {
             device,
             window,
@@ -250,7 +265,7 @@ impl<'d> DeviceOperands<'d> {
     fn end(&mut self, meanwhile: &mut dyn FnMut()) -> Result<(), Error> {
         loop {
             meanwhile();
-            if let Poll::Ready(ended) = self.device.poll_end() {
+            if let Poll::Ready(ended) = self.device.get().poll_end() {
                 return ended;
             }
         }
@@ -265,7 +280,7 @@ impl<'d> DeviceOperands<'d> {
         for (i, piece) in values.chunks_mut(SAMPLE).enumerate() {
             let start = if n < own.n_values { i * stride } else { i * SAMPLE };
             let from = self.within(own, start..start + piece.len())?;
-            self.device.read(from, T::DTYPE, bytemuck::cast_slice_mut(piece))?;
+            self.device.get().read(from, T::DTYPE, bytemuck::cast_slice_mut(piece))?;
         }
         Ok(values)
     }
@@ -289,7 +304,7 @@ impl<'d> DeviceOperands<'d> {
             let n = values.len().min(own.n_values - start);
             let piece = &mut values[..n];
             let from = self.within(own, start..start + n)?;
-            self.device.read(from, T::DTYPE, bytemuck::cast_slice_mut(piece))?;
+            self.device.get().read(from, T::DTYPE, bytemuck::cast_slice_mut(piece))?;
             search.add(piece);
         }
         Ok(search.found())
@@ -299,7 +314,8 @@ impl<'d> DeviceOperands<'d> {
         &mut self,
         own: Range<usize>,
     ) -> Result<[f64; value_range::N_VALUES], Error> {
-        let [min, max] = self.device.value_range(self.within(self.send, own.clone())?, T::DTYPE)?;
+        let values = self.within(self.send, own.clone())?;
+        let [min, max] = self.device.get().value_range(values, T::DTYPE)?;
         let [grid, increment] = sample::grids(&self.sample::<T>(own)?);
         Ok([-min, max, -min, max, -grid, -increment])
     }
@@ -323,7 +339,7 @@ impl Compute for DeviceOperands<'_> {
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
         let op = self.op(primitive, payloads, segment, coding.divisor())?;
-        let done = self.device.compute(lane, op, segment.len, &self.call);
+        let done = self.device.get().compute(lane, op, segment.len, &self.call);
         self.is_computing |= done.is_pending();
         let written = core::task::ready!(done)?;
         payloads.note(primitive, written, report);
@@ -338,7 +354,7 @@ impl Compute for DeviceOperands<'_> {
     ) -> Result<bool, Error> {
         let Primitive::EncodeOwn { codec, .. } = encode else { return Ok(false) };
         let own = self.own(segment)?;
-        self.device.encode_ahead(lane, own, codec, &self.call)
+        self.device.get().encode_ahead(lane, own, codec, &self.call)
     }
 }
 
@@ -348,7 +364,8 @@ impl Operands for DeviceOperands<'_> {
             return Err(FillError::Device.into());
         }
         let (codec, dtype, op) = (spec.plan.codec, spec.dtype, spec.op);
-        let is_supported = self.unless_failed(true, |work| work.device.supports(codec, dtype, op));
+        let is_supported =
+            self.unless_failed(true, |work| work.device.get().supports(codec, dtype, op));
         if is_supported && !spec.rounds_first {
             Ok(())
         } else {
@@ -426,7 +443,7 @@ impl Operands for DeviceOperands<'_> {
         let from = self.within(self.recv, result)?;
         let to = Region { n_values: from.n_values, ..self.recv };
         let op = || DeviceOp::Copy { from, to };
-        while self.device.compute(0, op(), from.n_values, &self.call)?.is_pending() {
+        while self.device.get().compute(0, op(), from.n_values, &self.call)?.is_pending() {
             core::hint::spin_loop();
         }
         Ok(())

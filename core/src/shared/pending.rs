@@ -1,7 +1,7 @@
 //! Calls and messages in progress that own their buffers.
 
 use super::driven::{BufferOwner, CallWork, DeviceBuffers, Driven, HostBuffers};
-use crate::collective::{Call, CallState, DeviceOperands};
+use crate::collective::{Call, CallState, DeviceOperands, HeldDevice};
 use crate::device::{Device, OnDevice};
 use crate::element::Element;
 use crate::error::Error;
@@ -112,7 +112,7 @@ impl<'a, X: Transport + 'a, R: 'a> Handle<RunningPending<'a, X, R>> {
         let work = call_slot.with(|comm| {
             let rank = comm.rank();
             let (request, mut operands, plan, given) =
-                DeviceOperands::of(call, device, rank, plan)?;
+                DeviceOperands::of(call, HeldDevice::Owned(device), rank, plan)?;
             let call_state = CallState::start(comm, request, &mut operands, &plan)?;
             Ok(CallWork { call_state, buffers: DeviceBuffers { operands, given } })
         })?;

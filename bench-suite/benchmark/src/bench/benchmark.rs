@@ -370,9 +370,19 @@ impl<C: AnyCommunicator, T: Float + Into<f64>> ImplementationRun<'_, '_, C, T> {
 }
 
 /// Returns the slowest rank's time in each round.
-pub(crate) fn slowest(ranks: &[Vec<f64>]) -> Vec<f64> {
-    let n_rounds = ranks.first().map_or(0, Vec::len);
-    (0..n_rounds).map(|round| ranks.iter().map(|r| r[round]).fold(0.0, f64::max)).collect()
+pub(crate) fn slowest(ranks: &[impl AsRef<[f64]>]) -> Vec<f64> {
+    let n_rounds = ranks.first().map_or(0, |times| times.as_ref().len());
+    let longest = |round: usize| ranks.iter().map(|r| r.as_ref()[round]).fold(0.0, f64::max);
+    (0..n_rounds).map(longest).collect()
+}
+
+/// Returns the medians over rounds of the slowest rank's time, for several lists of this rank's
+/// times; the same on every rank.
+pub(super) fn medians(
+    comm: &mut dyn AnyCommunicator,
+    times: &[Vec<f64>],
+) -> anyhow::Result<Vec<f64>> {
+    times.iter().map(|times| Ok(row::median(&slowest(&gather_json(comm, times)?)))).collect()
 }
 
 /// Returns the number of timed rounds.
@@ -420,20 +430,17 @@ impl Default for ReportSummary {
 
 impl From<Report> for ReportSummary {
     fn from(report: Report) -> Self {
-        let waiting = report.waiting();
-        let Report { raw_bytes, wire_bytes, bound, worst_case, as_published, .. } = report;
-        let Report { threads, encode, fold, decode, .. } = report;
         Self {
-            raw_bytes,
-            wire_bytes,
-            bound,
-            worst_case,
-            as_published,
-            threads,
-            encode,
-            fold,
-            decode,
-            waiting,
+            raw_bytes: report.raw_bytes,
+            wire_bytes: report.wire_bytes,
+            bound: report.bound,
+            worst_case: report.worst_case,
+            as_published: report.as_published,
+            threads: report.threads,
+            encode: report.encode,
+            fold: report.fold,
+            decode: report.decode,
+            waiting: report.waiting(),
         }
     }
 }

@@ -26,12 +26,11 @@ use foldwire_workbench::table::Columns;
 use foldwire_workbench::{ranks, room, streams};
 use serde::Serialize;
 
-use super::benchmark::{counts, rounds, slowest};
+use super::benchmark::{counts, medians, rounds};
 use super::config_from_env;
 use super::implementation::PlanImplementation;
 use super::problem::Problem;
-use super::row::median;
-use super::runner::{Runner, barrier, gather_json};
+use super::runner::{Runner, barrier};
 use crate::job::{self, Job, Library, Measurement};
 use crate::tune;
 
@@ -133,9 +132,7 @@ impl PlanComparison {
 
     /// Returns the medians over rounds of the slowest rank's time; the same on every rank.
     fn compare<X: Transport>(&self, comm: &mut Communicator<X>) -> anyhow::Result<ChoiceTimes> {
-        let medians =
-            self.times.iter().map(|times| Ok(median(&slowest(&gather_json(comm, times)?))));
-        let mut medians = medians.collect::<anyhow::Result<Vec<f64>>>()?;
+        let mut medians = medians(comm, &self.times)?;
         let time_s = medians.pop().unwrap_or_default();
         let names =
             self.implementations.iter().map(|implementation| implementation.plan.codec.name());

@@ -20,15 +20,14 @@ use foldwire_workbench::threads::Pools;
 use foldwire_workbench::{ranks, room, streams};
 use serde::Serialize;
 
-use super::benchmark::{SHORT_S, counts, slowest};
+use super::benchmark::{SHORT_S, counts, medians};
 use super::implementation::{Implementation, PlanImplementation};
 #[cfg(feature = "mpi")]
 use super::mpi::LibraryDefault;
 use super::problem::Problem;
 #[cfg(feature = "mpi")]
 use super::row::MPI_DEFAULT;
-use super::row::median;
-use super::runner::{Barrier, Runner, gather_json};
+use super::runner::{Barrier, Runner};
 use super::{config_from_env, progress};
 use crate::job::{self, Job, Library, Measurement};
 
@@ -302,13 +301,7 @@ impl<X: Transport> GuidelineMeasurement<'_, X> {
                 }
             }
         }
-        let mut medians = Vec::new();
-        for times in times {
-            let of_each =
-                times.iter().map(|times| Ok(median(&slowest(&gather_json(comm, times)?))));
-            medians.push(of_each.collect::<anyhow::Result<_>>()?);
-        }
-        Ok(medians)
+        times.iter().map(|times| medians(comm, times)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use foldwire_arguments::OpArg;
 use foldwire_workbench::infinite;
 use serde::{Deserialize, Serialize};
 
-use super::benchmark::{RankRecord, ReportSummary};
+use super::benchmark::{self, RankRecord, ReportSummary};
 use super::implementation::SweptSchedule;
 use super::overlap;
 use super::problem::Problem;
@@ -124,9 +124,8 @@ impl CollectiveRow {
         ranks: &[RankRecord],
         rounding: f64,
     ) -> Self {
-        let slowest = |of: fn(&RankRecord) -> &[f64]| -> Vec<f64> {
-            let longest = |round: usize| ranks.iter().map(|r| of(r)[round]).fold(0.0, f64::max);
-            (0..of(&ranks[0]).len()).map(longest).collect()
+        let slowest = |of: fn(&RankRecord) -> &[f64]| {
+            benchmark::slowest(&ranks.iter().map(of).collect::<Vec<_>>())
         };
         let times_s = slowest(|record| &record.times);
         let time_s = median(&times_s);

@@ -309,12 +309,12 @@ impl<'a, T: Float + Into<f64>> CodecBench<'a, T> {
     }
 }
 
-/// Returns the codec with these parameters and the setting that `coding` holds.
 /// Returns the number of threads that share the work on `n_values` values.
 pub(super) fn n_threads<T: Float>(coding: CodecArg, params: CodecParams, n_values: usize) -> usize {
     instance::<T>(coding, params).as_dyn().n_threads(n_values)
 }
 
+/// Returns the codec with these parameters and the setting that `coding` holds.
 pub(crate) fn instance<T: Float>(coding: CodecArg, params: CodecParams) -> AnyCodec<T> {
     coding.codec.instance(&params_of(coding, params))
 }

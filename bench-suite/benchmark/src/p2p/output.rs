@@ -132,8 +132,7 @@ impl MessageRow {
         contestant: &str,
         ranks: &[RankMessageRecord],
     ) -> Self {
-        let times: Vec<Vec<f64>> = ranks.iter().map(|rank| rank.times.clone()).collect();
-        let times_s = slowest(&times);
+        let times_s = slowest(&ranks.iter().map(|rank| &rank.times[..]).collect::<Vec<_>>());
         let time_s = median(&times_s);
         let n_ways = if what == P2pTest::SendRecv { 2 } else { 1 };
         let rate = |n_bytes: usize| (n_ways * n_bytes) as f64 / time_s.max(1e-9) / 1e6;

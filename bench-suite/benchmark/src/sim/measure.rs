@@ -32,6 +32,8 @@ use foldwire_sim::cost::{Costs, PerPrimitive, WireSizes};
 use foldwire_workbench::data::Data;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::bench::row::median;
+
 /// Least and greatest size in bytes of each thread's input and output.
 const ARRAY_BYTES: [usize; 2] = [4 << 20, 96 << 20];
 /// Number of frames in a pool, and number of segments that are processed between two rewrites of
@@ -263,9 +265,7 @@ impl ThreadContext<'_> {
             time
         };
         pass();
-        let mut times: Vec<f64> = (0..PASSES).map(|_| pass()).collect();
-        times.sort_unstable_by(f64::total_cmp);
-        times[PASSES / 2]
+        median(&(0..PASSES).map(|_| pass()).collect::<Vec<_>>())
     }
 }
 
