@@ -76,8 +76,8 @@ impl fmt::Display for DType {
     }
 }
 
-/// Evaluates `$body` with `$T` as the type that `$dtype` names. Other crates, for which there may be
-/// more types, give a value for these.
+/// Evaluates `$body` with `$T` as the type that `$dtype` names. Other crates also give a value for
+/// types that are added later.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_type {

@@ -66,8 +66,8 @@ impl<V, U: Advance<Output = Result<V, Error>>> Handle<U> {
     /// # Errors
     /// The reason why it failed. Its communicator is then unusable, here and on all other ranks.
     /// Two exceptions depend on the data, and all ranks find them together: [`Error::Bound`] (the
-    /// bound on the result is too small) and [`FillError::Suspected`](crate::error::FillError::Suspected). The communicator stays usable
-    /// after them. [`Error::Finished`] once the result has been returned.
+    /// bound on the result is too small) and [`Error::Fill`] (a suspected fill value). The
+    /// communicator stays usable after them. [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<U::Output> {
         let step = self.0.advance();
         ready(&mut self.0, step)

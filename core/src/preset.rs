@@ -141,9 +141,9 @@ presets! {
     Cprp2pZfp: PresetRow {
         name: "cprp2p-zfp",
         title: "CPRP2P, ZFP(ABS)",
-        differs: "messages come from a pool; an all-reduce gathers whole parts; frames are passed on \
-                  as they are, unless run as published; blocks that zfp would put beyond the bound \
-                  are stored unchanged",
+        differs: "messages come from a pool; an all-reduce gathers whole parts; frames are passed \
+                  on as they are, unless run as published; blocks that zfp would put beyond the \
+                  bound are stored unchanged",
         codec: CodecId::ZfpAbs,
         ..Self::Cprp2p.row()
     };

@@ -321,8 +321,8 @@ pub struct WorkSeconds {
 ///
 /// # Errors
 /// [`CostError::Refused`] if the library would refuse the call. [`CostError::Empty`] if there are
-/// no ranks, lanes, cores or places on a link, or the root is not a rank. [`CostError::Stuck`] if the schedule
-/// deadlocks.
+/// no ranks, lanes, cores or places on a link, or the root is not a rank. [`CostError::Stuck`] if
+/// the schedule deadlocks.
 pub fn predict<T: Float>(
     case: &ModelCall,
     cluster: &ClusterModel,

@@ -40,7 +40,15 @@ pub(crate) const SUCCESS: c_int = 0;
 /// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
 /// and not finalised.
 pub(crate) trait MpiApi:
-    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + PackingApi + Send + Sync
+    CommApi
+    + StatusApi
+    + AttributeApi
+    + RequestApi
+    + VectorApi
+    + DatatypeApi
+    + PackingApi
+    + Send
+    + Sync
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;

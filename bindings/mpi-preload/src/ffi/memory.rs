@@ -68,7 +68,7 @@ impl ArrayRegion {
         Self { start, count, datatype, signature }
     }
 
-    /// Empty region at the start of a buffer of a collective, from which regions of values are made.
+    /// Empty region at the start of a collective's buffer, from which regions of values are made.
     pub(crate) fn start_of(mpi: &dyn MpiApi, buffer: &BufferArgs) -> Result<Self, MpiErrorCode> {
         let signature = mpi.signature(buffer.datatype)?;
         // SAFETY: the program passed this buffer to a collective, and does not use it until the

@@ -1,4 +1,4 @@
-//! Copies between values of a datatype and bytes. One value may have more bytes than an `int` counts.
+//! Copies between values of a datatype and bytes. One value may be longer than an `int` counts.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -40,9 +40,9 @@ type TypedBuffer<A> = (*mut c_void, c_int, <A as Abi>::Handle);
 /// Bytes in each block of a datatype of many bytes.
 const BLOCK_BYTES: usize = 1 << 30;
 
-// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles, and the memory. MPI reads
-// or writes at most `packed.len()` bytes there. Pointers are to locals of the types in its standard,
-// as long as the counts that are passed with them.
+// SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles, and the memory. MPI
+// reads or writes at most `packed.len()` bytes there. Pointers are to locals of the types in its
+// standard, as long as the counts that are passed with them.
 impl<A: Abi> PackingApi for MpiLibrary<A> {
     unsafe fn pack(
         &self,
