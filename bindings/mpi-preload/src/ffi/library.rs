@@ -22,7 +22,6 @@ pub(crate) use communicators::CommApi;
 use functions::FunctionTable;
 use generalized_requests::RequestApi;
 use messages::MessageApi;
-use packing::PackingApi;
 use probes::QuietComm;
 pub(crate) use statuses::{StatusApi, StatusBuffer, StatusPtr};
 use types::DatatypeApi;
@@ -40,15 +39,7 @@ pub(crate) const SUCCESS: c_int = 0;
 /// Handles that are passed must be valid handles of MPI or of the program. MPI must be initialised
 /// and not finalised.
 pub(crate) trait MpiApi:
-    CommApi
-    + StatusApi
-    + AttributeApi
-    + RequestApi
-    + VectorApi
-    + DatatypeApi
-    + PackingApi
-    + Send
-    + Sync
+    CommApi + StatusApi + AttributeApi + RequestApi + VectorApi + DatatypeApi + Send + Sync
 {
     /// Predefined handles of the library.
     fn handles(&self) -> &LibraryHandles;

@@ -1,11 +1,12 @@
 //! Operations on datatypes and their values.
 
+use super::packing::PackingApi;
 use super::{MpiErrorCode, MpiLibrary, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::{Datatypes, Signature};
 
 /// Operations on datatypes and their values.
-pub(crate) trait DatatypeApi {
+pub(crate) trait DatatypeApi: PackingApi {
     /// Type signature of a datatype.
     fn signature(&self, datatype: MpiHandle) -> Result<Signature, MpiErrorCode>;
     /// Bytes of one value of a datatype, without gaps.
