@@ -95,14 +95,25 @@ fn damage_is_found_alike<T: Float>(id: CodecId, settings: &[u16]) {
 
 #[test]
 fn damaged_payloads_are_refused_alike() {
-    for (id, settings) in [
-        (CodecId::Raw, &[0][..]),
-        (CodecId::CuSzp, &[0]),
-        (CodecId::Mpc, &[0, 2]),
-        (CodecId::ZfpRate, &[5, 16, 24]),
-    ] {
-        damage_is_found_alike::<f32>(id, settings);
-        damage_is_found_alike::<f64>(id, settings);
+    for (id, settings) in [(CodecId::CuSzp, [0]), (CodecId::Mpc, [0]), (CodecId::ZfpRate, [5])] {
+        damage_is_found_alike::<f32>(id, &settings);
+    }
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn damaged_payloads_are_refused_alike_in_every_type_and_codec() {
+        for (id, settings) in [
+            (CodecId::Raw, &[0][..]),
+            (CodecId::CuSzp, &[0]),
+            (CodecId::Mpc, &[0, 2]),
+            (CodecId::ZfpRate, &[5, 16, 24]),
+        ] {
+            damage_is_found_alike::<f32>(id, settings);
+            damage_is_found_alike::<f64>(id, settings);
+        }
     }
 }
 

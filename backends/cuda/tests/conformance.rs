@@ -101,11 +101,6 @@ fn one_rank_on_a_device() {
 }
 
 #[test]
-fn two_ranks_on_a_device() {
-    run(2, |_| true);
-}
-
-#[test]
 fn three_ranks_of_which_one_is_on_a_device() {
     run(3, |rank| rank == 1);
 }
@@ -127,6 +122,11 @@ fn integers_of_every_type_are_exact_on_a_device() {
 
 mod long {
     use super::*;
+
+    #[test]
+    fn two_ranks_on_a_device() {
+        run(2, |_| true);
+    }
 
     #[test]
     fn five_ranks_on_a_device() {

@@ -238,7 +238,7 @@ fn faults_are_typed(step: usize) {
 
 #[test]
 fn a_fault_in_any_of_several_encodes_is_a_typed_error_on_every_rank() {
-    faults_are_typed(7);
+    faults_are_typed(29);
 }
 
 mod long {
