@@ -98,8 +98,8 @@ impl UniqueId {
     pub(super) fn read(bytes: &UniqueIdBytes) -> Result<Self, ApiError> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Err(ApiError::argument(
-                "this unique id is empty: rank 0 could not create it (see the error there), or \
-                 this rank did not receive it",
+                "this unique id is empty: fwGetUniqueId failed on rank 0 (see the error there), or \
+                 this rank did not receive the id",
             ));
         }
         let [magic, version, ip_version, 0, low, high, rest @ ..] = bytes else {

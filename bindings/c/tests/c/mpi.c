@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     setenv("FOLDWIRE_ADDRESS", "0.0.0.0", 1);
     const fwResult result = fwCommInitMpi(&world, MPI_COMM_WORLD, NULL);
     CHECK(world == NULL && result == (rank == 0 ? FW_INVALID_ARGUMENT : FW_ABORTED));
-    const char *says = rank == 0 ? "0.0.0.0" : "rank 0 could not create it";
+    const char *says = rank == 0 ? "0.0.0.0" : "fwGetUniqueId failed on rank 0";
     CHECK(strstr(fwGetLastError(), says) != NULL);
     if (rank == 0) {
         printf("%d checks\n", n_checks);
