@@ -27,6 +27,7 @@ mod fill;
 mod head;
 mod interp;
 mod numbers;
+mod segment;
 mod threads;
 
 use crate::bound::{Bound, SuspectedFill};

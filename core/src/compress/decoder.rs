@@ -1,8 +1,9 @@
 //! Reads a compressed array segment by segment.
 
-use super::encoder::{checksum, coded_as, with_narrow};
+use super::encoder::checksum;
 use super::head::{self, Info};
 use super::numbers::{self, NumberForm};
+use super::segment::{coded_as, with_narrow};
 use super::{DecompressError, SEGMENT, SEGMENT_HEAD, interp};
 use crate::bound::Quantum;
 use crate::codec::{CodecExt, CodecId, CodecParams, DecodeError};
