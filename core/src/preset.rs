@@ -57,8 +57,13 @@ const ZCCL: PresetRow = PresetRow {
     piece_bytes: 0,
 };
 
-/// Difference of a published system in Foldwire's engine from its paper.
-const IN_ENGINE: &str = "segments overlap; decompress, reduce and compress are one pass";
+/// Words for the difference of a published system in Foldwire's engine from its paper, behind those
+/// for other differences.
+macro_rules! in_engine {
+    ($($others:literal)?) => {
+        concat!($($others, "; ",)? "segments overlap; decompress, reduce and compress are one pass")
+    };
+}
 
 /// Systems in which an MPI library encodes each message.
 const IN_MESSAGES: PresetRow = PresetRow {
@@ -132,7 +137,7 @@ presets! {
     Cprp2pPlus: PresetRow {
         name: "cprp2p+",
         title: "CPRP2P, our engine",
-        differs: IN_ENGINE,
+        differs: in_engine!(),
         overlap: Overlap::Segments,
         piece_bytes: 0,
         ..Self::Cprp2p.row()
@@ -154,7 +159,7 @@ presets! {
     ZcclPlus: PresetRow {
         name: "zccl+",
         title: "ZCCL, our engine",
-        differs: IN_ENGINE,
+        differs: in_engine!(),
         overlap: Overlap::Segments,
         ..ZCCL
     };
@@ -172,7 +177,7 @@ presets! {
     HzcclPlus: PresetRow {
         name: "hzccl+",
         title: "hZCCL, our engine",
-        differs: "all collectives; segments overlap; decompress, reduce and compress are one pass",
+        differs: in_engine!("all collectives"),
         overlap: Overlap::Segments,
         ..Self::Hzccl.row()
     };
@@ -193,8 +198,9 @@ presets! {
     GzcclPlus: PresetRow {
         name: "gzccl+",
         title: "gZCCL, our engine",
-        differs: "frames lie in host memory; partners continue with the same decoded sum; segments \
-                  overlap; decompress, reduce and compress are one pass",
+        differs: in_engine!(
+            "frames lie in host memory; partners continue with the same decoded sum"
+        ),
         overlap: Overlap::Segments,
         ..Self::Gzccl.row()
     };
@@ -239,7 +245,7 @@ presets! {
     CCollPlus: PresetRow {
         name: "c-coll+",
         title: "C-Coll, our engine",
-        differs: IN_ENGINE,
+        differs: in_engine!(),
         overlap: Overlap::Segments,
         ..Self::CColl.row()
     };

@@ -173,9 +173,9 @@ enum LaunchPhase {
 
 /// Starts ranks, and waits for their end. Their output goes to stdout and stderr, and the
 /// launcher's own messages to stderr. Returns the exit code. A process calls this once: it replaces
-/// the handlers of SIGINT, SIGTERM and SIGHUP for good. Those of them that the process ignores, as
-/// under nohup, it goes on to ignore, and so do the ranks. (If a network library has installed a
-/// handler of its own before, the process no longer ignores that signal.)
+/// the handlers of SIGINT, SIGTERM and SIGHUP for good. The process and its
+/// ranks go on to ignore signals that it ignores at the start, as under nohup. (If a network
+/// library has installed a handler of its own before, the process no longer ignores that signal.)
 ///
 /// # Errors
 ///

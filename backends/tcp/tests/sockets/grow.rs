@@ -349,8 +349,8 @@ fn strangers_at_the_ports_and_in_the_store_get_nothing() {
     });
 }
 
-/// Who can write to the store, but does not know the token, changes the last byte of the plan that
-/// a newcomer reads: a fact.
+/// A writer to the store who does not know the token changes the last byte of the plan that a
+/// newcomer reads: a fact.
 #[test]
 fn a_plan_that_was_changed_in_the_store_is_not_followed() {
     use foldwire::store::{Store, StoreError, StoreRequest};

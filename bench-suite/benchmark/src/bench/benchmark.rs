@@ -138,7 +138,7 @@ impl Settings {
         size: usize,
     ) -> Option<usize> {
         let call = ProgramSpec::new(self.problem.collective, size, self.problem.root);
-        // As long as an array of which each rank has as much as one rank has of this one.
+        // Frames must hold the longest share, so count an array in which all shares are that long.
         let longest_share = self.shares.iter().flatten().copied().max();
         let longest = self.counts.iter().copied().max()?;
         let longest = longest.max(longest_share.unwrap_or(0).saturating_mul(size));
