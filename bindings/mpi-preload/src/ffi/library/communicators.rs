@@ -100,12 +100,19 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
     }
 
     fn split(&self, comm: MpiHandle, rank: usize) -> Result<MpiHandle, MpiErrorCode> {
-        // If MPI cannot create another communicator, the program must not see the error.
-        let made = self.quietly(comm, || {
+        let split = || {
             let (split, comm) = (self.functions.comm_split, A::restore(comm));
             // SAFETY: see above.
             self.made(|made| unsafe { split(comm, 0, rank as c_int, made) })
-        })??;
+        };
+        let made = if comm == self.handles.comm_self {
+            // Never set a handler here, not even the one that was there: while there is none, MPICH
+            // calls that of `MPI_COMM_WORLD` for errors without a communicator (`MPI_Waitall`).
+            split()?
+        } else {
+            // If MPI cannot create another communicator, the program must not see the error.
+            self.quietly(comm, split)??
+        };
         let returns = A::restore(self.handles.errors_return);
         // SAFETY: see above.
         checked(unsafe { (self.functions.comm_set_errhandler)(A::restore(made), returns) })?;
