@@ -26,10 +26,11 @@ static const u32 LEAD = 3;
 template <class T> DEVICE constexpr u32 row_words() {
     return BLOCK * T::BYTES / static_cast<u32>(sizeof(typename T::Word));
 }
-/// Bytes of the shared memory for values, or for a chunk.
+/// Bytes of the shared memory for values, for a chunk that is written, or for a copied one: up to
+/// 15 bytes before it, and the rest of its last 16 and 16 more behind it.
 template <class T> DEVICE constexpr u32 stage_bytes() {
     const u32 values = BLOCKS * (row_words<T>() + 1) * static_cast<u32>(sizeof(typename T::Word));
-    const u32 chunk = (LEAD + max_chunk_bytes<T>() + 8 + 15) / 16 * 16;
+    const u32 chunk = (15 + max_chunk_bytes<T>() + 15) / 16 * 16 + 16;
     return values > chunk ? values : chunk;
 }
 
@@ -63,18 +64,20 @@ DEVICE bool quantise(typename T::Bits bits, const Lattice<T> &lattice, typename 
     return magnitude(nearest) <= lattice.limit && error < lattice.bound;
 }
 
+/// The value of a code, before it is rounded to the type.
+template <class T>
+DEVICE typename T::Wide wide_value_of(typename T::Code code, typename T::Wide step) {
+    typedef typename T::Wide Wide;
+    return multiply(static_cast<Wide>(static_cast<typename T::Signed>(code)), step);
+}
 template <class T>
 DEVICE typename T::Bits value_of(typename T::Code code, typename T::Wide step) {
-    typedef typename T::Wide Wide;
-    return T::narrow(multiply(static_cast<Wide>(static_cast<typename T::Signed>(code)), step));
+    return T::narrow(wide_value_of<T>(code, step));
 }
 
 template <class T> DEVICE typename T::Code zigzag(typename T::Code d) {
     const typename T::Signed sign = static_cast<typename T::Signed>(d) >> (T::CODE_BITS - 1);
     return d << 1 ^ static_cast<typename T::Code>(sign);
-}
-template <class T> DEVICE typename T::Code unzigzag(typename T::Code z) {
-    return z >> 1 ^ (0 - (z & 1));
 }
 
 /// A thread's block.
@@ -191,6 +194,9 @@ template <class T> struct Row {
     DEVICE typename T::Bits get(u32 i) const {
         const typename T::Word word = words.get(i / PER_WORD);
         return static_cast<typename T::Bits>(word >> i % PER_WORD * 8 * T::BYTES % 64);
+    }
+    DEVICE void put(u32 i, typename T::Bits x) const {
+        words.template as<typename T::Bits>().put(i, x);
     }
 };
 

@@ -1,55 +1,49 @@
 //! Writer of a chunk of `fz-light`, into shared memory.
 
-/// Writes numbers of `width` bits one after the other to shared memory.
-template <class T> struct Packer {
+/// Writes a number to shared memory, from any byte on.
+template <class N> DEVICE void put_bytes(const Shared<u8> &stage, u32 at, N x, u32 n_bytes) {
+    for (u32 i = 0; i < n_bytes; i++) {
+        stage.put(at + i, static_cast<u8>(x >> 8 * i));
+    }
+}
+
+/// Writes numbers of `width` bits one after the other to shared memory, from a multiple of 4 on if
+/// `IS_ALIGNED`.
+template <class T, bool IS_ALIGNED> struct Packer {
     typedef typename T::Code Code;
     Shared<u8> stage;
-    u32 at;
     u32 width;
-    /// True if `at` is a multiple of 4.
-    bool is_aligned;
     Code word;
     u32 filled;
 
-    DEVICE Packer(const Shared<u8> &stage, u32 at, u32 width, bool is_aligned)
-        : stage(stage), at(at), width(width), is_aligned(is_aligned), word(0), filled(0) {}
-
-    DEVICE void put_word(u32 four) {
-        if (is_aligned) {
-            stage.as<u32>().put(at / 4, four);
-        } else {
-            UNROLL
-            for (u32 i = 0; i < 4; i++) {
-                stage.put(at + i, static_cast<u8>(four >> 8 * i));
-            }
-        }
-        at += 4;
-    }
+    DEVICE Packer(const Shared<u8> &stage, u32 width)
+        : stage(stage), width(width), word(0), filled(0) {}
 
     DEVICE void put(Code x) {
         word |= x << filled;
+        const u32 room = T::CODE_BITS - filled;
         filled += width;
         if (filled >= T::CODE_BITS) {
-            put_word(static_cast<u32>(word));
-            if (T::CODE_BITS == 64) {
-                put_word(static_cast<u32>(static_cast<u64>(word) >> 32));
+            if (!IS_ALIGNED) {
+                put_bytes(stage, 0, word, sizeof(Code));
+            } else {
+                stage.as<u32>().put(0, static_cast<u32>(word));
+                if (T::CODE_BITS == 64) {
+                    stage.as<u32>().put(1, static_cast<u32>(static_cast<u64>(word) >> 32));
+                }
             }
+            stage = stage.from(sizeof(Code));
             filled -= T::CODE_BITS;
-            word = filled == 0 ? 0 : x >> (width - filled);
+            word = shift_down(x, room);
         }
     }
 
-    /// Writes the last bytes, up to `end`.
-    DEVICE void finish(u32 end) {
-        if (is_aligned) {
-            if (at < end) {
-                put_word(static_cast<u32>(word));
-            }
-            return;
-        }
-        for (; at < end; at++) {
-            stage.put(at, static_cast<u8>(word));
-            word >>= 8;
+    /// Writes the last bytes, and zeros up to `n_bytes` after the words that are written.
+    DEVICE void finish(u32 n_bytes) const {
+        const u32 n_own = (filled + 7) / 8;
+        put_bytes(stage, 0, word, n_own);
+        for (u32 i = n_own; i < n_bytes; i++) {
+            stage.put(i, 0);
         }
     }
 };
@@ -164,33 +158,41 @@ DEVICE void write_mixed(const Block<T> &block, const Layout &layout, const Share
                         u32 at) {
     u32 exact = at;
     if (layout.width < AGAIN) {
-        UNROLL
-        for (u32 i = 0; i < 4; i++) {
-            stage.put(at + i, static_cast<u8>(block.exceptions >> 8 * i));
-        }
+        put_bytes(stage, at, block.exceptions, 4);
         stage.put(at + 4, static_cast<u8>(layout.n_stored));
         exact = at + layout.n_bytes - T::BYTES * layout.n_stored;
         const u32 coded = block.coded();
-        Packer<T> packer(stage, at + MIXED_HEAD, layout.width - MIXED, false);
+        Packer<T, false> packer(stage.from(at + MIXED_HEAD), layout.width - MIXED);
         UNROLL
         for (u32 i = 0; i < BLOCK; i++) {
             if (coded >> i & 1) {
                 packer.put(block.slots[i]);
             }
         }
-        packer.finish(exact);
+        const u32 word_bytes = static_cast<u32>(sizeof(typename T::Code));
+        const u32 n_written = packer.width * ones(coded) / T::CODE_BITS * word_bytes;
+        packer.finish(exact - at - MIXED_HEAD - n_written);
     }
     u32 nth = 0;
     UNROLL
     for (u32 i = 0; i < BLOCK; i++) {
         if (block.exceptions >> i & 1 && nth < layout.n_stored) {
-            UNROLL
-            for (u32 k = 0; k < T::BYTES; k++) {
-                const u64 bits = block.slots[i];
-                stage.put(exact + T::BYTES * nth + k, static_cast<u8>(bits >> 8 * k));
-            }
+            put_bytes(stage, exact + T::BYTES * nth, block.slots[i], T::BYTES);
             nth++;
         }
+    }
+}
+
+/// Writes a block of residuals without exceptions.
+template <class T, bool IS_ALIGNED>
+DEVICE void write_plain(const Block<T> &block, const Shared<u8> &stage, u32 width) {
+    Packer<T, IS_ALIGNED> packer(stage, width);
+    UNROLL
+    for (u32 i = 0; i < BLOCK; i++) {
+        packer.put(block.slots[i]);
+    }
+    if (T::CODE_BITS > 32 && width % 2 != 0) {
+        packer.finish(4);
     }
 }
 
@@ -225,13 +227,10 @@ DEVICE ChunkReport write_chunk(const Block<T> &block, typename T::Code first, u3
     const u32 n_blocks = (n_values + BLOCK - 1) / BLOCK;
     if (is_mixed) {
         write_mixed(block, layout, stage, at);
+    } else if (is_occupied && n_mixed > 0) {
+        write_plain<T, false>(block, stage.from(at), layout.width);
     } else if (is_occupied) {
-        Packer<T> packer(stage, at, layout.width, n_mixed == 0);
-        UNROLL
-        for (u32 i = 0; i < BLOCK; i++) {
-            packer.put(block.slots[i]);
-        }
-        packer.finish(at + layout.n_bytes);
+        write_plain<T, true>(block, stage.from(at), layout.width);
     }
     const u32 widths_at = LEAD + 1 + n_payload;
     if (is_occupied) {

@@ -25,6 +25,8 @@ struct F32 {
     static constexpr float ROUNDER = 12582912.0f;
     static DEVICE float widen(u32 bits) { return float_of(bits); }
     static DEVICE u32 narrow(float x) { return bits_of(x); }
+    /// A word of shared memory that holds these values, as many as fit: here the first.
+    static DEVICE u32 narrow_word(float x, float) { return bits_of(x); }
     /// A NaN as an operation on it returns it.
     static DEVICE u32 quiet(u32 bits) { return bits | QUIET; }
 };
@@ -47,6 +49,7 @@ struct F64 {
     static constexpr double ROUNDER = 6755399441055744.0;
     static DEVICE double widen(u64 bits) { return float_of(bits); }
     static DEVICE u64 narrow(double x) { return bits_of(x); }
+    static DEVICE u64 narrow_word(double x, double) { return bits_of(x); }
     static DEVICE u64 quiet(u64 bits) { return bits | QUIET; }
 };
 
@@ -71,6 +74,9 @@ struct F16 : Narrow {
     static constexpr u16 QUIET_NAN = 0x7e00;
     static DEVICE float widen(u16 bits) { return widen_half(bits); }
     static DEVICE u16 narrow(float x) { return narrow_half(x); }
+    static DEVICE u32 narrow_word(float x, float y) {
+        return narrow(x) | static_cast<u32>(narrow(y)) << 16;
+    }
     static DEVICE u16 quiet(u16 bits) { return static_cast<u16>((bits & 0x8000) | 0x7e00); }
 };
 
@@ -85,6 +91,10 @@ struct BF16 : Narrow {
         const u32 rounded = bits + 0x7fff + (bits >> 16 & 1);
         const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
         return static_cast<u16>((is_nan ? bits | 0x00400000 : rounded) >> 16);
+    }
+    /// None of the values is NaN.
+    static DEVICE u32 narrow_word(float x, float y) {
+        return ROUNDS_PAIRS ? pair_of_bf16(x, y) : narrow(x) | static_cast<u32>(narrow(y)) << 16;
     }
     static DEVICE u16 quiet(u16 bits) { return static_cast<u16>(bits | 0x40); }
 };

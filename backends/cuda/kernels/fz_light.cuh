@@ -28,21 +28,23 @@ DEVICE void encode(const u8 *own, u64 n_values, u8 *reports, u8 *slots,
 template <class T>
 DEVICE void decode_block(const Block<T> &block, typename T::Wide of_codes,
                          typename T::Wide divisor, const Row<T> &row) {
-    typedef typename T::Word Word;
     typedef typename T::Bits Bits;
+    const u32 per_word = Row<T>::PER_WORD;
     UNROLL
-    for (u32 i = 0; i < BLOCK; i += Row<T>::PER_WORD) {
-        Word word = 0;
-        UNROLL
-        for (u32 k = 0; k < Row<T>::PER_WORD; k++) {
-            Bits x = value_of<T>(block.slots[i + k], of_codes);
-            if (block.exceptions >> (i + k) & 1) {
-                x = static_cast<Bits>(block.slots[i + k]);
-                x = divisor == 1 ? x : quotient<T>(x, divisor);
-            }
-            word |= static_cast<Word>(x) << 8 * T::BYTES * k % 64;
+    for (u32 i = 0; i < BLOCK; i += per_word) {
+        const typename T::Wide x = wide_value_of<T>(block.slots[i], of_codes);
+        const typename T::Wide last = wide_value_of<T>(block.slots[i + per_word - 1], of_codes);
+        row.words.put(i / per_word, T::narrow_word(x, last));
+    }
+    if (block.exceptions == 0) {
+        return;
+    }
+    UNROLL
+    for (u32 i = 0; i < BLOCK; i++) {
+        if (block.exceptions >> i & 1) {
+            const Bits x = static_cast<Bits>(block.slots[i]);
+            row.put(i, divisor == 1 ? x : quotient<T>(x, divisor));
         }
-        row.words.put(i / Row<T>::PER_WORD, word);
     }
 }
 
@@ -79,8 +81,10 @@ DEVICE void decode(const u8 *src, u64 src_bytes, u8 *dst, u64 n_values, u8 *outc
     SHARED(u8, stage, stage_bytes<T>());
     EXCHANGE(T, exchange);
     const u32 n = chunk_values(n_values, chunk);
+    Chunk found;
     ChunkView<T> view;
-    if (!open_chunk(payload, chunk, n, stage, exchange, 5, view)) {
+    if (!find_chunk<T>(payload, chunk, found) ||
+        !open_chunk(found, n, stage, exchange, 5, view)) {
         if (thread_id() == 0) {
             set_outcome(outcome, OUTCOME_ERROR, DAMAGED);
         }
@@ -104,6 +108,27 @@ DEVICE typename T::Code operate_on_codes(u32 op, typename T::Code a, typename T:
     }
     const bool is_less = static_cast<Signed>(a) < static_cast<Signed>(b);
     return is_less == (op == MINIMUM) ? a : b;
+}
+
+/// Folds a thread's values into its codes, except where one of both is not on the lattice. Returns
+/// the mask of the values that are not.
+template <class T, bool IS_SUM>
+DEVICE u32 fold_codes(u32 op, const Row<T> &values, const Lattice<T> &lattice, Block<T> &block,
+                      typename T::Code &first_own) {
+    typedef typename T::Code Code;
+    u32 off = 0;
+    UNROLL
+    for (u32 i = 0; i < BLOCK; i++) {
+        Code code;
+        const bool is_point =
+            quantise<T>(block.n_values > 0 ? values.get(i) : 0, lattice, code);
+        first_own = i == 0 ? code : first_own;
+        off |= static_cast<u32>(!is_point) << i;
+        if (is_point && !(block.exceptions >> i & 1)) {
+            block.slots[i] = operate_on_codes<T>(IS_SUM ? SUM : op, block.slots[i], code);
+        }
+    }
+    return off & low_bits(block.n_values);
 }
 
 /// Values to store beside a folded payload.
@@ -138,37 +163,33 @@ DEVICE void fold(const u8 *src, u64 src_bytes, const u8 *own, u64 n_values, u8 *
     SHARED(u8, stage, stage_bytes<T>());
     EXCHANGE(T, exchange);
     const u32 n = chunk_values(n_values, chunk);
+    Chunk found;
     ChunkView<T> view;
-    if (!open_chunk(payload, chunk, n, stage, exchange, 5, view)) {
+    if (!find_chunk<T>(payload, chunk, found) ||
+        !open_chunk(found, n, stage, exchange, 5, view)) {
         report_damaged(reports, chunk);
         return;
     }
     Block<T> block;
     load_block(view, block_values(n), exchange, 8, block);
-    // Every use of the shared memory so far is over, for `load_block` has a barrier.
     load_values<T>(own + chunk * CHUNK * T::BYTES, n, stage);
     barrier();
     const Row<T> values(stage);
-    u32 off = 0;
-    Code first_own = 0;
-    UNROLL
-    for (u32 i = 0; i < BLOCK; i++) {
-        Code code;
-        const Bits x = block.n_values > 0 ? values.get(i) : 0;
-        const bool is_point = quantise<T>(x, lattice, code);
-        first_own = i == 0 ? code : first_own;
-        off |= static_cast<u32>(!is_point) << i;
-        const bool both = is_point && !(block.exceptions >> i & 1);
-        block.slots[i] = both ? operate_on_codes<T>(op, block.slots[i], code) : block.slots[i];
+    // Kept in shared memory, because registers are short.
+    const Shared<Code> firsts = exchange.codes_of(7);
+    if (thread_id() == 0) {
+        firsts.put(0, view.first);
     }
-    off &= low_bits(block.n_values);
+    Code first_own = 0;
+    const u32 off = op == SUM ? fold_codes<T, true>(op, values, lattice, block, first_own)
+                              : fold_codes<T, false>(op, values, lattice, block, first_own);
     // Sums without exceptions keep the first residual of the payload.
     if (thread_id() == 0) {
-        exchange.codes_of(7).put(0, first_own);
+        firsts.put(1, first_own);
     }
     const bool any_off = barrier_any(off != 0);
     const bool keeps = op == SUM && !view.is_special && !any_off && output.values == nullptr;
-    const First<T> first = {keeps, view.first + exchange.codes_of(7).get(0)};
+    const First<T> first = {keeps, firsts.get(0) + firsts.get(1)};
     if ((block.exceptions | off) != 0) {
         const Wide of_codes = multiply(lattice.step, lattice.weight);
         UNROLL
@@ -213,37 +234,23 @@ DEVICE void combine_blocks(u32 op, Block<T> &a, const BlockReader<T> &b,
     typedef typename T::Bits Bits;
     typedef typename T::Code Code;
     const u32 exceptions = (a.exceptions | b.exceptions) & low_bits(a.n_values);
-    Unpacker<T> unpacker(b.packed, b.width);
+    Unpacker<T> numbers = b.unpacker();
     Code code = before.code;
-    UNROLL
-    for (u32 i = 0; i < BLOCK; i++) {
-        if (!(b.exceptions >> i & 1)) {
-            code += unzigzag<T>(unpacker.next());
-        }
-        const bool is_code = !(exceptions >> i & 1);
-        a.slots[i] = is_code ? operate_on_codes<T>(op, a.slots[i], code) : a.slots[i];
-    }
-    if (exceptions == 0) {
-        return;
-    }
     const typename T::Wide of_codes = multiply(lattice.step, lattice.weight);
-    Unpacker<T> again(b.packed, b.width);
-    code = before.code;
     u32 nth = 0;
     UNROLL
     for (u32 i = 0; i < BLOCK; i++) {
-        Bits other;
-        if (b.exceptions >> i & 1) {
-            other = static_cast<Bits>(b.exception(nth++, before.exception));
-        } else {
-            code += unzigzag<T>(again.next());
-            other = value_of<T>(code, of_codes);
+        const bool is_stored = b.exceptions >> i & 1;
+        code += is_stored ? 0 : numbers.next();
+        if (!(exceptions >> i & 1)) {
+            a.slots[i] = operate_on_codes<T>(op, a.slots[i], code);
+            continue;
         }
-        if (exceptions >> i & 1) {
-            const Bits left = a.exceptions >> i & 1 ? static_cast<Bits>(a.slots[i])
-                                                    : value_of<T>(a.slots[i], of_codes);
-            a.slots[i] = operate<T>(op, left, other);
-        }
+        const Bits left = a.exceptions >> i & 1 ? static_cast<Bits>(a.slots[i])
+                                                : value_of<T>(a.slots[i], of_codes);
+        const Bits other = is_stored ? static_cast<Bits>(b.exception(nth++, before.exception))
+                                     : value_of<T>(code, of_codes);
+        a.slots[i] = operate<T>(op, left, other);
     }
     a.exceptions = exceptions;
 }
@@ -280,13 +287,26 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
     SHARED(u8, stage, stage_bytes<T>());
     EXCHANGE(T, exchange);
     const u32 n = chunk_values(n_values, chunk);
+    Chunk of_left, of_right;
     ChunkView<T> x, y;
-    bool is_valid = open_chunk(left, chunk, n, stage, exchange, 5, x);
-    if (is_valid) {
-        barrier();
-        is_valid = open_chunk(right, chunk, n, stage, exchange, 8, y);
+    if (!find_chunk<T>(left, chunk, of_left) || !find_chunk<T>(right, chunk, of_right) ||
+        !open_chunk(of_left, n, stage, exchange, 5, x)) {
+        report_damaged(reports, chunk);
+        return;
     }
-    if (!is_valid) {
+    // The sum of two differences is the difference of the sums.
+    const bool adds_differences =
+        op == SUM && !is_static && !x.is_special && !of_right.is_special();
+    const u32 n_own = block_values(n);
+    Block<T> block;
+    if (adds_differences) {
+        block.n_values = n_own;
+        BlockReader<T>(x, n_own).residuals(block);
+        barrier();
+    } else {
+        load_block(x, n_own, exchange, 12, block);
+    }
+    if (!open_chunk(of_right, n, stage, exchange, 8, y)) {
         report_damaged(reports, chunk);
         return;
     }
@@ -294,31 +314,18 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
     const u32 is_neither = x.width != 0 && y.width != 0;
     const u32 pairs =
         scan_block(is_left | is_right << 8 | is_neither << 16, exchange.numbers_of(11)).total;
-    Block<T> block;
     Code first;
     u32 forced = 0;
-    const u32 n_own = block_values(n);
-    if (op == SUM && !is_static && !x.is_special && !y.is_special) {
-        // The sum of two differences is the difference of the sums.
-        block.n_values = n_own;
-        const BlockReader<T> of_x(x, n_own), of_y(y, n_own);
-        of_x.residuals(block);
-        if (y.width != 0) {
-            Unpacker<T> unpacker(of_y.packed, of_y.width);
-            UNROLL
-            for (u32 i = 0; i < BLOCK; i++) {
-                block.slots[i] += unzigzag<T>(unpacker.next());
-            }
-        }
+    const BlockReader<T> of_y(y, n_own);
+    if (adds_differences) {
+        Unpacker<T> numbers = of_y.unpacker();
         UNROLL
         for (u32 i = 0; i < BLOCK; i++) {
-            block.slots[i] = zigzag<T>(block.slots[i]);
+            block.slots[i] = zigzag<T>(block.slots[i] + numbers.next());
         }
         forced = is_left ? x.width : is_right ? y.width : 0;
         first = x.first + y.first;
     } else {
-        load_block(x, n_own, exchange, 12, block);
-        const BlockReader<T> of_y(y, n_own);
         const Preceding<T> before = preceding(y, of_y, of_y.sum(), exchange, 14);
         combine_blocks(op, block, of_y, before, lattice);
         const First<T> found = {false, 0};
@@ -353,7 +360,7 @@ DEVICE void combine(const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_va
                        LATTICE(T), step, max_operands, static_cast<u32>(op),                      \
                        {output, divisor});                                                        \
            })                                                                                     \
-    KERNEL(fz_light_combine_##name, BLOCKS, (T::BYTES < 8 ? 4 : 3),                               \
+    KERNEL(fz_light_combine_##name, BLOCKS, (T::BYTES < 8 ? 5 : 3),                               \
            (const u8 *a, u64 a_bytes, const u8 *b, u64 b_bytes, u64 n_values, u8 *reports,        \
             u8 *slots, u64 slot_bytes, u8 *outcome, LATTICE_PARAMETERS, double step,              \
             u64 max_operands, u64 op, u64 is_static),                                             \

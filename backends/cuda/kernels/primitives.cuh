@@ -116,6 +116,19 @@ DEVICE u16 narrow_half(float x) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
 }
+/// The bits of two `bf16`, rounded to nearest, the first one in the low half. Only if
+/// `ROUNDS_PAIRS`, and not of NaN, whose bits change.
+#if __CUDA_ARCH__ >= 800
+static const bool ROUNDS_PAIRS = true;
+DEVICE u32 pair_of_bf16(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#else
+static const bool ROUNDS_PAIRS = false;
+DEVICE u32 pair_of_bf16(float, float) { return 0; }
+#endif
 
 #endif
 
@@ -128,6 +141,8 @@ template <class T> DEVICE T larger(T a, T b) { return a < b ? b : a; }
 
 /// Mask of the lowest `n` of 32 bits, for `n` up to 32.
 DEVICE u32 low_bits(u32 n) { return n == 0 ? 0 : ~0u >> (32 - n); }
+
+DEVICE u64 shift_down(u64 x, u32 shift) { return shift < 64 ? x >> shift : 0; }
 
 DEVICE u32 lane_id() { return thread_id() % WARP; }
 DEVICE u32 warp_id() { return thread_id() / WARP; }

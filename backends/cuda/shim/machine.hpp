@@ -215,6 +215,8 @@ static inline double divide(double a, double b) { return a / b; }
 static inline float magnitude(float x) { return std::fabs(x); }
 static inline double magnitude(double x) { return std::fabs(x); }
 
+static const bool ROUNDS_PAIRS = false;
+static inline u32 pair_of_bf16(float, float) { return 0; }
 static inline float widen_half(u16 bits) {
     const u32 exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
     const u32 sign = static_cast<u32>(bits & 0x8000) << 16;
