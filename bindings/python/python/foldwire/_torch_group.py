@@ -363,7 +363,7 @@ class ProcessGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store, rank: int, size: int, timeout, connect: bool = True):
-        super().__init__(store, rank, size)
+        super().__init__(rank, size)
         self.backend = Backend(store, rank, size, timeout, connect)
         """The backend, whose ``comm`` is the communicator."""
         self._store = store
@@ -471,7 +471,8 @@ ProcessGroup.getRank, ProcessGroup.getSize = ProcessGroup.rank, ProcessGroup.siz
 def create(opts, _options=None):
     """Creates what ``init_process_group`` asks for: a group, or a backend beside those of other
     devices or below torch's search for NaN."""
-    config = getattr(opts.process_group, "_get_backend_name", lambda: "custom")
+    # Older versions of torch do not say which group the backend is for.
+    config = getattr(getattr(opts, "process_group", None), "_get_backend_name", lambda: "custom")
     is_alone = config() == "custom" and os.environ.get("TORCH_DIST_NAN_CHECK", "0") != "1"
     group = ProcessGroup if is_alone or _BASE is object else Backend
     connect = not getattr(opts, "enable_reconfigure", False)
