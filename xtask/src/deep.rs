@@ -17,7 +17,7 @@ Examples:
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Begin no part after this many minutes
+    /// Begin no part after this many minutes, and no long part shortly before
     #[arg(long, value_name = "M")]
     minutes: Option<f64>,
 }
@@ -45,15 +45,15 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
         test::run_long(steps, here)?;
     }
     // Ranks in processes wait for each other most of the time. Fuzzing and sanitizers use that
-    // time.
+    // time. Most of theirs passes until their programs are built.
     let mut aside = steps.aside();
     let concurrent = &mut aside;
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
-            if concurrent.has_time_for("fuzzing") {
+            if concurrent.has_minutes_for(5, "fuzzing") {
                 fuzz::run_briefly(concurrent)?;
             }
-            if concurrent.has_time_for("AddressSanitizer") {
+            if concurrent.has_minutes_for(3, "AddressSanitizer") {
                 sanitize::run_briefly(concurrent)
             } else {
                 Ok(())

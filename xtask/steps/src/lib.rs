@@ -199,7 +199,14 @@ impl Steps {
 
     /// Returns whether a part may begin. Otherwise the part is recorded as skipped.
     pub fn has_time_for(&mut self, part: &str) -> bool {
-        let has_time = self.end.is_none_or(|end| Instant::now() < end);
+        self.has_minutes_for(0, part)
+    }
+
+    /// Returns whether a part may begin that takes about as many minutes. Otherwise the part is
+    /// recorded as skipped.
+    pub fn has_minutes_for(&mut self, minutes: u64, part: &str) -> bool {
+        let needed = Duration::from_secs(60 * minutes);
+        let has_time = self.end.is_none_or(|end| Instant::now() + needed < end);
         if !has_time {
             self.skip(part, "the time limit (--minutes) has passed");
         }
@@ -367,6 +374,8 @@ mod tests {
         assert!(steps.has_time_for("early") && steps.aside().has_time_for("beside"));
         steps.end_after(Some(0.0));
         assert!(!steps.has_time_for("late") && !steps.aside().has_time_for("beside"));
+        steps.end_after(Some(3.0));
+        assert!(steps.has_minutes_for(2, "short") && !steps.has_minutes_for(4, "long"));
         assert!(steps.table().contains("late") && !steps.table().contains("early"));
     }
 
