@@ -81,6 +81,9 @@ pub struct Plan {
     pub same_bits: bool,
     /// Work that a rank does while its messages move ([`with_overlap`](Plan::with_overlap)).
     pub overlap: Overlap,
+    /// Most lanes of a collective ([`with_lanes`](Plan::with_lanes)); 0: as many as the
+    /// communicator has.
+    pub lanes: usize,
     /// Most bytes of values, before compression, that a message of a collective carries of one
     /// part ([`with_pieces`](Plan::with_pieces)); 0: as many as fit a frame.
     pub piece_bytes: usize,
@@ -111,6 +114,7 @@ impl PartialEq for Plan {
             exact_below,
             same_bits,
             overlap,
+            lanes,
             piece_bytes,
             fill,
             refuses_fill,
@@ -135,7 +139,7 @@ impl PartialEq for Plan {
             && (*division, *sampling) == (other.division, other.sampling)
             && (*exact_below, *same_bits) == (other.exact_below, other.same_bits)
             && (*overlap, *is_auto) == (other.overlap, other.is_auto)
-            && (piece_bytes, fill) == (&other.piece_bytes, &other.fill)
+            && (lanes, piece_bytes, fill) == (&other.lanes, &other.piece_bytes, &other.fill)
             && *refuses_fill == other.refuses_fill
     }
 }
@@ -160,6 +164,7 @@ impl Plan {
             exact_below: 0,
             same_bits: true,
             overlap: Overlap::Segments,
+            lanes: 0,
             piece_bytes: 0,
             fill: None,
             refuses_fill: false,
@@ -387,6 +392,29 @@ impl Plan {
     #[must_use]
     pub const fn with_overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
+        self
+    }
+
+    /// The same plan with at most this many lanes of the communicator's
+    /// ([`Config::lanes`](crate::Config::lanes)) in a collective. 0: all of them. All ranks must
+    /// choose the same.
+    ///
+    /// Exact calls have no codec that works while messages move. Between ranks of one node they can
+    /// be faster with one lane, where compressed calls on the same communicator need more.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Communicator, Error, Op, Plan, Transport};
+    ///
+    /// fn sum<X: Transport>(comm: &mut Communicator<X>, x: &mut [f32]) -> Result<(), Error> {
+    ///     let report = comm.all_reduce(x, Op::Sum, &Plan::raw().with_lanes(1))?;
+    ///     assert_eq!(report.lanes, 1);
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub const fn with_lanes(mut self, lanes: usize) -> Self {
+        self.lanes = lanes;
         self
     }
 

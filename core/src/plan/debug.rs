@@ -35,6 +35,9 @@ impl fmt::Debug for Plan {
             Overlap::Polling => ", message by message, polling",
             Overlap::Nothing => ", message by message",
         })?;
+        if self.lanes != 0 {
+            write!(f, ", at most {} lanes", self.lanes)?;
+        }
         if self.piece_bytes != 0 {
             write!(f, ", pieces of {} bytes", self.piece_bytes)?;
         }
