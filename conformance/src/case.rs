@@ -156,6 +156,8 @@ pub struct Case {
     pub rounding: Rounding,
     /// False if the call works message by message.
     pub overlaps: bool,
+    /// Most lanes of the call; 0: as many as the communicator has.
+    pub lanes: usize,
     /// Division of the values among ranks, if the call can take counts.
     pub deal: Deal,
     /// Number of consecutive ranks known to share a node, for two levels; 1 if the layout is
@@ -186,6 +188,9 @@ impl fmt::Debug for Case {
             if self.rounding == Rounding::Nearest { "" } else { ", unbiased" },
             if self.overlaps { "" } else { ", message by message" },
         )?;
+        if self.lanes != 0 {
+            write!(f, ", at most {} lanes", self.lanes)?;
+        }
         match (self.deal, self.collective) {
             (Deal::Even, _) => Ok(()),
             (_, Collective::AllToAll) => {
@@ -214,7 +219,7 @@ const AXES: [usize; 16] = [
     2, // divisions
     2, // samplings
     ROUNDINGS.len(),
-    2, // overlapping or message by message
+    3, // overlapping on all lanes or on two, or message by message
 ];
 /// Index of each axis.
 mod axis {
@@ -314,7 +319,8 @@ impl Case {
             division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
             sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
             rounding: ROUNDINGS[i[axis::ROUNDING]],
-            overlaps: i[axis::OVERLAP] == 0,
+            overlaps: i[axis::OVERLAP] != 1,
+            lanes: if i[axis::OVERLAP] == 2 { 2 } else { 0 },
             deal: Deal::Even,
             per_node: 1,
         }
@@ -361,7 +367,8 @@ impl Case {
             .with_scope(self.scope)
             .with_division(self.division)
             .with_sampling(self.sampling)
-            .with_rounding(self.rounding);
+            .with_rounding(self.rounding)
+            .with_lanes(self.lanes);
         if self.overlaps { plan } else { plan.without_overlap() }
     }
 
@@ -492,6 +499,7 @@ impl Case {
             sampling: Sampling::Auto,
             rounding: Rounding::Nearest,
             overlaps: true,
+            lanes: 0,
             deal: Deal::Even,
             per_node: 1,
         }

@@ -1,5 +1,6 @@
 //! A plan: one combination of schedule, pipeline and codec.
 
+mod debug;
 mod overlap;
 mod rounding;
 mod sampling;
@@ -22,7 +23,7 @@ use crate::preset::Preset;
 use crate::schedule::{Division, Schedule};
 #[cfg(doc)]
 use crate::select;
-use core::{fmt, ptr};
+use core::ptr;
 
 /// How a collective is carried out. All ranks of a call must use the same plan.
 ///
@@ -80,6 +81,9 @@ pub struct Plan {
     pub same_bits: bool,
     /// Work that a rank does while its messages move ([`with_overlap`](Plan::with_overlap)).
     pub overlap: Overlap,
+    /// Most lanes of a collective ([`with_lanes`](Plan::with_lanes)); 0: as many as the
+    /// communicator has.
+    pub lanes: usize,
     /// Most bytes of values, before compression, that a message of a collective carries of one
     /// part ([`with_pieces`](Plan::with_pieces)); 0: as many as fit a frame.
     pub piece_bytes: usize,
@@ -110,6 +114,7 @@ impl PartialEq for Plan {
             exact_below,
             same_bits,
             overlap,
+            lanes,
             piece_bytes,
             fill,
             refuses_fill,
@@ -134,7 +139,7 @@ impl PartialEq for Plan {
             && (*division, *sampling) == (other.division, other.sampling)
             && (*exact_below, *same_bits) == (other.exact_below, other.same_bits)
             && (*overlap, *is_auto) == (other.overlap, other.is_auto)
-            && (piece_bytes, fill) == (&other.piece_bytes, &other.fill)
+            && (lanes, piece_bytes, fill) == (&other.lanes, &other.piece_bytes, &other.fill)
             && *refuses_fill == other.refuses_fill
     }
 }
@@ -159,6 +164,7 @@ impl Plan {
             exact_below: 0,
             same_bits: true,
             overlap: Overlap::Segments,
+            lanes: 0,
             piece_bytes: 0,
             fill: None,
             refuses_fill: false,
@@ -389,6 +395,29 @@ impl Plan {
         self
     }
 
+    /// The same plan with at most this many lanes of the communicator's
+    /// ([`Config::lanes`](crate::Config::lanes)) in a collective. 0: all of them. All ranks must
+    /// choose the same.
+    ///
+    /// Exact calls have no codec that works while messages move. Between ranks of one node they can
+    /// be faster with one lane, where compressed calls on the same communicator need more.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Communicator, Error, Op, Plan, Transport};
+    ///
+    /// fn sum<X: Transport>(comm: &mut Communicator<X>, x: &mut [f32]) -> Result<(), Error> {
+    ///     let report = comm.all_reduce(x, Op::Sum, &Plan::raw().with_lanes(1))?;
+    ///     assert_eq!(report.lanes, 1);
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub const fn with_lanes(mut self, lanes: usize) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
     /// The same plan for collectives in pieces: a message carries at most this many bytes of
     /// values of one part, before compression, and at least one value. 0: as many as fit a frame.
     /// More than a chunk of 4096 values are whole chunks. Arrays of a group that share frames stay
@@ -549,45 +578,5 @@ impl Plan {
     pub const fn with_rounding(mut self, rounding: Rounding) -> Self {
         self.rounding = rounding;
         self
-    }
-}
-
-impl fmt::Debug for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schedule = self.schedule.map_or("any schedule", Schedule::name);
-        if self.is_auto {
-            f.write_str("chosen for each call; else ")?;
-        }
-        write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
-        if self.setting != 0 {
-            write!(f, " at {}", self.setting)?;
-        }
-        if self.strides[0] != 0 {
-            write!(f, ", rows {} apart, planes {}", self.strides[0], self.strides[1])?;
-        }
-        if self.prediction != Prediction::Auto {
-            write!(f, ", predicted by {}", self.prediction.name())?;
-        }
-        write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
-        if self.rounding != Rounding::Nearest {
-            write!(f, ", {:?}", self.rounding)?;
-        }
-        write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)?;
-        if self.exact_below > 0 {
-            write!(f, ", exact below {} bytes", self.exact_below)?;
-        }
-        f.write_str(match self.overlap {
-            Overlap::Segments => "",
-            Overlap::Polling => ", message by message, polling",
-            Overlap::Nothing => ", message by message",
-        })?;
-        if self.piece_bytes != 0 {
-            write!(f, ", pieces of {} bytes", self.piece_bytes)?;
-        }
-        if let Some(Fill { value, is_number }) = self.fill {
-            write!(f, ", fill value {value:?}{}", if is_number { " as number" } else { "" })?;
-        }
-        f.write_str(if self.refuses_fill { ", no suspected fill value" } else { "" })?;
-        f.write_str(if self.same_bits { "" } else { ", as published" })
     }
 }

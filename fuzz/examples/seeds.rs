@@ -183,7 +183,7 @@ const SERVERS: [(&str, &[u8]); 4] = [
 
 /// Plans, bounds, speeds and rules. `foldwire_fuzz::plan` documents the first byte.
 const TEXTS: [(&str, &str); 8] = [
-    ("plan", "\0rel:1e-3,codec:dense,shape:10x10x3,scope:result,below:16,unbiased:17"),
+    ("plan", "\0rel:1e-3,codec:dense,shape:10x10x3,scope:result,below:16,unbiased:17,lanes:2"),
     ("auto", "\0auto, psnr:60, schedule:ring"),
     ("truncate", "\0codec:truncate:20,compress"),
     ("lossless", "\0lossless,codec:shuffle"),

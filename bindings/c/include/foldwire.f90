@@ -132,7 +132,8 @@ module foldwire
         character(c_char) :: schedule(FW_NAME_BYTES) = c_null_char
         integer(c_size_t) :: shape(3) = 0
         integer(c_size_t) :: exact_below = 0
-        integer(c_int64_t) :: is_unbiased = 0
+        integer(c_int32_t) :: is_unbiased = 0
+        integer(c_int32_t) :: lanes = 0
         integer(c_int64_t) :: seed = 0
         real(c_double) :: fill = 0
         integer(c_int32_t) :: fill_kind = FW_NO_FILL

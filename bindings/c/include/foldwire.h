@@ -258,7 +258,9 @@ typedef struct fwPlan {
   // Arrays of fewer bytes than this are sent uncompressed.
   size_t exact_below;
   // If not 0, each rank rounds its input stochastically, so that the expected error is 0.
-  uint64_t is_unbiased;
+  int32_t is_unbiased;
+  // Largest number of the communicator's lanes that the call uses, up to 8. 0: all.
+  uint32_t lanes;
   // Seed of the random numbers for is_unbiased.
   uint64_t seed;
   // Value of floats that stands for missing data, such as 1e20 or -9999, if fill_kind is not
@@ -999,7 +1001,7 @@ fwResult fwGroupEnd(void);
 //   a codec, otherwise exact.
 // - an error bound: abs:0.1 (in the unit of the data), rel:1e-4 (of the value range) or psnr:60
 //   (dB).
-// - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
+// - codec:NAME or codec:NAME:SETTING; schedule:NAME; lanes:N; scope:operand or scope:result.
 // - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
 // - fill:VALUE or fill:VALUE:number, for a value that stands for missing data; fill:refuse, to
 //   refuse data in which a value seems to be one.
@@ -1082,7 +1084,7 @@ fwResult fwDecompress(const void *compressed,
 #define FW_CONFIG_INIT { sizeof(fwConfig), 0, 0, 0, 0, 0, FW_CHECKSUM_AS_NEEDED, 0 }
 #define FW_PLAN_INIT \
     { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0, \
-      0, FW_NO_FILL, 0 }
+      0, 0, FW_NO_FILL, 0 }
 #define FW_MEMORY_INIT { sizeof(fwMemory), FW_MEMORY_HOST, 0, 0 }
 #define FW_STORE_INIT { sizeof(fwStore), 0, 0, 0, 0, 0 }
 #define FW_ADMISSION_INIT { sizeof(fwAdmission), 0, 0, 60, 5, 0, 0 }

@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use foldwire::codec::CodecId;
 use foldwire::plan::{Mode, PlanSpec, codec_named, schedule_named};
 use foldwire::schedule::Schedule;
+use foldwire::transport::MAX_LANES;
 use foldwire::{Bound, Fill, Plan, Rounding, Scope};
 
 use crate::errors::ApiError;
@@ -24,6 +25,7 @@ pub(crate) const EXACT: fwPlan = fwPlan {
     shape: [0; 3],
     exact_below: 0,
     is_unbiased: 0,
+    lanes: 0,
     seed: 0,
     fill: 0.0,
     fill_kind: FW_NO_FILL,
@@ -95,6 +97,7 @@ pub(crate) fn spec_of(plan: &fwPlan) -> Result<PlanSpec, ApiError> {
             scope => return Err(ApiError::argument(format!("{scope} is not a scope of a bound"))),
         },
         schedule: is_named(&schedule).then(|| schedule_named(&schedule)).transpose()?,
+        lanes: lanes_of(plan.lanes)?,
         exact_below: plan.exact_below,
         shape: (plan.shape != [0; 3]).then_some(plan.shape),
         rounding: match plan.is_unbiased {
@@ -104,6 +107,13 @@ pub(crate) fn spec_of(plan: &fwPlan) -> Result<PlanSpec, ApiError> {
         fill: fill_of(plan)?,
         refuses_fill: plan.refuses_fill != 0,
     })
+}
+
+/// Checks a number of lanes. 0 stands for the default.
+pub(crate) fn lanes_of(lanes: u32) -> Result<usize, ApiError> {
+    let n_lanes = lanes as usize;
+    let message = || format!("{lanes} lanes; at most {MAX_LANES} are possible");
+    if n_lanes > MAX_LANES { Err(ApiError::argument(message())) } else { Ok(n_lanes) }
 }
 
 /// Returns the fill value of a plan.
@@ -155,6 +165,7 @@ pub(crate) fn to_c(spec: &PlanSpec) -> fwPlan {
         shape: spec.shape.unwrap_or_default(),
         exact_below: spec.exact_below,
         is_unbiased,
+        lanes: spec.lanes as u32,
         seed,
         fill,
         fill_kind,

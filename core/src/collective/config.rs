@@ -32,8 +32,9 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Largest number of lanes of a call, 1…[`MAX_LANES`]. Each lane has one segment in progress.
-    /// Must be the same on all ranks.
+    /// Largest number of lanes of a call, 1…[`MAX_LANES`]; a plan may [set
+    /// fewer](Plan::with_lanes). Each lane has one segment in progress. Must be the same on all
+    /// ranks.
     ///
     /// The pool must have [`FRAMES_PER_LANE`](crate::transport::FRAMES_PER_LANE) frames for each
     /// lane. More lanes than the default pay only on links of high latency: at 0.5 ms, 8 lanes are

@@ -118,10 +118,11 @@ impl<X: Transport> Communicator<X> {
         if !dtype.is_float() && op == OpCode::Avg {
             return Err(Error::NoIntegerAverage { dtype });
         }
+        let most = if plan.lanes == 0 { self.lanes() } else { self.lanes().min(plan.lanes) };
         let (lanes, shortest) = match choice {
             _ if !plan.overlaps() => (1, select::shortest(plan.codec)),
-            Some(choice) => choice.cut(collective, plan.codec, self.lanes()),
-            None => (self.lanes(), select::shortest(plan.codec)),
+            Some(choice) => choice.cut(collective, plan.codec, most),
+            None => (most, select::shortest(plan.codec)),
         };
         let (lanes, shortest) = (lanes as u8, shortest as u16);
         let (shares, window) = (request.shares, request.window);

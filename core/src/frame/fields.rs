@@ -12,7 +12,8 @@ use crate::transport::Rank;
 use bytemuck::checked;
 
 /// Fields in the order of comparison. The kind of call comes first, so that ranks in different
-/// calls get an error about the call, not about its count.
+/// calls get an error about the call, not about its count. What the library chooses for a call by
+/// its kind and count, such as the codec, comes later.
 const FIELDS: [Field; 15] = [
     Field::Context,
     Field::Epoch,
@@ -20,11 +21,11 @@ const FIELDS: [Field; 15] = [
     Field::Collective,
     Field::Type,
     Field::Op,
+    Field::Root,
+    Field::Count,
     Field::Codec,
     Field::Pipeline,
     Field::Division,
-    Field::Root,
-    Field::Count,
     Field::Bound,
     Field::Schedule,
     Field::Quantum,

@@ -9,6 +9,7 @@ use crate::bound::{Bound, ParseBoundError, Scope};
 use crate::codec::{CodecId, Loss};
 use crate::fill::Fill;
 use crate::schedule::{self, Schedule};
+use crate::transport::MAX_LANES;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -39,6 +40,8 @@ pub struct PlanSpec {
     pub scope: Scope,
     /// The schedule; `None`: chosen for each call.
     pub schedule: Option<&'static dyn Schedule>,
+    /// Most lanes of a call; 0: as many as the communicator has.
+    pub lanes: usize,
     /// Arrays of fewer bytes travel unchanged.
     pub exact_below: usize,
     /// The last three dimensions of the array, with leading 1s if it has fewer.
@@ -105,7 +108,7 @@ pub enum ParsePlanError {
     /// The word does not belong to a plan.
     #[error(
         "`{word}` is not a word of a plan; write exact, lossless, compress or auto; abs:X, rel:X \
-         or psnr:X; codec:NAME[:SETTING], schedule:NAME, scope:operand or scope:result, \
+         or psnr:X; codec:NAME[:SETTING], schedule:NAME, lanes:N, scope:operand or scope:result, \
          below:BYTES, shape:110x64x128, unbiased:SEED, fill:VALUE[:number] or fill:refuse"
     )]
     Word {
@@ -198,8 +201,8 @@ impl PlanSpec {
             plan = plan.with_shape(&shape);
         }
         let Self { setting, scope, schedule, exact_below, rounding, .. } = *self;
-        let Self { fill, refuses_fill, .. } = *self;
-        let plan = Plan { fill, refuses_fill, ..plan };
+        let Self { lanes, fill, refuses_fill, .. } = *self;
+        let plan = Plan { lanes, fill, refuses_fill, ..plan };
         Ok(Plan { setting, scope, schedule, exact_below, rounding, ..plan })
     }
 }
@@ -209,7 +212,7 @@ impl FromStr for PlanSpec {
 
     /// Parses a comma-separated list of words: a mode (`exact`, `lossless`, `compress`, `auto`), a
     /// bound (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`,
-    /// `schedule:ring`, `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`,
+    /// `schedule:ring`, `lanes:1`, `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`,
     /// `fill:-9999`, `fill:1e20:number`, `fill:refuse`. Without a mode, a plan with a bound or
     /// codec compresses, and any other plan is exact.
     ///
@@ -224,6 +227,7 @@ impl FromStr for PlanSpec {
                 "abs" | "rel" | "psnr" => "bound",
                 "codec" => "codec",
                 "schedule" => "schedule",
+                "lanes" => "limit of lanes",
                 "scope" => "scope",
                 "below" => "limit",
                 "shape" => "shape",
@@ -246,6 +250,7 @@ impl FromStr for PlanSpec {
                     spec.setting = number(setting)?;
                 }
                 "schedule" => spec.schedule = Some(schedule_named(value)?),
+                "lanes" => spec.lanes = lanes(value)?,
                 "scope" => {
                     spec.scope = match value {
                         "operand" => Scope::PerOperand,
@@ -307,6 +312,12 @@ fn number<N: FromStr>(text: &str) -> Result<N, ParsePlanError> {
     text.parse().map_err(|_| ParsePlanError::Number { text: text.into() })
 }
 
+/// Parses a number of lanes.
+fn lanes(text: &str) -> Result<usize, ParsePlanError> {
+    let is_possible = |n: &usize| (1..=MAX_LANES).contains(n);
+    number(text).ok().filter(is_possible).ok_or(ParsePlanError::Number { text: text.into() })
+}
+
 /// Parses a fill value and its meaning, such as `-9999` or `1e20:number`.
 fn fill(text: &str) -> Result<Fill, ParsePlanError> {
     let (value, is_number) = match text.split_once(':') {
@@ -348,6 +359,7 @@ mod tests {
         let turned: Vec<&str> = text.split(',').rev().collect();
         assert_eq!(parse(&turned.join(", ")).unwrap().plan(), Ok(plan));
         assert_eq!(parse("raw").unwrap().plan(), Ok(Plan::raw()));
+        assert_eq!(parse("lanes:8").unwrap().plan(), Ok(Plan::raw().with_lanes(8)));
         assert_eq!(parse("auto,abs:1").unwrap().plan(), Ok(Plan::auto(Bound::Absolute(1.0))));
         let by_setting = parse("codec:truncate:40").unwrap().plan().unwrap();
         assert_eq!((by_setting.setting, by_setting.bound), (40, None));
@@ -377,6 +389,12 @@ mod tests {
             ("rel:1,abs:1", "`abs:1` is a second bound; a plan has one bound"),
             ("exact,exact", "`exact` is a second mode; a plan has one mode"),
             ("shape:3x0", "a dimension of the shape is 0"),
+            (
+                "lanes:1,lanes:2",
+                "`lanes:2` is a second limit of lanes; a plan has one limit of lanes",
+            ),
+            ("lanes:0", "`0` is not a whole number in range"),
+            ("lanes:9", "`9` is not a whole number in range"),
             ("below:-1", "`-1` is not a whole number in range"),
             ("codec:truncate:70000", "`70000` is not a whole number in range"),
             ("scope:all", "a scope is `operand` or `result`"),

@@ -3,6 +3,7 @@
 //!
 //! The tests run on the simulator, which can repeat any frame after any number of others.
 
+use foldwire::codec::CodecId;
 use foldwire::error::Field;
 use foldwire::layout::Division;
 use foldwire::pipeline;
@@ -123,8 +124,10 @@ type FieldTwist = (Field, fn(&mut Case));
 
 /// Changes of one rank's call, where all ranks first exchange value ranges; and the field that they
 /// must report.
-const TWISTS: [FieldTwist; 12] = [
+const TWISTS: [FieldTwist; 13] = [
     (Field::Count, |case| case.count += 1),
+    // As with arrays that are too short for a bound.
+    (Field::Count, |case| (case.count, case.codec) = (20, CodecId::Raw)),
     (Field::Op, |case| case.op = Operation::Max),
     (Field::Pipeline, |case| case.pipeline = pipeline::FUSED),
     (Field::Division, |case| case.division = Division::Blocks),

@@ -117,6 +117,22 @@ fn what_is_configured_anew_holds_for_calls_that_were_made_before() {
 }
 
 #[test]
+fn a_plan_takes_as_many_lanes_as_it_says_of_those_that_there_are() {
+    Threads { frame_bytes: None }.run(2, |mut comm| {
+        let mut first = None;
+        for _ in 0..4 {
+            for (most, expected) in [(0, 4), (1, 1), (2, 2), (8, 4)] {
+                let mut x: Vec<f32> = data::smooth(comm.rank().index(), 200_000);
+                let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_lanes(most);
+                let report = comm.all_reduce(&mut x, Op::Sum, &plan).expect("a sum");
+                assert_eq!(report.lanes, expected, "at most {most}");
+                assert!(*first.get_or_insert_with(|| x.clone()) == x, "{most} lanes: other bits");
+            }
+        }
+    });
+}
+
+#[test]
 fn what_is_configured_and_taken_back_leaves_calls_as_they_were() {
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
     Threads { frame_bytes: None }.run(2, |mut comm| {

@@ -23,7 +23,7 @@ const MAX_TEXT: usize = 1000;
 ///   a codec, otherwise exact.
 /// - an error bound: abs:0.1 (in the unit of the data), rel:1e-4 (of the value range) or psnr:60
 ///   (dB).
-/// - codec:NAME or codec:NAME:SETTING; schedule:NAME; scope:operand or scope:result.
+/// - codec:NAME or codec:NAME:SETTING; schedule:NAME; lanes:N; scope:operand or scope:result.
 /// - below:BYTES to send shorter arrays uncompressed; shape:110x64x128; unbiased:SEED.
 /// - fill:VALUE or fill:VALUE:number, for a value that stands for missing data; fill:refuse, to
 ///   refuse data in which a value seems to be one.

@@ -7,14 +7,13 @@ use std::ptr;
 use std::time::Duration;
 
 use foldwire::Config;
-use foldwire::transport::MAX_LANES;
 
 use super::memory::{CommOut, out_value, out_values, read, write};
 use super::types::*;
 use crate::endpoint::SharedEndpoint;
 use crate::errors::{ApiError, catch_errors};
 use crate::group::{PendingJoin, catch_call_errors};
-use crate::plan::c_name;
+use crate::plan::{c_name, lanes_of};
 use crate::{group, handle_table, transport};
 
 /// Default number of calls in progress at once.
@@ -78,14 +77,9 @@ fn calls(config: &fwConfig, default: u32) -> Result<usize, ApiError> {
 /// Returns core's configuration, and the largest number of calls in progress at once.
 pub(super) fn to_core(config: &fwConfig) -> Result<(Config, usize), ApiError> {
     let mut made = Config::default();
-    if config.lanes as usize > MAX_LANES {
-        return Err(ApiError::argument(format!(
-            "{} lanes; at most {MAX_LANES} are possible",
-            config.lanes
-        )));
-    }
-    if config.lanes > 0 {
-        made.lanes = config.lanes as usize;
+    let lanes = lanes_of(config.lanes)?;
+    if lanes > 0 {
+        made.lanes = lanes;
     }
     if config.timeout != 0.0 {
         made.timeout = seconds(config.timeout, "timeout")?;

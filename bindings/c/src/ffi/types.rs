@@ -252,7 +252,9 @@ pub struct fwPlan {
     /// Arrays of fewer bytes than this are sent uncompressed.
     pub exact_below: usize,
     /// If not 0, each rank rounds its input stochastically, so that the expected error is 0.
-    pub is_unbiased: u64,
+    pub is_unbiased: i32,
+    /// Largest number of the communicator's lanes that the call uses, up to 8. 0: all.
+    pub lanes: u32,
     /// Seed of the random numbers for is_unbiased.
     pub seed: u64,
     /// Value of floats that stands for missing data, such as 1e20 or -9999, if fill_kind is not

@@ -189,7 +189,8 @@ static void misuse(void) {
     const char *refused[] = {"", "fast", "rel", "rel:0", "rel:1,abs:1", "auto", "exact,rel:1e-3",
                              "lossless,abs:1", "codec:dense", "codec:zip", "schedule:round",
                              "lossless,codec:truncate", "abs:1,codec:mpc", "auto,exact,rel:1e-3",
-                             "shape:3x0", "below:-1", "scope:all", "auto,rel:1,codec:dense"};
+                             "shape:3x0", "below:-1", "scope:all", "auto,rel:1,codec:dense",
+                             "lanes:0"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         FAILS(FW_INVALID_ARGUMENT, fwPlanParse(refused[i], &plan));
     }
@@ -205,6 +206,11 @@ static void misuse(void) {
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
     plan.bound_kind = FW_RELATIVE;
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    plan = (fwPlan)FW_PLAN_INIT;
+    plan.lanes = 9;
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    OK(fwPlanParse("lanes:3,unbiased:5", &plan));
+    CHECK(plan.lanes == 3 && plan.is_unbiased == 1 && plan.seed == 5);
     plan.mode = 17;
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
     memset(plan.codec, 'x', sizeof plan.codec);

@@ -56,7 +56,8 @@ class Communicator(Collectives, Messages, Sums):
     ``fill_value="refuse"``, an error on all ranks, before any data are sent.
 
     *Plans.* ``plan`` sets more: ``"auto"``, ``"codec:dense,shape:64x64x64"``, ``"schedule:ring"``,
-    ``"scope:result"``. All ranks pass the same bound and plan.
+    ``"lanes:1"`` (at most so many of the communicator's lanes), ``"scope:result"``. All ranks pass
+    the same bound and plan.
 
     *Threads.* Calls release the GIL. Until a call has finished, no other thread may write an array
     that it reads, nor use an array that it writes. Several threads may share a communicator; their

@@ -13,6 +13,7 @@ from torch.distributed import distributed_c10d as c10d
 from . import _native, join, unique_id
 from ._communicator import Communicator
 from ._errors import Error
+from ._plans import read_plan
 from ._torch_calls import Calls
 from ._torch_line import BackendError, again, line_of, seconds
 from ._torch_meeting import Meeting, choose_network, gloo, names_by_store
@@ -137,7 +138,6 @@ class Backend(Calls, _BASE):
 
     def _close(self):
         self.comm.close()
-        self._exact.close()
         self._disconnect()
 
     def _disconnect(self):
@@ -149,21 +149,23 @@ class Backend(Calls, _BASE):
         times = {"limit": limit, "timeout": limit}
         choose_network(store, names_by_store(store, rank, size))
         self._gloo = gloo(dist.PrefixStore("gloo", store), rank, size, self._timeout)
-        # Exact calls have no codec to overlap with messages, and are faster on one lane.
-        self._exact = self.comm = join(_shared_id(store, rank), rank, size, lanes=1, **times)
         words = [self._bound, self._plan, self._gather_bound]
         is_bounded = any(word is not None for word in words)
+        # Exact calls have no codec to overlap with messages, and are faster on one lane.
+        lane = {"plan": "lanes:1"} if is_bounded else {"lanes": 1}
+        self._exact = join(_shared_id(store, rank), rank, size, **lane, **times)
         if is_bounded:
             # Ranks must agree on which calls have the bound.
             words.append(self._min_bytes)
         _check_settings(self._exact, " ".join(map(str, words)))
+        self.comm, native = self._exact, self._exact._native
         if is_bounded:
-            store = dist.PrefixStore("bounded", store)
-            self.comm = join(_shared_id(store, rank), rank, size, bound=self._bound,
-                             plan=self._plan, **times)
-        self._gathers = Communicator(self.comm._native, self._gather_bound, self._plan)
+            read_plan(self._bound, self._plan)
+            # It shares the connection, so ranks learn at once if only some calls have the bound.
+            self.comm = Communicator(native, self._bound, self._plan)
+        self._gathers = Communicator(native, self._gather_bound, self._plan)
         # Queue that makes the calls in order.
-        self._line = line_of(self.comm, self._exact)
+        self._line = line_of(self.comm)
 
     def __repr__(self):
         return f"<foldwire.torch.Backend: rank {self._own[0]} of {self._own[1]}>"
@@ -250,7 +252,6 @@ class Backend(Calls, _BASE):
         self._line.fail(Error("this process group was shut down", kind="closed"))
         if self.comm is not None:
             self.comm.close()
-            self._exact.close()
         self._gloo = self._meeting = None
         _ALIVE.discard(self)
 
@@ -262,8 +263,8 @@ class Backend(Calls, _BASE):
             self._gloo.abort()
 
     def _interrupt(self):
-        for comm in {self.comm, self._exact} - {None}:
-            comm.interrupt()
+        if self.comm is not None:
+            self.comm.interrupt()
 
     def _bounded(self, op, tensor, n_bytes):
         """Returns the communicator for a reduction of ``n_bytes``. Products have no bound."""

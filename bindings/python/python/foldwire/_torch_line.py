@@ -410,12 +410,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def line_of(comm, *others) -> Line:
-    """Returns the queue of a communicator's calls, and of the calls of others, if there are any."""
+def line_of(comm) -> Line:
+    """Returns the queue of a communicator's calls."""
     line = _OF_COMMUNICATORS.get(comm)
     if line is None:
-        natives = [each._native for each in (comm, *others)]
-        line = Line(lambda: [native.interrupt() for native in natives])
-        for each in (comm, *others):
-            line = _OF_COMMUNICATORS.setdefault(each, line)
+        line = _OF_COMMUNICATORS.setdefault(comm, Line(comm._native.interrupt))
     return line
