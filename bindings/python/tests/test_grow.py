@@ -131,6 +131,41 @@ class Growing(unittest.TestCase):
         with self.assertRaises(ConnectionError):
             alone.admit(Broken(), 2, patience=1)
 
+    def test_a_member_that_reads_the_plan_late_is_not_voted_out(self):
+        """A planned member never comes. Another one reads the plan late, and so waits for that one
+        until later than the survivor does."""
+        store, ends, over = foldwire.MemoryStore(), {}, threading.Event()
+        patience, limit = 0.5, 15
+
+        class Late:
+            def __init__(self, delay):
+                self.delay, self.set, self.wait = delay, store.set, store.wait
+
+            def get(self, key):
+                if "/plan/" in key:
+                    over.wait(self.delay)
+                return store.get(key)
+
+        def newcomer(delay):
+            try:
+                with foldwire.rejoin(Late(delay), limit=limit, job="late") as comm:
+                    ends[delay] = comm.size, float(comm.all_reduce(np.ones(3))[0])
+            except foldwire.Error as failure:
+                ends[delay] = failure
+
+        late, never = 2.6 * patience, 3 * limit
+        threads = [threading.Thread(target=newcomer, args=(delay,)) for delay in (late, never)]
+        for thread in threads:
+            thread.start()
+        comm = foldwire.threads(1)[0].admit(store, 3, limit=30, patience=patience, job="late")
+        try:
+            self.assertEqual((comm.size, float(comm.all_reduce(np.ones(3))[0])), (2, 2))
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(60)
+        self.assertEqual(ends[late], (2, 2))
+
     def test_the_example(self):
         said_, errors = start_example("rejoin.py").communicate(timeout=120)
         self.assertIn("killed rank 1", said_, errors)

@@ -95,7 +95,7 @@ pub fn admit(
     let comm = take()?;
     let (config, n_calls) = (comm.config(), comm.n_calls());
     let grown = comm.admit(&mut store, &mut connector, wanted).map_err(fault)?;
-    finish(grown, config, n_calls)
+    finish(grown, &mut store, config, n_calls)
 }
 
 /// Newcomer's side of a grow: waits until a group admits this process.
@@ -116,7 +116,7 @@ pub fn rejoin(
         let rejoined = grow::block_on(grow::rejoin(&mut store, &mut connector, left));
         let grown = rejoined.map_err(fault)?;
         let config = grown.roster.tuning.configure(config);
-        match finish(grown, config, n_calls) {
+        match finish(grown, &mut store, config, n_calls) {
             // The group has formed without this process. Another one may need it.
             Err(fault) if is_of_group(&fault) && start.elapsed() < limit => {}
             finished => return finished,
@@ -139,16 +139,15 @@ fn prepare<'s>(
     Ok((store, AnyConnector(TcpConnector::new(settings(limit)?))))
 }
 
-/// Lets the members vote.
+/// Lets the members vote, and serves the store meanwhile.
 fn finish(
     grown: Grown<AnyTransport>,
+    store: &mut dyn Store,
     config: Config,
     n_calls: usize,
 ) -> Result<GrownCommunicator, ApiError> {
     let Grown { group, roster } = grown;
-    let comm = with_messages(group, config, n_calls)?.shrink(roster.patience, n_calls)?;
-    let ranks = || (0..comm.size()).filter_map(|rank| comm.transport_rank(Rank::new(rank)));
-    roster.check_survivors(ranks())?;
+    let comm = with_messages(group, config, n_calls)?.vote(&roster, store, n_calls)?;
     let Roster { generation, facts, members, .. } = roster;
     let old_rank = |rank| {
         let at = comm.transport_rank(Rank::new(rank))?;
