@@ -6,19 +6,19 @@
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::store::{self, StoreError};
 use foldwire_bootstrap::{FileStore, MemoryStore, Root, TcpStore, Token};
 use foldwire_c::errors::ApiError;
-use foldwire_c::ffi::rust::{from_store, seconds};
+use foldwire_c::ffi::rust::{from_store, seconds, with_stop_check};
 use foldwire_c::ffi::types::{FW_INVALID_ARGUMENT, FW_TRANSPORT_ERROR};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::endpoint::SIGNALS;
+use crate::endpoint::{Raised, SIGNALS};
 use crate::failure::raise;
 
 /// A store of this package. Threads may share it: no wait keeps the others out.
@@ -209,10 +209,11 @@ impl PyStore {
     }
 }
 
-/// A Python object as a store. It keeps the first exception that the object raised.
+/// A Python object as a store. It keeps the first exception that the object, or a signal handler,
+/// raised, and fails from then on.
 pub(crate) struct ObjectStore {
     object: Py<PyAny>,
-    raised: Option<PyErr>,
+    raised: Arc<Raised>,
     has_progress: bool,
     is_hosted_here: bool,
 }
@@ -222,17 +223,28 @@ impl ObjectStore {
         let has_progress = object.bind(py).hasattr("progress")?;
         let is_hosted_here = object.bind(py).getattr("is_hosted_here");
         let is_hosted_here = is_hosted_here.is_ok_and(|it| it.is_truthy().unwrap_or(false));
-        Ok(Self { object, raised: None, has_progress, is_hosted_here })
+        Ok(Self { object, raised: Arc::default(), has_progress, is_hosted_here })
     }
 
-    /// Takes the exception that the object raised.
-    pub(crate) fn take_raised(&mut self) -> Option<PyErr> {
-        self.raised.take()
+    /// Calls `then`, which uses this store and a network. Both stop once the object or a signal
+    /// handler raises.
+    pub(crate) fn watched<R>(&mut self, then: impl FnOnce(&mut Self) -> R) -> R {
+        let (raised, mut last_check) = (Arc::clone(&self.raised), Instant::now());
+        let goes_on = move || !raised.is_some() && raised.handles_signals(&mut last_check);
+        with_stop_check(Box::new(goes_on), || then(self))
     }
 
-    /// Returns the exception for an error: that of the object, if it raised one.
-    pub(crate) fn raise(self, py: Python<'_>, fault: &ApiError) -> PyErr {
-        self.raised.unwrap_or_else(|| raise(py, fault))
+    /// Returns what was made with this store, or the exception that the object raised. `raise`
+    /// makes the exception for another error.
+    pub(crate) fn outcome<R>(
+        self,
+        made: Result<R, ApiError>,
+        raise: impl FnOnce(&ApiError) -> PyErr,
+    ) -> PyResult<R> {
+        match self.raised.take() {
+            Some(raised) => Err(raised),
+            None => made.map_err(|fault| raise(&fault)),
+        }
     }
 
     /// Calls the object, unless a signal handler raises.
@@ -240,6 +252,9 @@ impl ObjectStore {
         &mut self,
         call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
     ) -> Result<R, StoreError> {
+        if self.raised.is_some() {
+            return Err(StoreError::Failed);
+        }
         self.attached(|object| {
             object.py().check_signals()?;
             call(object)
@@ -253,7 +268,7 @@ impl ObjectStore {
         Python::try_attach(|py| call(self.object.bind(py)))
             .unwrap_or_else(|| Err(pyo3::exceptions::PyRuntimeError::new_err("Python has ended")))
             .map_err(|raised| {
-                self.raised.get_or_insert(raised);
+                self.raised.keep(raised);
                 StoreError::Failed
             })
     }
@@ -279,8 +294,8 @@ impl store::Store for ObjectStore {
     }
 
     fn progress(&mut self) {
-        if self.has_progress {
-            // Its errors are lost, so it leaves signals to the next call that fails.
+        if self.has_progress && !self.raised.is_some() {
+            // Its exception ends the next call, and the waits of `watched`.
             let _ = self.attached(|object| object.call_method0("progress").map(|_| ()));
         }
     }

@@ -70,6 +70,7 @@ impl Connector for AnyConnector {
         plan: &[u8],
         limit: Duration,
     ) -> Poll<Result<AnyTransport, JoinError>> {
+        stop_check::check().map_err(|_| JoinError::Exchange("the call was stopped".into()))?;
         let connected = self.0.poll_connect(rank, offers, plan, limit);
         connected.map_ok(|endpoint| AnyTransport::Tcp(Box::new(endpoint)))
     }
