@@ -261,8 +261,13 @@ impl LockedEndpoint {
             goes_on
         };
         let made = with_stop_check(Box::new(ask), || then(&mut guard.0));
-        if self.end.is_closing.load(Ordering::Relaxed) {
-            drop(guard.take());
+        let closing = self.end.is_closing.load(Ordering::Relaxed).then(|| guard.take());
+        drop(entered);
+        let closed = closing.and_then(|state| Python::try_attach(|py| drop_waiting(py, state)));
+        if let Some(Err(raised)) = closed {
+            self.end.raised.keep(raised);
+            let message = "a signal handler raised while this communicator was closed";
+            return Err(ApiError::new(FW_TRANSPORT_ERROR, message));
         }
         made
     }
@@ -334,11 +339,7 @@ impl LockedEndpoint {
         });
         match taken {
             None => Err(self.end.raised.take().unwrap_or_else(|| interrupted(py))),
-            Some(state) if state.0.is_empty() => Ok(()),
-            Some(state) => with_signals(py, "foldwire close", move || {
-                drop(state);
-                Ok(())
-            }),
+            Some(state) => drop_waiting(py, state),
         }
     }
 
@@ -358,6 +359,20 @@ impl Drop for LockedEndpoint {
             without_gil(move || drop(state));
         }
     }
+}
+
+/// Drops communicators and calls, and waits until what they have sent has arrived.
+///
+/// # Errors
+/// The exception of a signal handler. A thread then goes on with the wait.
+fn drop_waiting(py: Python<'_>, state: SendWrapper<LockedState>) -> PyResult<()> {
+    if state.0.is_empty() {
+        return Ok(());
+    }
+    with_signals(py, "foldwire close", move || {
+        drop(state);
+        Ok(())
+    })
 }
 
 /// Calls `then` without the GIL, whether the current thread holds it or not.
