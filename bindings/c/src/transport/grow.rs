@@ -47,12 +47,12 @@ impl Connector for AnyConnector {
         self.0.unique()
     }
 
-    fn offer(&mut self) -> Result<Vec<u8>, JoinError> {
-        self.0.offer()
+    fn offer(&mut self, unique: u128) -> Result<Vec<u8>, JoinError> {
+        self.0.offer(unique)
     }
 
-    fn accepts(&self, offer: &[u8]) -> bool {
-        self.0.accepts(offer)
+    fn accepts(&self, unique: u128, offer: &[u8]) -> bool {
+        self.0.accepts(unique, offer)
     }
 
     fn prove(&self, plan: &[u8]) -> Vec<u8> {
