@@ -91,15 +91,16 @@ pub trait Connector {
     fn unique(&mut self) -> Result<u128, Self::Error>;
 
     /// Prepares this process for a new group, and returns its offer: where it can be reached, and a
-    /// proof of that by the group's secret. At most [`MAX_OFFER_BYTES`].
+    /// proof by the group's secret of that and of `unique`, the process's number in the group's
+    /// plan. At most [`MAX_OFFER_BYTES`].
     ///
     /// # Errors
     /// If this process cannot be reached.
-    fn offer(&mut self) -> Result<Vec<u8>, Self::Error>;
+    fn offer(&mut self, unique: u128) -> Result<Vec<u8>, Self::Error>;
 
-    /// Returns whether a process that knows the secret has made this offer, and it fits this
-    /// process's settings. Offers come from a store that anyone may write to.
-    fn accepts(&self, offer: &[u8]) -> bool;
+    /// Returns whether a process that knows the secret has made this offer for this number, and it
+    /// fits this process's settings. Both come from a store that anyone may write to.
+    fn accepts(&self, unique: u128, offer: &[u8]) -> bool;
 
     /// Returns a proof by the group's secret that this process has made the plan of a new group. At
     /// most 65535 bytes.
@@ -214,8 +215,8 @@ pub async fn admit<P: Transport, C: Connector>(
     let wanted = &Admission { patience: wanted.patience.min(MAX_PATIENCE), ..*wanted };
     let (old_rank, size) = (comm.rank(), comm.size());
     // A rank that cannot be reached tells the others, so that they do not wait for it.
-    let offer = connector.offer();
     let unique = connector.unique().map_err(GrowError::Connect)?;
+    let offer = connector.offer(unique);
     let own = SurvivorBlock {
         unique,
         old_rank: old_rank.0,
@@ -271,7 +272,7 @@ pub async fn rejoin<C: Connector>(
     limit: Duration,
 ) -> Result<Grown<C::Transport>, GrowError<C::Error>> {
     let unique = connector.unique().map_err(GrowError::Connect)?;
-    let offer = connector.offer().map_err(GrowError::Connect)?;
+    let offer = connector.offer(unique).map_err(GrowError::Connect)?;
     let mut registration = Registration::new(unique, offer.clone());
     let start = connector.now();
     let mut last_beat = None;
@@ -485,10 +486,11 @@ async fn connect<C: Connector>(
     if roster.members[rank].offer != own_offer {
         return Err(StoreError::Damaged.into());
     }
-    let offers: Vec<&[u8]> = roster.members.iter().map(|member| &member.offer[..]).collect();
-    if let Some(stranger) = offers.iter().position(|offer| !connector.accepts(offer)) {
+    let is_strange = |member: &Member| !connector.accepts(member.unique, &member.offer);
+    if let Some(stranger) = roster.members.iter().position(is_strange) {
         return Err(GrowError::PeerFailed { rank: Rank::new(stranger) });
     }
+    let offers: Vec<&[u8]> = roster.members.iter().map(|member| &member.offer[..]).collect();
     let plan = roster.encode();
     let limit = roster.patience.saturating_mul(CONNECT_PATIENCES);
     loop {

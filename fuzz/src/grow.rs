@@ -193,11 +193,11 @@ impl Connector for NotingConnector<'_> {
         Ok(self.unique)
     }
 
-    fn offer(&mut self) -> Result<Vec<u8>, Reached> {
+    fn offer(&mut self, _: u128) -> Result<Vec<u8>, Reached> {
         Ok(self.own.clone())
     }
 
-    fn accepts(&self, offer: &[u8]) -> bool {
+    fn accepts(&self, _: u128, offer: &[u8]) -> bool {
         offer.starts_with(SECRET)
     }
 
@@ -220,7 +220,7 @@ impl Connector for NotingConnector<'_> {
         assert!(limit <= 3 * MAX_PATIENCE, "{limit:?}");
         assert_eq!(offers[rank], self.own, "another process's place");
         for offer in &offers {
-            assert!(offer.len() <= MAX_OFFER_BYTES && self.accepts(offer), "{offer:?}");
+            assert!(offer.len() <= MAX_OFFER_BYTES && self.accepts(0, offer), "{offer:?}");
         }
         Poll::Ready(Err(Reached(rank, offers, limit)))
     }

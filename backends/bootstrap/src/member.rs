@@ -48,24 +48,35 @@ impl MemberConnection {
     /// Connects to the root of `place`, retries until the deadline, and waits until all ranks have
     /// joined.
     pub(crate) fn join(place: &Place, deadline: Instant, limit: Duration) -> Result<Self, Error> {
+        Self::join_at(|| place.root.resolve_by(deadline), place, deadline, limit)
+    }
+
+    /// Same as [`join`](Self::join), with a function that returns the root's addresses.
+    fn join_at(
+        resolve: impl Fn() -> io::Result<Vec<SocketAddr>>,
+        place: &Place,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<Self, Error> {
         let root = || place.root.clone();
         let mut search = RootSearch { place, limit, deadline, refusal: None };
         let mut pause = FIRST_PAUSE;
         loop {
             // In each attempt, because a name may get another address.
-            let addresses = place.root.resolve_by(deadline).map_err(|source| Error::Resolve {
-                root: root(),
-                limit,
-                source,
-            })?;
+            let addresses =
+                resolve().map_err(|source| Error::Resolve { root: root(), limit, source })?;
             let spares: Vec<SocketAddr> = place.spare_addresses(&addresses).collect();
-            let mut stranger = None;
+            let (mut stranger, mut n_strangers) = (None, 0);
             let mut fault = io::ErrorKind::TimedOut.into();
             for &address in &addresses {
                 match search.try_root(address, &spares) {
                     Ok(member) => return Ok(member),
                     Err(AttemptError::Fatal(error)) => return Err(error),
-                    Err(AttemptError::NotRankZero(error)) => stranger = Some(error),
+                    Err(AttemptError::NotRankZero(error)) => {
+                        n_strangers += 1;
+                        // A rank 0 that refuses this rank says more than another program.
+                        stranger = stranger.filter(is_refused).or(Some(error));
+                    }
                     Err(AttemptError::Retry(source)) => fault = source,
                 }
             }
@@ -73,8 +84,14 @@ impl MemberConnection {
                 return Ok(member);
             }
             match stranger {
-                // Rank 0 listens at a given address or not at all, so another listener is an error.
-                Some(error) if !place.job.chooses_port() => return Err(error),
+                // Rank 0 listens at a given address or not at all, so it is an error if others have
+                // them all.
+                Some(error)
+                    if !place.job.chooses_port()
+                        && (n_strangers == addresses.len() || is_refused(&error)) =>
+                {
+                    return Err(error);
+                }
                 stranger if Instant::now() + pause >= deadline => {
                     let refused = |reason| Error::Refused { root: root(), reason };
                     let unreachable = || Error::Unreachable { root: root(), limit, source: fault };
@@ -208,6 +225,11 @@ fn is_retryable(error: &Error) -> bool {
     matches!(error, Error::Lost { rank: Rank(0) } | Error::Refused { reason: Refusal::Slow, .. })
 }
 
+/// Returns whether the error is a refusal that this rank's own job may have caused.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Refused { reason, .. } if !matches!(reason, Refusal::Job { .. }))
+}
+
 /// Error of one attempt to join.
 enum AttemptError {
     /// The listener closed the connection, or did not answer in time.
@@ -229,7 +251,8 @@ impl<E: Into<Error>> From<E> for AttemptError {
 /// If another program has the root's port, rank 0 admits ranks at a spare address, or reports there
 /// why it cannot listen at the root. A stranger may listen at any of these addresses. So a refusal
 /// without a proof ends the search at a given root only. Elsewhere the rank searches on, and
-/// reports the refusal at its time limit.
+/// reports the refusal at its time limit. A name of the root may have several addresses, and
+/// rank 0 may listen at any of them; another program ends the search only if it has them all.
 struct RootSearch<'a> {
     place: &'a Place,
     limit: Duration,
@@ -358,13 +381,16 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
     }
 
-    /// Answers every connection to these ports with one message, until the process ends.
-    fn answer_all(ports: impl Iterator<Item = u16>, message: &Message<'_>) {
+    fn local(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    /// Answers every connection to these addresses with one message, until the process ends.
+    fn answer_all(addresses: impl Iterator<Item = SocketAddr>, message: &Message<'_>) {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
-        for port in ports {
-            let (listener, bytes) =
-                (TcpListener::bind(("127.0.0.1", port)).unwrap(), bytes.clone());
+        for address in addresses {
+            let (listener, bytes) = (TcpListener::bind(address).unwrap(), bytes.clone());
             thread::spawn(move || {
                 for stream in listener.incoming() {
                     let _ = io::Write::write_all(&mut stream.unwrap(), &bytes);
@@ -386,7 +412,7 @@ mod tests {
             ("challenge", Message::Challenge { nonce: [1; NONCE_BYTES], proof: [2; PROOF_BYTES] }),
         ] {
             let (job, port) = (Job::named(&[name, "of a stranger"]), free_port());
-            answer_all(job.spare_ports(port), &message);
+            answer_all(job.spare_ports(port).map(local), &message);
             let rank_1 = join(place(1, port, job));
             thread::sleep(Duration::from_millis(100));
             let rank_0 = join(place(0, port, job));
@@ -395,11 +421,52 @@ mod tests {
         }
     }
 
+    /// A stranger has the port at one of the addresses of the root's name.
+    #[test]
+    fn a_stranger_at_one_of_several_addresses_keeps_no_rank_out() {
+        for (name, message) in [
+            ("job", Message::Refusal(Refusal::Job { theirs: 1, ours: 2 })),
+            ("challenge", Message::Challenge { nonce: [1; NONCE_BYTES], proof: [2; PROOF_BYTES] }),
+        ] {
+            let (job, port) = (Job::named(&[name, "at another address"]), free_port());
+            let [ours, theirs] =
+                [[127, 0, 0, 1], [127, 0, 0, 2]].map(|ip| SocketAddr::from((ip, port)));
+            answer_all([theirs].into_iter(), &message);
+            let place_1 = place(1, port, job);
+            let rank_1 = thread::spawn(move || {
+                let addresses = || Ok(vec![ours, theirs, ours]);
+                MemberConnection::join_at(addresses, &place_1, Instant::now() + LIMIT, LIMIT)
+            });
+            thread::sleep(Duration::from_millis(100));
+            let rank_0 = join(place(0, port, job));
+            let (rank_0, rank_1) = (rank_0.join().unwrap(), rank_1.join().unwrap());
+            assert!(rank_0.is_ok() && rank_1.is_ok(), "{name}: {rank_0:?}, {rank_1:?}");
+        }
+        // Nobody waits if strangers have all of them, or rank 0 refuses.
+        let start = Instant::now();
+        for message in [
+            Message::Refusal(Refusal::Job { theirs: 1, ours: 2 }),
+            Message::Refusal(Refusal::Token),
+        ] {
+            let (job, port) = (Job::named(&["strangers"]), free_port());
+            let [one, two] =
+                [[127, 0, 0, 1], [127, 0, 0, 2]].map(|ip| SocketAddr::from((ip, port)));
+            let is_refusal = matches!(message, Message::Refusal(Refusal::Token));
+            answer_all([one, two].into_iter().skip(usize::from(is_refusal)), &message);
+            let deadline = Instant::now() + LIMIT;
+            let addresses = || Ok(vec![one, two]);
+            let joined =
+                MemberConnection::join_at(addresses, &place(1, port, job), deadline, LIMIT);
+            assert!(matches!(joined, Err(Error::Refused { .. })), "{joined:?}");
+        }
+        assert!(start.elapsed() < LIMIT / 2);
+    }
+
     /// A stranger has the derived port, so rank 0 moves to a spare one.
     #[test]
     fn a_stranger_at_the_derived_port_keeps_no_rank_out() {
         let job = Job::named(&["a stranger at the root"]).choosing_port();
-        answer_all([job.port()].into_iter(), &Message::Refusal(Refusal::Token));
+        answer_all([local(job.port())].into_iter(), &Message::Refusal(Refusal::Token));
         let rank_1 = join(place(1, job.port(), job));
         thread::sleep(Duration::from_millis(100));
         let rank_0 = join(place(0, job.port(), job));

@@ -174,7 +174,8 @@ pub enum JoinError {
         /// This rank's settings.
         here: String,
     },
-    /// Another rank's offer cannot be read. The rank may run another version of Foldwire.
+    /// Another rank's offer, or its word that it is ready, cannot be read. The rank may run another
+    /// version of Foldwire, or the message was changed on its way.
     #[error(
         "the connection data of rank {rank} cannot be read; run the same version of Foldwire on \
          all ranks"

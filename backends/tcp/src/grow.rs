@@ -2,7 +2,8 @@
 //! grow in one call each.
 //!
 //! A process listens before it offers itself, and its offer is the same as in a join: address,
-//! settings, nonce, and a proof of all that by the token. The leader proves its plan likewise. The
+//! settings, nonce, and a proof of all that by the token. The nonce begins with the process's
+//! number, so the offer is of no use under another one. The leader proves its plan likewise. The
 //! new group's secret comes from the plan, and both ends of each connection prove that they know
 //! it. So members that hold different plans do not connect. A process without the token gets no
 //! connection and can make no plan, whatever it writes to the store.
@@ -36,6 +37,9 @@ const TEST_INTERVAL: Duration = Duration::from_millis(50);
 const TEST_LIMIT: Duration = Duration::from_millis(20);
 /// Number of refused tests after which a member counts as ended.
 const N_REFUSALS: u32 = 3;
+
+/// Bytes of a process's number, with which the nonce of its offer begins.
+const UNIQUE_BYTES: usize = 16;
 
 /// Makes endpoints over TCP for [`grow::admit`] and [`grow::rejoin`].
 #[derive(Debug)]
@@ -138,19 +142,23 @@ impl Connector for TcpConnector {
         Ok(nonce.first_chunk().copied().map_or(0, u128::from_le_bytes))
     }
 
-    fn offer(&mut self) -> Result<Vec<u8>, JoinError> {
+    fn offer(&mut self, unique: u128) -> Result<Vec<u8>, JoinError> {
         // There will be other members, so an address that is not loopback needs a token.
-        let (listener, offer) = listen(&self.settings, 2, Vec::new())?;
+        let (listener, mut offer) = listen(&self.settings, 2, Vec::new())?;
+        // The proof covers the nonce.
+        offer.nonce[..UNIQUE_BYTES].copy_from_slice(&unique.to_le_bytes());
+        let offer = offer.proven(self.settings.token.as_ref());
         let bytes = offer.encode();
         self.offered = Some((listener, offer));
         Ok(bytes)
     }
 
-    fn accepts(&self, offer: &[u8]) -> bool {
+    fn accepts(&self, unique: u128, offer: &[u8]) -> bool {
         let mine = self.offered.as_ref().map(|(_, mine)| mine.shared);
         TcpOffer::decode(offer).is_some_and(|theirs| {
             let fits = mine.is_none_or(|mine| mine == theirs.shared);
-            fits && theirs.is_proven(self.settings.token.as_ref())
+            let is_of_number = theirs.nonce.starts_with(&unique.to_le_bytes());
+            fits && is_of_number && theirs.is_proven(self.settings.token.as_ref())
         })
     }
 

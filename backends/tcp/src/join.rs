@@ -25,7 +25,8 @@ use crate::secret::{Nonce, OFFER, SessionSecret, accepts_token_proof, nonce, tok
 use crate::settings::Settings;
 use crate::{JoinError, MAX_STREAMS};
 
-/// Message of a rank that is connected to all other ranks.
+/// Word of a rank that is connected to all other ranks. A proof follows: whoever carries the message
+/// may change it.
 const READY: &[u8] = b"ready";
 /// The same if the rank also shares memory with all ranks of its node.
 const READY_TO_SHARE: &[u8] = b"ready, with memory";
@@ -155,23 +156,35 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         });
         let shared = mine.shared;
         let setup = ConnectionSetup { rank, offers, is_near, secret, shared, memory };
+        let secret = setup.secret.clone();
         let mut connecting = Connecting::new(setup, listener, settings.limit);
         while !connecting.advance()? {
             thread::sleep(PAUSE);
         }
-        connecting.into_tcp(settings)
+        Ok((connecting.into_tcp(settings)?, secret))
     });
     // No rank may send before all are connected.
-    let ready = connected.as_ref().map_or(&[][..], |tcp| match tcp.shares_memory_with(rank) {
-        true => READY_TO_SHARE,
-        false => READY,
+    let ready = connected.as_ref().map_or(Vec::new(), |(tcp, secret)| {
+        let word = if tcp.shares_memory_with(rank) { READY_TO_SHARE } else { READY };
+        [word, &secret.word_proof(rank, word)].concat()
     });
-    let ready = gather(exchange, ready);
-    let (mut tcp, ready) = (connected?, ready?);
-    if let Some(rank) = ready.iter().position(Vec::is_empty) {
-        return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
+    let ready = gather(exchange, &ready);
+    let ((mut tcp, secret), ready) = (connected?, ready?);
+    let mut shares = Vec::new();
+    for (rank, said) in (0..).map(Rank).zip(&ready) {
+        if said.is_empty() {
+            return Err(JoinError::PeerFailed { rank });
+        }
+        let is_said = |word| {
+            let proof = said.strip_prefix(word);
+            proof.is_some_and(|proof| secret.accepts_word(proof, rank, word))
+        };
+        shares.push(is_said(READY_TO_SHARE));
+        if !shares[rank.index()] && !is_said(READY) {
+            return Err(JoinError::Unintelligible { rank });
+        }
     }
-    tcp.share_memory(|peer| ready[peer.index()] == READY_TO_SHARE);
+    tcp.share_memory(|peer| shares[peer.index()]);
     Ok(tcp)
 }
 

@@ -17,6 +17,7 @@
 
 use std::fmt;
 
+use foldwire::Rank;
 use foldwire_bootstrap::Token;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -118,6 +119,24 @@ impl SessionSecret {
         nonces: [&Nonce; 2],
     ) -> bool {
         self.proof_mac(role, about, nonces).verify_slice(proof).is_ok()
+    }
+
+    /// Makes a proof that a rank of the session has said a word to all ranks.
+    pub(crate) fn word_proof(&self, rank: Rank, word: &[u8]) -> Nonce {
+        self.word_mac(rank, word).finalize().into_bytes().into()
+    }
+
+    /// Returns whether such a proof is valid. Compares in constant time.
+    pub(crate) fn accepts_word(&self, proof: &[u8], rank: Rank, word: &[u8]) -> bool {
+        self.word_mac(rank, word).verify_slice(proof).is_ok()
+    }
+
+    fn word_mac(&self, rank: Rank, word: &[u8]) -> Hmac<Sha256> {
+        let mut mac = mac(&self.0);
+        mac.update(b"says....");
+        mac.update(&rank.0.to_le_bytes());
+        mac.update(word);
+        mac
     }
 
     /// Returns the HMAC over the role, the encoded hello and both nonces. All fields have fixed

@@ -119,17 +119,12 @@ impl LaunchError {
 
     /// The error of a program that the system does not start.
     fn of_start(program: &OsStr, error: io::Error) -> Self {
-        let is_of_program = matches!(
-            error.kind(),
-            io::ErrorKind::NotFound
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::InvalidInput
-        );
-        if is_of_program || error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
-            return Self::Program { program: program.display().to_string(), error };
+        let limits = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE];
+        let code = error.raw_os_error();
+        if limits.iter().any(|&limit| code == Some(limit as i32)) {
+            return Self::system(NO_RANK)(error);
         }
-        Self::system(NO_RANK)(error)
+        Self::Program { program: program.display().to_string(), error }
     }
 
     fn system<E: ToString>(what: &'static str) -> impl FnOnce(E) -> Self {
@@ -390,9 +385,14 @@ mod tests {
             (Errno::ENOENT, true),
             (Errno::EACCES, true),
             (Errno::ENOEXEC, true),
+            (Errno::ETXTBSY, true),
+            (Errno::ENAMETOOLONG, true),
+            (Errno::ELOOP, true),
+            (Errno::E2BIG, true),
             (Errno::EAGAIN, false),
             (Errno::EMFILE, false),
             (Errno::ENOMEM, false),
+            (Errno::ENFILE, false),
         ] {
             let error = io::Error::from_raw_os_error(errno as i32);
             let error = LaunchError::of_start(OsStr::new("program"), error);

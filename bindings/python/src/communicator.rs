@@ -403,14 +403,12 @@ impl PyCommunicator {
             let patience = seconds(times.1, "patience")?;
             let wanted = Admission { size, limit, patience, generation, facts: &facts };
             self.endpoint.enter(|state| {
-                let grown = rust::admit(|| state.take_comm(self.id), &mut store, job, &wanted)?;
+                let take = || state.take_comm(self.id);
+                let grown = store.watched(|store| rust::admit(take, store, job, &wanted))?;
                 Ok(Self::grown(grown))
             })
         });
-        made.map_err(|fault| match store.take_raised() {
-            Some(raised) => raised,
-            None => self.endpoint.raise(py, &fault),
-        })
+        store.outcome(made, |fault| self.endpoint.raise(py, fault))
     }
 
     /// Returns start and end of this rank's block in an array of `n_values` values.

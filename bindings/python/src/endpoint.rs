@@ -62,20 +62,26 @@ struct StopSignal {
     /// True if the running call is to close the endpoint when it leaves.
     is_closing: AtomicBool,
     /// Exception that a signal handler raised.
-    raised: Mutex<Option<PyErr>>,
+    raised: Raised,
 }
 
 impl StopSignal {
     /// Returns whether the calls should continue. Waiting threads poll this. `last_check` is the
     /// time of the last check for signals.
     fn goes_on(&self, last_check: &mut Instant) -> bool {
-        self.handles_signals(last_check)
+        self.raised.handles_signals(last_check)
             && !self.is_ended.load(Ordering::Relaxed)
             && !self.is_closing.load(Ordering::Relaxed)
     }
+}
 
+/// An exception that code of the user raised during a call.
+#[derive(Default)]
+pub(crate) struct Raised(Mutex<Option<PyErr>>);
+
+impl Raised {
     /// Calls signal handlers, if it is time. Returns false if one has raised an exception.
-    fn handles_signals(&self, last_check: &mut Instant) -> bool {
+    pub(crate) fn handles_signals(&self, last_check: &mut Instant) -> bool {
         if last_check.elapsed() > SIGNALS {
             #[allow(
                 clippy::redundant_closure_for_method_calls,
@@ -84,16 +90,29 @@ impl StopSignal {
             let handled = Python::try_attach(|py| py.check_signals());
             *last_check = Instant::now();
             if let Some(Err(raised)) = handled {
-                *self.raised() = Some(raised);
+                *self.lock() = Some(raised);
                 return false;
             }
         }
         true
     }
 
-    /// Locks the exception of a signal handler.
-    fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps an exception, unless there is one.
+    pub(crate) fn keep(&self, raised: PyErr) {
+        self.lock().get_or_insert(raised);
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.lock().take()
+    }
+
+    /// Nothing panics while it is locked.
+    fn lock(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -242,8 +261,13 @@ impl LockedEndpoint {
             goes_on
         };
         let made = with_stop_check(Box::new(ask), || then(&mut guard.0));
-        if self.end.is_closing.load(Ordering::Relaxed) {
-            drop(guard.take());
+        let closing = self.end.is_closing.load(Ordering::Relaxed).then(|| guard.take());
+        drop(entered);
+        let closed = closing.and_then(|state| Python::try_attach(|py| drop_waiting(py, state)));
+        if let Some(Err(raised)) = closed {
+            self.end.raised.keep(raised);
+            let message = "a signal handler raised while this communicator was closed";
+            return Err(ApiError::new(FW_TRANSPORT_ERROR, message));
         }
         made
     }
@@ -265,7 +289,7 @@ impl LockedEndpoint {
     /// Returns the exception for a failed call.
     pub(crate) fn raise(&self, py: Python<'_>, fault: &ApiError) -> PyErr {
         if fault.code == FW_TRANSPORT_ERROR {
-            let raised = self.end.raised().take();
+            let raised = self.end.raised.take();
             if let Some(raised) = raised {
                 return raised;
             }
@@ -306,19 +330,16 @@ impl LockedEndpoint {
             return Ok(());
         }
         let taken = py.detach(|| {
-            let mut entered = self.wait_for_turn(StopSignal::handles_signals)?;
+            let handles = |end: &StopSignal, last: &mut _| end.raised.handles_signals(last);
+            let mut entered = self.wait_for_turn(handles)?;
             Some(match &mut entered.state {
                 Ok(guard) => guard.take(),
                 Err(poisoned) => poisoned.get_mut().take(),
             })
         });
         match taken {
-            None => Err(self.end.raised().take().unwrap_or_else(|| interrupted(py))),
-            Some(state) if state.0.is_empty() => Ok(()),
-            Some(state) => with_signals(py, "foldwire close", move || {
-                drop(state);
-                Ok(())
-            }),
+            None => Err(self.end.raised.take().unwrap_or_else(|| interrupted(py))),
+            Some(state) => drop_waiting(py, state),
         }
     }
 
@@ -338,6 +359,20 @@ impl Drop for LockedEndpoint {
             without_gil(move || drop(state));
         }
     }
+}
+
+/// Drops communicators and calls, and waits until what they have sent has arrived.
+///
+/// # Errors
+/// The exception of a signal handler. A thread then goes on with the wait.
+fn drop_waiting(py: Python<'_>, state: SendWrapper<LockedState>) -> PyResult<()> {
+    if state.0.is_empty() {
+        return Ok(());
+    }
+    with_signals(py, "foldwire close", move || {
+        drop(state);
+        Ok(())
+    })
 }
 
 /// Calls `then` without the GIL, whether the current thread holds it or not.

@@ -155,7 +155,7 @@ pub(crate) fn meet(
         let place = StorePlace { rank, size, job, epoch, limit };
         PyCommunicator::create(rust::join_store(&mut store, place)?, config, n_calls)
     });
-    made.map_err(|fault| store.raise(py, &fault))
+    store.outcome(made, |fault| raise(py, fault))
 }
 
 /// Waits until a group admits this process. Returns what `Comm.admit` returns.
@@ -171,8 +171,8 @@ pub(crate) fn rejoin(
     let made = py.detach(|| {
         let (config, n_calls) = config(settings, None)?;
         let limit = seconds(limit, "limit")?;
-        let grown = rust::rejoin(&mut store, job, limit, config, n_calls)?;
-        Ok(PyCommunicator::grown(grown))
+        let rejoined = store.watched(|store| rust::rejoin(store, job, limit, config, n_calls));
+        rejoined.map(PyCommunicator::grown)
     });
-    made.map_err(|fault| store.raise(py, &fault))
+    store.outcome(made, |fault| raise(py, fault))
 }

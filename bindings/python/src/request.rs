@@ -63,7 +63,8 @@ impl PyRequest {
 
 impl Drop for PyRequest {
     fn drop(&mut self) {
-        if self.outcome().is_none() {
+        // In a fork, a thread that does not exist there may hold the lock.
+        if self.endpoint.check().is_ok() && self.outcome().is_none() {
             self.endpoint.release(self.id);
         }
     }

@@ -39,6 +39,57 @@ RANK = """
 """
 
 
+INTERRUPTED = """
+    import os, signal, threading, time, foldwire
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    side, place = os.environ["CASE"].split()
+    inner, planned = foldwire.MemoryStore(), threading.Event()
+
+    class Store:
+        wait = inner.wait
+        def set(self, key, value):
+            inner.set(key, value)
+            if "/invite/" in key:
+                planned.set()
+        def get(self, key):
+            return inner.get(key)
+
+    class Absent(Store):
+        def get(self, key):
+            if "/plan/" in key:
+                time.sleep(3600)
+            return inner.get(key)
+
+    class Pressed(Store):
+        def progress(self):
+            if planned.is_set():
+                signal.raise_signal(signal.SIGINT)
+
+    def admit(store):
+        size = 3 if side == "rejoin" else 2
+        foldwire.threads(1)[0].admit(store, size, limit=60, patience=30)
+
+    def rejoin(store):
+        foldwire.rejoin(store, limit=60)
+
+    def press():
+        planned.wait()
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    others = [(rejoin, Absent())] + ([(admit, Store())] if side == "rejoin" else [])
+    for run, store in others:
+        threading.Thread(target=run, args=(store,), daemon=True).start()
+    if place == "elsewhere":
+        threading.Thread(target=press, daemon=True).start()
+    try:
+        {"admit": admit, "rejoin": rejoin}[side](Pressed() if place == "progress" else Store())
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+    os._exit(0)
+"""
+
+
 class Growing(unittest.TestCase):
     def test_a_new_process_takes_the_place_of_a_killed_one(self):
         for killed in (0, 2):
@@ -130,6 +181,69 @@ class Growing(unittest.TestCase):
 
         with self.assertRaises(ConnectionError):
             alone.admit(Broken(), 2, patience=1)
+
+    def test_a_member_that_reads_the_plan_late_is_not_voted_out(self):
+        """A planned member never comes. Another one reads the plan late, and so waits for that one
+        until later than the survivor does."""
+        store, ends, over = foldwire.MemoryStore(), {}, threading.Event()
+        patience, limit = 0.5, 15
+
+        class Late:
+            def __init__(self, delay):
+                self.delay, self.set, self.wait = delay, store.set, store.wait
+
+            def get(self, key):
+                if "/plan/" in key:
+                    over.wait(self.delay)
+                return store.get(key)
+
+        def newcomer(delay):
+            try:
+                with foldwire.rejoin(Late(delay), limit=limit, job="late") as comm:
+                    ends[delay] = comm.size, float(comm.all_reduce(np.ones(3))[0])
+            except foldwire.Error as failure:
+                ends[delay] = failure
+
+        late, never = 2.6 * patience, 3 * limit
+        threads = [threading.Thread(target=newcomer, args=(delay,)) for delay in (late, never)]
+        for thread in threads:
+            thread.start()
+        comm = foldwire.threads(1)[0].admit(store, 3, limit=30, patience=patience, job="late")
+        try:
+            self.assertEqual((comm.size, float(comm.all_reduce(np.ones(3))[0])), (2, 2))
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(60)
+        self.assertEqual(ends[late], (2, 2))
+
+    def test_whatever_progress_raises_is_raised_whenever_it_comes(self):
+        class Breaking:
+            def __init__(self, at):
+                store = foldwire.MemoryStore()
+                self.set, self.get, self.wait, self.left = store.set, store.get, store.wait, at
+
+            def progress(self):
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+
+        n_raised = 0
+        while True:
+            store = Breaking(n_raised + 1)
+            try:
+                foldwire.threads(1)[0].admit(store, 1, patience=1).close()
+                break
+            except KeyboardInterrupt:
+                n_raised += 1
+        self.assertGreater(store.left, 0)
+        self.assertGreater(n_raised, 2)
+
+    def test_ctrl_c_ends_the_wait_for_a_member_that_does_not_come(self):
+        for side in ("admit", "rejoin"):
+            for place in ("progress", "elsewhere"):
+                ranks = start(INTERRUPTED, 1, lambda _, c=f"{side} {place}": {"CASE": c})
+                self.assertEqual(said(ranks, 20), ["stopped\n"], (side, place))
 
     def test_the_example(self):
         said_, errors = start_example("rejoin.py").communicate(timeout=120)

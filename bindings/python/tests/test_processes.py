@@ -174,12 +174,13 @@ class Processes(unittest.TestCase):
     def test_ranks_of_mpi4py_listen_on_the_way_to_another_host(self):
         from foldwire import _join
 
-        def chosen(rank, ranks, address="10.0.0.1"):
+        def chosen(rank, ranks, address="10.0.0.1", others="-"):
             """Returns where a rank listens, and the names of hosts on the way to which it does.
             ``ranks`` has each rank's network and name."""
             asked = []
             world = mock.Mock(rank=rank, size=len(ranks), bcast=lambda id_: id_)
-            world.allgather = lambda own: ranks if isinstance(own, tuple) else [own] * len(ranks)
+            answers = {tuple: lambda _: ranks, str: lambda own: [own, others]}
+            world.allgather = lambda own: answers.get(type(own), lambda _: [None])(own)
 
             def own_address(root):
                 asked.append(root)
@@ -196,9 +197,13 @@ class Processes(unittest.TestCase):
         self.assertEqual(chosen(0, two), ("10.0.0.1", ["b"]))
         self.assertEqual(chosen(1, two), ("10.0.0.1", ["b"]))
         self.assertEqual(chosen(2, two), ("10.0.0.1", ["a"]))
-        # Containers of one image, and names that are of loopback or of nothing.
+        # Containers of one image.
         self.assertEqual(chosen(0, [("1", "a"), ("2", "a")]), ("10.0.0.1", ["a"]))
-        self.assertEqual(chosen(0, two, "127.0.0.1")[0], None)
+        # Names that are of loopback or of nothing.
+        for alone in ({"address": "127.0.1.1"}, {"others": "other.host"}):
+            with self.assertRaisesRegex(foldwire.Error, "loopback.*FOLDWIRE_IFACE") as raised:
+                chosen(0, two, **alone)
+        self.assertIn("on other.host the name", str(raised.exception))
         # One network under two names.
         self.assertEqual(chosen(1, [("1", "a"), ("1", "b")]), (None, []))
 

@@ -145,6 +145,51 @@ class Stores(unittest.TestCase):
                                      "FOLDWIRE_ROOT": f"127.0.0.1:{free_port()}"}
             self.assertEqual(said(start(script, 1, launched), 60), ["stopped\n"], waiting)
 
+    def test_ctrl_c_ends_the_wait_for_a_host_that_does_not_answer(self):
+        program = """
+            import foldwire, os, signal, socket, threading
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with socket.create_server(("127.0.0.1", 0)) as silent:
+                store = foldwire.TcpStore(f"127.0.0.1:{silent.getsockname()[1]}", token="")
+                # Another thread waits for the same store.
+                threading.Thread(target=store.get, args=("key",), daemon=True).start()
+                for call in (lambda: store.get("key"), lambda: store.set("key", b"value"),
+                             lambda: store.wait("key", 60)):
+                    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                    try:
+                        call()
+                    except KeyboardInterrupt:
+                        print("stopped", flush=True)
+                os._exit(0)
+        """
+        self.assertEqual(said(start(program, 1, lambda _: {}), 20), ["stopped\n" * 3])
+
+    def test_threads_share_a_store_that_another_process_hosts(self):
+        at = f"127.0.0.1:{free_port()}"
+        host = foldwire.TcpStore(at, hosts=True, token="")
+        store, waited, is_over = foldwire.TcpStore(at, token=""), [], threading.Event()
+
+        def serve():
+            while not is_over.is_set():
+                host.progress()
+                time.sleep(0.001)
+
+        def wait():
+            waited.append(store.wait("late", 30))
+
+        threads = [threading.Thread(target=each) for each in (serve, wait)]
+        for thread in threads:
+            thread.start()
+        began = time.monotonic()
+        store.set("early", b"1")
+        self.assertEqual(store.get("early"), b"1")
+        self.assertLess(time.monotonic() - began, 10)
+        store.set("late", b"2")
+        threads[1].join(60)
+        is_over.set()
+        threads[0].join(60)
+        self.assertEqual(waited, [b"2"])
+
     def test_an_error_of_the_store_is_raised_as_it_is(self):
         class Broken(DictStore):
             def get(self, key):

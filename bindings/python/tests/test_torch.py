@@ -632,7 +632,7 @@ class Hook(unittest.TestCase):
 class Network(unittest.TestCase):
     """Which address ranks listen on."""
 
-    def chosen(self, hosts, variables=None, address="10.0.0.1"):
+    def chosen(self, hosts, variables=None, address="10.0.0.1", others="-"):
         """Returns the address that rank 0 of ranks on these hosts chooses, and the master."""
         import os
 
@@ -642,7 +642,8 @@ class Network(unittest.TestCase):
 
         store, asked = dist.PrefixStore("a", dist.HashStore()), []
         for rank, host in enumerate(hosts):
-            store.set(f"foldwire/host/{rank}", host)
+            store.set(f"foldwire/names/0/{rank}", host)
+            store.set(f"foldwire/names/1/{rank}", others)
         names = meeting.names_by_store(store, 0, len(hosts))
 
         def own_address(master=None):
@@ -662,7 +663,10 @@ class Network(unittest.TestCase):
     def test_ranks_on_several_hosts_listen_on_the_way_to_their_master(self):
         self.assertEqual(self.chosen(["a", "b"]), ("10.0.0.1", ["master.of.store"]))
         self.assertEqual(self.chosen(["a", "a"]), (None, []))
-        self.assertEqual(self.chosen(["a", "b"], address="127.0.0.1")[0], None)
+        for alone in ({"address": "127.0.1.1"}, {"others": "other.host"}):
+            with self.assertRaisesRegex(foldwire.Error, "loopback.*FOLDWIRE_IFACE") as raised:
+                self.chosen(["a", "b"], **alone)
+        self.assertIn("on other.host the name", str(raised.exception))
         # A launcher's job may be a part of the group, and only some ranks may have a launcher.
         one = {"LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "m"}
         self.assertEqual(self.chosen(["a", "b"], one), ("10.0.0.1", ["m"]))

@@ -644,12 +644,21 @@ RECONFIGURED = """
     fails("usage")
     if me < 3:
         meet(1, [0, 1, 2])
+    if me == 2:
+        old = dist.irecv(torch.empty(1), 0)
     if me == 1:
         os._exit(1)
     if me in (0, 2):
         fails("peer_lost", 1)
         fails("poisoned", 1)
         meet(2, [2, 0])
+    if me == 2:
+        # A message of the first group leaves the present one alone.
+        try:
+            old.wait()
+            assert False, "no error"
+        except dist.DistBackendError as error:
+            assert (error.kind, error.rank) == ("poisoned", 1), error
     meet(3, [0, 2, 3])
     try:
         c10d._reconfigure(4, ["foldwire/127.0.0.1/1/of-nobody"])

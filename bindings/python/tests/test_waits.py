@@ -98,6 +98,19 @@ class Waits(unittest.TestCase):
             thread.join(60)
         self.assertLess(seconds[0], 10)
 
+    def test_a_signal_handler_may_call_another_rank(self):
+        program = """
+            import foldwire, numpy as np, signal, threading
+            (comm, other), alone, sums = foldwire.threads(2), foldwire.threads(1)[0], []
+            handler = lambda *_: sums.append(float(alone.all_reduce(np.ones(2))[0]))
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            threading.Timer(1, other.barrier).start()
+            comm.barrier()
+            print(sums)
+        """
+        self.assertEqual(said(start(program, 1, lambda _: {})), ["[1.0]\n"])
+
     def test_ctrl_c_ends_the_wait_for_messages_to_arrive(self):
         program = CTRL_C + """
     store, is_over = foldwire.MemoryStore(), threading.Event()

@@ -117,6 +117,21 @@ class DataSets(unittest.TestCase):
             xarray.testing.assert_equal(decoded, data)
             self.assertEqual(stored["packed"].dtype, np.uint8)
 
+    def test_a_codec_for_floats_leaves_integers_to_an_exact_one(self):
+        packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}
+        data = xarray.Dataset({
+            "t": self.variable(True),
+            "i8": ("n", np.arange(6)),
+            "bool": ("n", np.arange(6) % 2 == 0),
+            "packed": ("n", np.arange(6) / 2, None, packed),
+        })
+        for form in (2, 3):
+            for codec in ("dense", "fz-light"):
+                _, decoded, n_bytes = self.stored(data, form, "rel:1e-3", codec=codec)
+                xarray.testing.assert_equal(decoded.drop_vars("t"), data.drop_vars("t"))
+                np.testing.assert_allclose(decoded["t"], data["t"], rtol=0, atol=self.most)
+                self.assertLess(n_bytes["t"], self.field.nbytes / 2)
+
     def test_how_values_are_stored_in_zarr_stays(self):
         how = {"chunks": (16, 50), "shards": (32, 100), "fill_value": FILL}
         data = xarray.Dataset({"t": self.variable(False, None, how)})

@@ -173,7 +173,7 @@ impl Watch {
                 break;
             }
             if let Some((unique, count, offer)) = value.as_deref().and_then(decode) {
-                self.see(unique, count, offer, || connector.accepts(offer));
+                self.see(unique, count, offer, || connector.accepts(unique, offer));
             }
         }
         let live = self.seen.iter().filter(|(.., lives)| *lives);
@@ -191,8 +191,8 @@ impl Watch {
             Some((newcomer, first, lives)) => {
                 *lives |= count != *first && newcomer.offer == offer;
             }
-            // The offer proves that the newcomer knows the group's secret. But anyone can copy it
-            // to other slots, without end.
+            // The offer proves that a newcomer of this number knows the group's secret. But anyone
+            // can keep the offers of all newcomers that ever were, and write them to slots.
             None if accepts() => {
                 if self.seen.len() >= MAX_SEEN {
                     let Some(at) = self.seen.iter().position(|(.., lives)| !lives) else { return };

@@ -13,11 +13,11 @@
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
 
 use super::{Pending, SharedCommunicator};
-use crate::collective::Call;
+use crate::collective::{Call, Communicator};
 use crate::error::{Error, Field, Value};
 use crate::handle::{Advance, Handle, Progress};
 use crate::plan::Plan;
-use crate::shared_transport::{ChannelChoice, ChannelOffer, Flush, LeftoverFrames};
+use crate::shared_transport::{ChannelChoice, ChannelOffer, Flush, LeftoverFrames, Port};
 use crate::transport::{MAX_CHANNELS, Rank, Transport};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -187,12 +187,22 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// transport needs a channel more than the new communicator takes, or the split fails with
     /// [`Error::TooFewChannels`]. An error consumes this communicator.
     pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
+        self.shrink_by(|comm| comm.shrink(patience), n_calls)
+    }
+
+    /// Same as [`shrink`](Self::shrink), with a function that shrinks the communicator of a
+    /// channel.
+    pub(super) fn shrink_by(
+        self,
+        shrink: impl FnOnce(Communicator<Port<'a, X>>) -> Result<Communicator<Port<'a, X>>, Error>,
+        n_calls: usize,
+    ) -> Result<Self, Error> {
         self.abort_calls();
         // The survivors agree over the first channel.
         let mut call_slots =
             self.call_slots.iter().map(|call_slot| call_slot.comm.try_borrow_mut());
         let mut first = call_slots.next().and_then(Result::ok).ok_or(Error::Internal)?;
-        let shrunk = first.take().ok_or(Error::Poisoned)?.shrink(patience)?;
+        let shrunk = shrink(first.take().ok_or(Error::Poisoned)?)?;
         for call_slot in call_slots {
             call_slot.map_err(|_| Error::Internal)?.take();
         }

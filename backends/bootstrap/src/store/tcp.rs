@@ -22,7 +22,7 @@ use std::time::Duration;
 use foldwire::store::{Store, StoreError, check_entry, check_key};
 
 use crate::token::Token;
-use client::Client;
+use client::{Client, GoesOn};
 use server::Server;
 
 /// A store over TCP: the host's side, or the side of a process that connects to it.
@@ -73,6 +73,17 @@ impl TcpStore {
     #[must_use]
     pub fn connect(address: SocketAddr, token: Option<Token>, limit: Duration) -> Self {
         Self(Side::Other(Client::new(address, token, limit)))
+    }
+
+    /// Lets a function end this process's waits for the host, for example after Ctrl-C. It is asked
+    /// about ten times a second, and once a second while nobody answers at the host's address. If
+    /// it returns false, the call fails with [`StoreError::Failed`].
+    #[must_use]
+    pub fn with_stop_check(mut self, goes_on: impl FnMut() -> bool + Send + 'static) -> Self {
+        if let Side::Other(client) = &mut self.0 {
+            client.set_goes_on(GoesOn(Box::new(goes_on)));
+        }
+        self
     }
 
     /// Address of the process that hosts the store.

@@ -403,6 +403,34 @@ fn a_crowd_of_silent_strangers_keeps_no_process_out() {
     crowd(8, 100);
 }
 
+/// Nobody listens; somebody listens and says nothing; a host is busy.
+#[test]
+fn who_waits_for_a_host_can_end_the_wait() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (silent_at, busy_at) = (silent.local_addr().unwrap(), busy.local_addr().unwrap());
+    let mut host = TcpStore::host(busy, None).unwrap();
+    let connected = thread::spawn(move || {
+        let mut store = TcpStore::connect(busy_at, None, LIMIT);
+        store.set("key", b"value").unwrap();
+        store
+    });
+    while !connected.is_finished() {
+        host.progress();
+    }
+    let stores = [nobody, silent_at].map(|at| TcpStore::connect(at, None, LIMIT));
+    for (nth, store) in stores.into_iter().chain(connected.join().ok()).enumerate() {
+        let start = Instant::now();
+        let mut store = store.with_stop_check(move || start.elapsed() < LIMIT / 100);
+        for _ in 0..2 {
+            assert_eq!(store.wait("key", LIMIT), Err(StoreError::Failed), "{nth}");
+            assert_eq!(store.set("key", b"value"), Err(StoreError::Failed), "{nth}");
+        }
+        assert!(start.elapsed() < LIMIT / 4, "{nth}");
+    }
+}
+
 #[test]
 fn a_host_that_is_gone_is_an_error_in_time() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

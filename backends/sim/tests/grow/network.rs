@@ -196,16 +196,15 @@ impl Connector for SimConnector {
         Ok(half(&mut random) << 64 | half(&mut random))
     }
 
-    /// The process, and a number that makes the offer unique.
-    fn offer(&mut self) -> Result<Vec<u8>, Dead> {
+    /// The process, and its number.
+    fn offer(&mut self, unique: u128) -> Result<Vec<u8>, Dead> {
         let secret = self.secret();
         let process = self.endpoint.borrow().rank().0.to_le_bytes();
-        let nonce = self.meeting.random.borrow_mut().below(1 << 30) as u32;
-        Ok([&[secret][..], &process, &nonce.to_le_bytes()].concat())
+        Ok([&[secret][..], &process, &unique.to_le_bytes()].concat())
     }
 
-    fn accepts(&self, offer: &[u8]) -> bool {
-        offer.len() == 9 && offer[0] == SECRET
+    fn accepts(&self, unique: u128, offer: &[u8]) -> bool {
+        offer.len() == 21 && offer[0] == SECRET && offer.ends_with(&unique.to_le_bytes())
     }
 
     fn prove(&self, _: &[u8]) -> Vec<u8> {

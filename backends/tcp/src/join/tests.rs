@@ -1,5 +1,7 @@
 //! Round trips of offers, agreement of ranks, and expected connections.
 
+use std::sync::mpsc;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -315,6 +317,66 @@ impl Exchange for FailsIn {
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
         self.0 = self.0.checked_sub(1).ok_or(std::fmt::Error)?;
         Ok(vec![mine.to_vec(); 2])
+    }
+}
+
+/// Makes the word that rank 0 reads of that of rank 1.
+type Forge = fn(&[u8]) -> Vec<u8>;
+
+/// An exchange between two ranks, of which one reads another word of the other in the second round.
+struct Forged {
+    rank: u32,
+    n_rounds: usize,
+    forge: Forge,
+    sender: mpsc::Sender<Vec<u8>>,
+    receiver: mpsc::Receiver<Vec<u8>>,
+}
+
+impl Exchange for Forged {
+    type Error = std::fmt::Error;
+
+    fn rank(&self) -> Rank {
+        Rank(self.rank)
+    }
+
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
+        self.sender.send(mine.to_vec()).map_err(|_| std::fmt::Error)?;
+        let theirs = self.receiver.recv().map_err(|_| std::fmt::Error)?;
+        self.n_rounds += 1;
+        let is_forged = (self.rank, self.n_rounds) == (0, 2);
+        let theirs = if is_forged { (self.forge)(&theirs) } else { theirs };
+        Ok(if self.rank == 0 { vec![mine.to_vec(), theirs] } else { vec![theirs, mine.to_vec()] })
+    }
+}
+
+#[test]
+fn the_word_of_a_rank_that_was_changed_on_its_way_is_not_believed() {
+    let forgeries: [Forge; 4] = [
+        <[u8]>::to_vec,
+        |_| READY.to_vec(),
+        |said| [READY_TO_SHARE, &said[said.len() - NONCE_BYTES..]].concat(),
+        |said| [&said[..said.len() - 1], &[!said[said.len() - 1]]].concat(),
+    ];
+    for (nth, forge) in forgeries.into_iter().enumerate() {
+        let (to_0, of_1) = mpsc::channel();
+        let (to_1, of_0) = mpsc::channel();
+        let ends = [(0, to_1, of_1), (1, to_0, of_0)];
+        let joined = ends.map(|(rank, sender, receiver)| {
+            thread::spawn(move || {
+                let token = Token::new("0123456789abcdef").unwrap();
+                let settings = Settings::default().token(token).share_memory(false);
+                let mut exchange = Forged { rank, n_rounds: 0, forge, sender, receiver };
+                join(&settings, &mut exchange).map(|_| ())
+            })
+        });
+        let [joined, other] = joined.map(|rank| rank.join().unwrap());
+        assert!(other.is_ok(), "{other:?}");
+        let is_refused = matches!(joined, Err(JoinError::Unintelligible { rank: Rank(1) }));
+        assert!(if nth == 0 { joined.is_ok() } else { is_refused }, "{nth}: {joined:?}");
     }
 }
 

@@ -349,6 +349,40 @@ fn strangers_at_the_ports_and_in_the_store_get_nothing() {
     });
 }
 
+/// A newcomer's offer, copied to another slot under another number, is no further newcomer.
+#[test]
+fn a_copied_offer_makes_no_further_member() {
+    use foldwire::store::Store;
+
+    let folder = TemporaryFolder::new("copied");
+    let store = FileStore::new(&folder.0).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (mut copied, is_over) = (store.clone(), &is_over);
+        scope.spawn(move || {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Some(mut value) = copied.get("join/0").unwrap().filter(|it| !it.is_empty()) {
+                    // The first bytes are the number. The copy counts on as the newcomer does.
+                    value[0] ^= 1;
+                    copied.set("join/1", &value).unwrap();
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut inner = store.clone();
+        let newcomer =
+            scope.spawn(move || rejoin(&mut inner, &settings(), Config::default(), LIMIT));
+        let mut exchange = exchanges(1).next().unwrap();
+        let comm = Communicator::new(join(&settings(), &mut exchange).unwrap()).unwrap();
+        let (limit, patience) = (Duration::from_millis(700), Duration::from_millis(200));
+        let wanted = Admission { limit, patience, ..wanted(b"") };
+        let grown = admit(comm, &mut store.clone(), &settings(), &wanted);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let (grown, theirs) = (grown.unwrap(), newcomer.join().unwrap().unwrap());
+        assert_eq!((grown.roster.members.len(), theirs.group.size()), (2, 2));
+    });
+}
+
 /// A writer to the store who does not know the token changes the last byte of the plan that a
 /// newcomer reads: a fact.
 #[test]

@@ -47,12 +47,12 @@ impl Connector for AnyConnector {
         self.0.unique()
     }
 
-    fn offer(&mut self) -> Result<Vec<u8>, JoinError> {
-        self.0.offer()
+    fn offer(&mut self, unique: u128) -> Result<Vec<u8>, JoinError> {
+        self.0.offer(unique)
     }
 
-    fn accepts(&self, offer: &[u8]) -> bool {
-        self.0.accepts(offer)
+    fn accepts(&self, unique: u128, offer: &[u8]) -> bool {
+        self.0.accepts(unique, offer)
     }
 
     fn prove(&self, plan: &[u8]) -> Vec<u8> {
@@ -70,6 +70,7 @@ impl Connector for AnyConnector {
         plan: &[u8],
         limit: Duration,
     ) -> Poll<Result<AnyTransport, JoinError>> {
+        stop_check::check().map_err(|_| JoinError::Exchange("the call was stopped".into()))?;
         let connected = self.0.poll_connect(rank, offers, plan, limit);
         connected.map_ok(|endpoint| AnyTransport::Tcp(Box::new(endpoint)))
     }
@@ -95,7 +96,7 @@ pub fn admit(
     let comm = take()?;
     let (config, n_calls) = (comm.config(), comm.n_calls());
     let grown = comm.admit(&mut store, &mut connector, wanted).map_err(fault)?;
-    finish(grown, config, n_calls)
+    finish(grown, &mut store, config, n_calls)
 }
 
 /// Newcomer's side of a grow: waits until a group admits this process.
@@ -116,7 +117,7 @@ pub fn rejoin(
         let rejoined = grow::block_on(grow::rejoin(&mut store, &mut connector, left));
         let grown = rejoined.map_err(fault)?;
         let config = grown.roster.tuning.configure(config);
-        match finish(grown, config, n_calls) {
+        match finish(grown, &mut store, config, n_calls) {
             // The group has formed without this process. Another one may need it.
             Err(fault) if is_of_group(&fault) && start.elapsed() < limit => {}
             finished => return finished,
@@ -139,16 +140,15 @@ fn prepare<'s>(
     Ok((store, AnyConnector(TcpConnector::new(settings(limit)?))))
 }
 
-/// Lets the members vote.
+/// Lets the members vote, and serves the store meanwhile.
 fn finish(
     grown: Grown<AnyTransport>,
+    store: &mut dyn Store,
     config: Config,
     n_calls: usize,
 ) -> Result<GrownCommunicator, ApiError> {
     let Grown { group, roster } = grown;
-    let comm = with_messages(group, config, n_calls)?.shrink(roster.patience, n_calls)?;
-    let ranks = || (0..comm.size()).filter_map(|rank| comm.transport_rank(Rank::new(rank)));
-    roster.check_survivors(ranks())?;
+    let comm = with_messages(group, config, n_calls)?.vote(&roster, store, n_calls)?;
     let Roster { generation, facts, members, .. } = roster;
     let old_rank = |rank| {
         let at = comm.transport_rank(Rank::new(rank))?;

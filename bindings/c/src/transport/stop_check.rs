@@ -13,34 +13,38 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 type StopCheck = Box<dyn FnMut() -> bool>;
 
 thread_local! {
-    static WATCH: RefCell<Option<StopCheck>> = const { RefCell::new(None) };
+    static CHECKS: RefCell<Vec<StopCheck>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `then` with a check that can stop its calls. A call that waits polls `goes_on` whenever it
-/// polls the network. If `goes_on` returns false, the call fails and its communicator is unusable.
+/// Runs `then` with a check that can stop its calls, beside those of outer calls of this. A call
+/// that waits polls `goes_on` whenever it polls the network. If `goes_on` returns false, the call
+/// fails and its communicator is unusable.
 pub fn with_stop_check<R>(goes_on: Box<dyn FnMut() -> bool>, then: impl FnOnce() -> R) -> R {
-    /// Restores the previous check when dropped, also during a panic.
-    struct Restore(Option<StopCheck>);
-    impl Drop for Restore {
+    /// Ends the check when dropped, also during a panic.
+    struct End;
+    impl Drop for End {
         fn drop(&mut self) {
-            let before = self.0.take();
             // A thread that is ending has no thread-local storage left.
-            let _ = WATCH.try_with(|stop_check| stop_check.replace(before));
+            let ended = CHECKS.try_with(|checks| checks.borrow_mut().pop());
+            drop(ended);
         }
     }
-    let _restore = Restore(WATCH.with(|stop_check| stop_check.replace(Some(goes_on))));
+    CHECKS.with(|checks| checks.borrow_mut().push(goes_on));
+    let _end = End;
     then()
 }
 
-/// Runs the thread's check.
+/// Runs the thread's checks.
 ///
 /// # Errors
-/// If the check stops the thread's calls.
+/// If a check stops the thread's calls.
 pub(crate) fn check() -> Result<(), EndpointFailure> {
-    let goes_on = WATCH.try_with(|stop_check| {
-        // The check is borrowed if it makes a call itself. Such a call is not stopped.
-        let Ok(mut stop_check) = stop_check.try_borrow_mut() else { return true };
-        stop_check.as_mut().is_none_or(|goes_on| goes_on())
+    let goes_on = CHECKS.try_with(|checks| {
+        // A check may make calls itself. These have checks of their own.
+        let mut running = checks.take();
+        let goes_on = running.iter_mut().all(|goes_on| goes_on());
+        checks.replace(running);
+        goes_on
     });
     if goes_on.unwrap_or(true) { Ok(()) } else { Err(EndpointFailure::STOPPED) }
 }

@@ -237,7 +237,7 @@ class Communicator(Collectives, Messages, Sums):
 
         Calls of other ranks that need this rank fail. Waits for calls of other threads, and up to a
         minute until messages have arrived; Ctrl-C ends the wait. Does nothing in a fork of the
-        process.
+        process. A communicator without references waits alike, but Ctrl-C does not end that.
         """
         self._native.close()
 

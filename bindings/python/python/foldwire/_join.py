@@ -166,14 +166,24 @@ def own_address(root: Optional[str] = None) -> str:
         return asked.getsockname()[0]
 
 
-def choose_address(hosts, root: Optional[str]) -> None:
+def choose_address(hosts, root: Optional[str], exchanged) -> None:
     """Lets this rank listen on the way to ``root``, if ranks are on several hosts
-    (:func:`own_host`) and the environment names no address or interface."""
-    given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
-    if given or len(set(hosts)) == 1:
+    (:func:`own_host`) and the environment names no address or interface.
+
+    All ranks fail if that is loopback for one of them. ``exchanged`` takes a text and returns those
+    of all ranks, at least each once."""
+    if len(set(hosts)) == 1:
         return
-    address = own_address(root)
-    if not address.startswith("127."):
+    given = os.environ.get("FOLDWIRE_ADDRESS") or os.environ.get("FOLDWIRE_IFACE")
+    address = given or own_address(root)
+    is_alone = not given and address.startswith("127.")
+    alone = sorted(set(exchanged(socket.gethostname() if is_alone else "-")) - {"-"})
+    if alone:
+        message = (f"ranks are on several hosts, but on {', '.join(alone)} the name of the host "
+                   "where they meet is of a loopback address, as 127.0.1.1 in /etc/hosts; set "
+                   "FOLDWIRE_IFACE or FOLDWIRE_ADDRESS to choose the network")
+        raise Error(message, field="FOLDWIRE_ADDRESS")
+    if not given:
         os.environ["FOLDWIRE_ADDRESS"] = address
 
 
@@ -183,13 +193,14 @@ def from_mpi(comm, **keywords) -> Communicator:
     MPI sends only the unique id; data goes over TCP. All ranks of ``comm`` call this function. The
     keywords are those of :func:`join`. Without one loopback interface for all ranks, each rank
     listens on its address on the way to the host of rank 0, unless ``FOLDWIRE_ADDRESS`` or
-    ``FOLDWIRE_IFACE`` is set.
+    ``FOLDWIRE_IFACE`` is set. All ranks fail if that is loopback for one of them.
     """
     own = own_host()
     hosts, names = zip(*comm.allgather((own, socket.gethostname())))
     # On the host of rank 0, the way to any other host selects the address.
     others = [name for host, name in zip(hosts, names) if host != own]
-    choose_address(hosts, names[0] if hosts[0] != own else next(iter(others), None))
+    root = names[0] if hosts[0] != own else next(iter(others), None)
+    choose_address(hosts, root, comm.allgather)
     failure, id_ = None, None
     try:
         if comm.rank == 0:

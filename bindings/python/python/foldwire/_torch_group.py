@@ -86,6 +86,9 @@ class _Passed(dist._Work):
             if seconds(timeout) is not None and not self._work.is_completed():
                 message = f"the call did not finish within {seconds(timeout)} s; it continues"
                 raise BackendError(message, kind="timeout", field="timeout") from failure
+            if self._line is not self._group._line:
+                # The group has new connections since, on which nothing has failed.
+                raise again(self._line.failure) from failure
             lost = self._group._lost(failure, self._peer)
             raise lost from (None if lost is failure else failure)
 

@@ -1,5 +1,6 @@
 """How ranks of torch's process groups reach each other."""
 
+import itertools
 import os
 import uuid
 from typing import Optional
@@ -53,7 +54,7 @@ def choose_network(store, names_of_hosts) -> None:
     takes this host's name and returns those of all ranks, at least each once.
     """
     hosts = names_of_hosts(own_host())
-    choose_address(hosts, os.environ.get("MASTER_ADDR") or _host_of(store))
+    choose_address(hosts, os.environ.get("MASTER_ADDR") or _host_of(store), names_of_hosts)
 
 
 def gloo(store, rank: int, size: int, timeout):
@@ -73,14 +74,17 @@ def gloo(store, rank: int, size: int, timeout):
 
 
 def names_by_store(store, rank: int, size: int):
-    """Returns a function that exchanges the names of hosts in a store. Rank 0 reads all of them,
-    and the others read what it has found."""
+    """Returns a function that exchanges names in a store. Rank 0 reads all of them, and the others
+    read what it has found."""
+    rounds = itertools.count()
+
     def exchanged(name):
-        store.set(f"foldwire/host/{rank}", name)
+        key = f"foldwire/names/{next(rounds)}"
+        store.set(f"{key}/{rank}", name)
         if rank == 0:
-            names = {bytes(store.get(f"foldwire/host/{each}")) for each in range(size)}
-            store.set("foldwire/hosts", b"\n".join(sorted(names)))
-        return bytes(store.get("foldwire/hosts")).split(b"\n")
+            names = {bytes(store.get(f"{key}/{each}")) for each in range(size)}
+            store.set(key, b"\n".join(sorted(names)))
+        return bytes(store.get(key)).decode().split("\n")
 
     return exchanged
 

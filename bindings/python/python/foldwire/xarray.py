@@ -36,10 +36,11 @@ def encoding(dataset, bound: Optional[str] = None, codec: str = "auto",
     """Returns the argument ``encoding`` of ``dataset.to_zarr``, for the data variables of numbers.
 
     ``bound``, ``codec`` and ``fill_value`` are those of :func:`foldwire.compress`, for each chunk;
-    variables that are stored as integers are exact. Without ``fill_value``, the value that stands
-    for missing data is the ``_FillValue`` or ``missing_value`` of each variable, among its
-    attributes or in its ``encoding``. With ``"refuse"`` the same, and writing a variable that has
-    neither raises an error if a value seems to be one.
+    variables that are stored as integers or bool are exact, by the codec ``auto``. Without
+    ``fill_value``, the value that stands for missing data is the ``_FillValue`` or
+    ``missing_value`` of each variable, among its attributes or in its ``encoding``. With
+    ``"refuse"`` the same, and writing a variable that has neither raises an error if a value seems
+    to be one.
 
     Pass the same ``zarr_format`` to ``to_zarr``. What the variables say about how they are stored
     (``_FillValue``, ``dtype``, ``scale_factor``, ``chunks``, ``shards`` and others) stays.
@@ -50,10 +51,12 @@ def encoding(dataset, bound: Optional[str] = None, codec: str = "auto",
         said = {key: variable.encoding[key] for key in kept if key in variable.encoding}
         dtype = np.dtype(said.get("dtype") or variable.dtype)
         if dtype.kind in "fiub" and variable.dtype.kind in "fiub":
-            fill = _fill_of(variable, said) if fill_value is None or refuses(fill_value) else None
-            is_float = dtype.kind == "f"
-            fill = (fill or fill_value) if is_float else None
-            made[name] = {**said, **_compressed(bound, dtype, codec, fill, zarr_format)}
+            how = None, "auto", None
+            if dtype.kind == "f":
+                is_open = fill_value is None or refuses(fill_value)
+                fill = _fill_of(variable, said) if is_open else None
+                how = bound, codec, fill or fill_value
+            made[name] = {**said, **_compressed(dtype, zarr_format, *how)}
     return made
 
 
@@ -64,7 +67,7 @@ def _fill_of(variable, encoding) -> Optional[float]:
     return said or marked_fill(variable, variable.dtype)
 
 
-def _compressed(bound, dtype, codec, fill_value, zarr_format):
+def _compressed(dtype, zarr_format, bound, codec, fill_value):
     if zarr_format == 2:
         from .numcodecs import Foldwire
 
