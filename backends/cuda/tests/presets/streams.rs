@@ -190,16 +190,13 @@ fn is_typed(case: &Case, config: WorkspaceConfig, faults: Faults) -> bool {
             return false;
         }
         Err(Error::Device { .. }) => AbortReason::Device,
-        Err(Error::Stalled { .. } | Error::Deadline { .. }) => AbortReason::Deadline,
+        Err(Error::Deadline { rank, .. }) if rank == root => AbortReason::Deadline,
         _ => panic!("{faults:?}: {results:?}"),
     };
     for (rank, result) in results.iter().enumerate().filter(|(rank, _)| *rank != root.index()) {
         let is_told = match *result {
             Ok(()) => true,
-            // A rank that waits for its own device blames the peer of the step.
-            Err(Error::Aborted { culprit, reason, .. }) => {
-                reason == expected && (culprit == root || reason == AbortReason::Deadline)
-            }
+            Err(Error::Aborted { culprit, reason, .. }) => reason == expected && culprit == root,
             Err(_) => false,
         };
         assert!(is_told, "rank {rank}, {faults:?}: {results:?}");
