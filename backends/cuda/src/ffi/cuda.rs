@@ -1,6 +1,6 @@
 //! NVIDIA's driver as a [`Driver`]. It is loaded when the first device is opened.
 
-use super::nvrtc;
+use super::Nvrtc;
 use crate::driver::{
     CheckedKernels, Driver, EventId, LockedPages, PinnedPtr, StreamId, lock_frames_for,
 };
@@ -107,7 +107,7 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError::Missing`] if it was not found.
     pub fn compiler_version() -> Result<(i32, i32), DeviceError> {
-        nvrtc::version()
+        Nvrtc::get()?.version()
     }
 
     /// Name and compute capability of a device. Does not open it.
@@ -166,7 +166,8 @@ impl Cuda {
         let loaded = match modules.entry(launch.module) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                let code = nvrtc::compile(&launch.module.source(), self.capability)?;
+                let source = launch.module.source();
+                let code = Nvrtc::get()?.compile_for(&source, self.capability)?;
                 // SAFETY: The compiler made the code, and the driver copies it.
                 let load = || unsafe { result::module::load_data(code.as_ptr().cast()) };
                 let module = self.with("loading kernels", load)?;
