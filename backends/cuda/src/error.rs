@@ -35,9 +35,9 @@ pub enum DeviceError {
         what: &'static str,
     },
     /// The device, or the host, has too little memory of this kind.
-    #[error("the device has no {n_bytes} bytes of memory left")]
+    #[error("the device has {} memory left", lacking(*n_bytes))]
     OutOfMemory {
-        /// Number of bytes requested.
+        /// Number of bytes requested; 0 if the driver did not say.
         n_bytes: usize,
     },
     /// The device, or its driver, failed.
@@ -80,6 +80,10 @@ pub enum DeviceError {
         /// The device's or the driver's words.
         reason: String,
     },
+}
+
+fn lacking(n_bytes: usize) -> String {
+    if n_bytes == 0 { "too little".into() } else { format!("no {n_bytes} bytes of") }
 }
 
 impl DeviceError {
