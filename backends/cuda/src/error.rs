@@ -94,11 +94,11 @@ impl DeviceError {
             Self::Capacity { .. } | Self::TooLong { .. } => DeviceErrorKind::Pool,
             Self::Misaligned { .. } => DeviceErrorKind::Memory,
             Self::OutOfMemory { .. } => DeviceErrorKind::OutOfMemory,
-            Self::Failed { .. } | Self::Unanswered { .. } | Self::Missing { .. } => {
-                DeviceErrorKind::Lost
-            }
+            Self::Failed { .. } | Self::Unanswered { .. } => DeviceErrorKind::Lost,
             Self::Differs { .. } => DeviceErrorKind::Differs,
-            Self::Unsupported { .. } | Self::Launch { .. } => DeviceErrorKind::Launch,
+            Self::Unsupported { .. } | Self::Launch { .. } | Self::Missing { .. } => {
+                DeviceErrorKind::Launch
+            }
         }
     }
 }

@@ -455,7 +455,11 @@ impl Driver for Cuda {
     }
 
     fn launch(&self, stream: StreamId, launch: &Launch<'_>) -> Result<(), DeviceError> {
-        let kernel = self.kernel(launch)?;
+        let refused = |error: DeviceError| DeviceError::Launch {
+            kernel: launch.kernel.to_string(),
+            reason: error.to_string(),
+        };
+        let kernel = self.kernel(launch).map_err(refused)?;
         let mut args: Vec<u64> = launch.args.iter().map(|arg| arg.0).collect();
         let mut pointers: Vec<*mut c_void> =
             args.iter_mut().map(|arg| std::ptr::from_mut(arg).cast()).collect();
@@ -465,10 +469,7 @@ impl Driver for Cuda {
         let run = || unsafe {
             result::launch_kernel(kernel, grid, block, 0, stream_of(stream), &mut pointers)
         };
-        self.with("launching", run).map_err(|error| DeviceError::Launch {
-            kernel: launch.kernel.to_string(),
-            reason: error.to_string(),
-        })
+        self.with("launching", run).map_err(refused)
     }
 
     fn record(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
@@ -522,5 +523,10 @@ mod tests {
         let full = open(Code::CUDA_ERROR_OUT_OF_MEMORY);
         assert_eq!(full.kind(), DeviceErrorKind::OutOfMemory);
         assert_eq!(full.to_string(), "the device has too little memory left");
+    }
+
+    #[test]
+    fn a_device_without_its_software_is_not_lost() {
+        assert_eq!(missing("no compiler".into()).kind(), DeviceErrorKind::Launch);
     }
 }
