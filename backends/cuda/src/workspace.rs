@@ -239,6 +239,14 @@ impl Device for Workspace {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
+        // A call whose caller forgot it (`mem::forget`) leaves operations under way, on frames that
+        // the next call recycles.
+        loop {
+            match self.poll_end() {
+                Poll::Ready(ended) => break ended?,
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
         let Some(caller) = self.caller else { return Ok(()) };
         let recorded =
             self.check_stream(caller).and_then(|()| self.driver.record(caller, self.event));
