@@ -317,8 +317,7 @@ impl Device for Workspace {
             lane.received.receive(stream, parts.ptr, 0, bytes.len())?;
             stream.finish()?;
             lane.received.read(0, bytes)?;
-            let none = [f64::INFINITY, f64::NEG_INFINITY];
-            Ok(extremes.into_iter().fold(none, |[min, max], [a, b]| [min.min(a), max.max(b)]))
+            Ok(range::of_parts(extremes.into_iter()))
         });
         found.map_err(|error| self.report(error))
     }
