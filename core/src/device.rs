@@ -218,7 +218,9 @@ pub trait Device {
     /// [`Error::Device`] if it could, but gives other bytes than the host.
     fn supports(&mut self, codec: CodecId, dtype: DType, op: OpCode) -> Result<bool, Error>;
 
-    /// Begins a call, after all that the caller's own stream has enqueued so far.
+    /// Begins a call, after all that the caller's own stream has enqueued so far. First waits for
+    /// what is still under way of a call that its caller forgot ([`core::mem::forget`]): then no
+    /// copy uses that call's frames.
     ///
     /// # Errors
     /// [`Error::Device`].

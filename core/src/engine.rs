@@ -7,9 +7,9 @@
 //! also within them ([`ProgressHook`]).
 //!
 //! The engine cannot hang. A lane waits only for a frame from a known peer, for credit on a link,
-//! or for a free frame. While it waits, the engine also receives abort notices ([`Notices`]), and a
-//! time limit covers a peer that is alive but silent. On any error the engine notifies every other
-//! rank, so every waiting rank ends as well.
+//! for a free frame, or for this rank's device. While it waits, the engine also receives abort
+//! notices ([`Notices`]), and a time limit covers a peer that is alive but silent. On any error the
+//! engine notifies every other rank, so every waiting rank ends as well.
 
 mod ahead;
 #[cfg(feature = "alloc")]
@@ -365,10 +365,13 @@ impl<F: FrameBuffer> Waiter for LanesWaiting<'_, F> {
         self.all().map(|(rank, _)| rank).collect()
     }
 
-    /// Returns the rank to blame. A lane that lacks a free frame may get one when another lane's
-    /// peer moves, so that peer is blamed.
+    /// Returns the rank to blame: this one if a lane waits for its device. A lane that lacks a free
+    /// frame may get one when another lane's peer moves, so that peer is blamed.
     fn blamed(&self) -> (Rank, usize) {
         let own = self.program.rank;
+        if let Some(lane) = self.lanes.lanes.iter().find(|lane| lane.is_computing()) {
+            return (own, lane.step);
+        }
         let mut all = self.all();
         let first = all.next().unwrap_or((own, 0));
         if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }

@@ -260,8 +260,8 @@ pub enum Error {
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
     Stalled {
-        /// The rank that this rank waits for. It is this rank itself if it has too few frames; then
-        /// no peer is to blame.
+        /// The rank that this rank waits for. It is this rank itself if it waits for its device, or
+        /// has too few frames; then no peer is to blame.
         rank: Rank,
         /// Step of this rank's program. While survivors form a group: the tag of a missing fence.
         step: usize,

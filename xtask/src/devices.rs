@@ -52,7 +52,7 @@ pub(crate) fn short_tests(steps: &mut Steps, here: MachineParts) -> anyhow::Resu
 pub(crate) fn long_tests(steps: &mut Steps) -> anyhow::Result<()> {
     // NVRTC follows.
     let words = "test -p foldwire-cuda -p foldwire-cuda-host \
-                 -- long:: dlpack:: --skip long::every_kernel";
+                 -- long:: ffi:: --skip long::every_kernel";
     steps.run_tests("kernels and collectives on a simulated device", &mut steps.cargo(words))?;
     let words = "test -p foldwire-benchmark -p foldwire-stack --lib \
                  --features foldwire-benchmark/simulated,foldwire-stack/simulated \
@@ -73,7 +73,7 @@ pub(crate) fn long_tests(steps: &mut Steps) -> anyhow::Result<()> {
     if !steps.has_time_for("kernels by NVRTC") {
         return Ok(());
     }
-    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc long:: -- --nocapture");
+    let mut test = steps.cargo("test -p foldwire-cuda --test nvrtc -- --nocapture");
     steps.run("kernels by NVRTC", test.env("FOLDWIRE_NVRTC", library()?)).map(drop)
 }
 

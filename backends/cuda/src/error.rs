@@ -35,9 +35,9 @@ pub enum DeviceError {
         what: &'static str,
     },
     /// The device, or the host, has too little memory of this kind.
-    #[error("the device has no {n_bytes} bytes of memory left")]
+    #[error("the device has {} memory left", lacking(*n_bytes))]
     OutOfMemory {
-        /// Number of bytes requested.
+        /// Number of bytes requested; 0 if the driver did not say.
         n_bytes: usize,
     },
     /// The device, or its driver, failed.
@@ -82,6 +82,10 @@ pub enum DeviceError {
     },
 }
 
+fn lacking(n_bytes: usize) -> String {
+    if n_bytes == 0 { "too little".into() } else { format!("no {n_bytes} bytes of") }
+}
+
 impl DeviceError {
     /// Returns the kind of error that a call reports.
     #[must_use]
@@ -90,11 +94,11 @@ impl DeviceError {
             Self::Capacity { .. } | Self::TooLong { .. } => DeviceErrorKind::Pool,
             Self::Misaligned { .. } => DeviceErrorKind::Memory,
             Self::OutOfMemory { .. } => DeviceErrorKind::OutOfMemory,
-            Self::Failed { .. } | Self::Unanswered { .. } | Self::Missing { .. } => {
-                DeviceErrorKind::Lost
-            }
+            Self::Failed { .. } | Self::Unanswered { .. } => DeviceErrorKind::Lost,
             Self::Differs { .. } => DeviceErrorKind::Differs,
-            Self::Unsupported { .. } | Self::Launch { .. } => DeviceErrorKind::Launch,
+            Self::Unsupported { .. } | Self::Launch { .. } | Self::Missing { .. } => {
+                DeviceErrorKind::Launch
+            }
         }
     }
 }

@@ -6,3 +6,4 @@ pub mod dlpack;
 mod nvrtc;
 
 pub use cuda::Cuda;
+pub use nvrtc::{Compiled, Nvrtc};

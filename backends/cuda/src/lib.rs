@@ -17,7 +17,8 @@
 //! ```
 //!
 //! - [`driver`]: what a device offers; [`Cuda`] is NVIDIA's.
-//! - [`kernel`]: kernels as the host sees them. Their source is in `kernels/`.
+//! - [`kernel`]: kernels as the host sees them. Their source is in `kernels/`; [`Nvrtc`] compiles
+//!   it.
 //! - [`DeviceCodec`]: codecs as sequences of launches.
 //! - [`Workspace`]: streams and memory for a communicator's calls.
 //! - [`pool`]: devices by number, and their workspaces, for bindings.
@@ -41,6 +42,6 @@ pub use buffer::{DeviceBuffer, Transfer};
 pub use codec::{DeviceCodec, Task};
 pub use driver::{Driver, Stream};
 pub use error::DeviceError;
-pub use ffi::{Cuda, dlpack};
+pub use ffi::{Compiled, Cuda, Nvrtc, dlpack};
 pub use kernel::{DeviceBytes, DevicePtr, KernelArg, Launch, Launcher, Module, Outcome};
 pub use workspace::{Workspace, WorkspaceConfig};

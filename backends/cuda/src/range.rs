@@ -36,3 +36,9 @@ pub(crate) fn enqueue(
     })?;
     Ok(n_blocks)
 }
+
+/// Returns the range of all values from those of parts: [∞, −∞] if there is no part.
+pub(crate) fn of_parts(parts: impl Iterator<Item = [f64; 2]>) -> [f64; 2] {
+    let none = [f64::INFINITY, f64::NEG_INFINITY];
+    parts.fold(none, |[min, max], [a, b]| [min.min(a), max.max(b)])
+}

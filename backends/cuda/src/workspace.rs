@@ -239,6 +239,14 @@ impl Device for Workspace {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
+        // A call whose caller forgot it (`mem::forget`) leaves operations under way, on frames that
+        // the next call recycles.
+        loop {
+            match self.poll_end() {
+                Poll::Ready(ended) => break ended?,
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
         let Some(caller) = self.caller else { return Ok(()) };
         let recorded =
             self.check_stream(caller).and_then(|()| self.driver.record(caller, self.event));
@@ -309,8 +317,7 @@ impl Device for Workspace {
             lane.received.receive(stream, parts.ptr, 0, bytes.len())?;
             stream.finish()?;
             lane.received.read(0, bytes)?;
-            let none = [f64::INFINITY, f64::NEG_INFINITY];
-            Ok(extremes.into_iter().fold(none, |[min, max], [a, b]| [min.min(a), max.max(b)]))
+            Ok(range::of_parts(extremes.into_iter()))
         });
         found.map_err(|error| self.report(error))
     }

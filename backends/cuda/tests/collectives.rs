@@ -11,7 +11,7 @@ use foldwire::{
 };
 use foldwire_cuda::driver::StreamId;
 use foldwire_cuda::{DeviceBuffer, DeviceError, DevicePtr, Driver, Workspace, WorkspaceConfig};
-use foldwire_cuda_host::{Faults, SimulatedDevice};
+use foldwire_cuda_host::{Faults, SimulatedDevice, drivers};
 use foldwire_threads::World;
 use std::sync::Arc;
 
@@ -270,12 +270,11 @@ fn adopted_memory_takes_part_in_calls_and_is_not_freed() {
 /// The caller's stream still has much to do when the call begins. In the end it copies the input.
 #[test]
 fn a_call_waits_for_the_callers_stream() {
-    let sum = |names_stream: bool| {
-        let device: Arc<dyn Driver> = SimulatedDevice::new();
+    let sum = |device: &Arc<dyn Driver>, names_stream: bool| {
         World::new(1).run(|mut comm| {
-            let mut workspace = Workspace::new(&device, &comm).expect("there is memory");
+            let mut workspace = Workspace::new(device, &comm).expect("there is memory");
             let buffer = |value: f32| {
-                DeviceBuffer::from_values(&device, &[value; 1000]).expect("there is memory")
+                DeviceBuffer::from_values(device, &[value; 1000]).expect("there is memory")
             };
             let (mut x, out, source, other) = (buffer(1.0), buffer(0.0), buffer(2.0), buffer(3.0));
             let mut call = |x: &mut DeviceBuffer<f32>, workspace: &mut Workspace| {
@@ -291,13 +290,16 @@ fn a_call_waits_for_the_callers_stream() {
             device.copy_within(stream, source.ptr(), x.ptr(), 4000).expect("it is enqueued");
             workspace.set_stream(names_stream.then_some(stream));
             call(&mut x, &mut workspace);
-            let found = out.to_vec(&device).expect("the device works");
+            let found = out.to_vec(device).expect("the device works");
             device.end_stream(stream);
             found
         })
     };
-    assert_eq!(sum(true), [[2.0; 1000]]);
-    assert_ne!(sum(false), [[2.0; 1000]], "without a stream, nobody waits");
+    for device in drivers() {
+        assert_eq!(sum(&device, true), [[2.0; 1000]], "{device:?}");
+    }
+    let simulated: Arc<dyn Driver> = SimulatedDevice::new();
+    assert_ne!(sum(&simulated, false), [[2.0; 1000]], "without a stream, nobody waits");
 }
 
 /// A graph is being made of what is enqueued on the caller's stream, so the device does nothing of

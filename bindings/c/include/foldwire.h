@@ -656,9 +656,9 @@ fwResult fwCommFacts(fwComm_t comm, void *facts, size_t capacity, size_t *n_byte
 // Barriers work as before. Results are the bytes that a call on host memory gives.
 //
 // FW_UNSUPPORTED is returned here if the library was built without devices, or if the driver or
-// the device is missing. Calls return it for a codec or an operation that the device lacks, such
-// as one of fwRedOpCreate. Messages always return it. fwCompress and fwDecompress work on host
-// memory.
+// the device is missing, and FW_DEVICE_ERROR if the device is there and cannot be opened. Calls
+// return FW_UNSUPPORTED for a codec or an operation that the device lacks, such as one of
+// fwRedOpCreate. Messages always return it. fwCompress and fwDecompress work on host memory.
 fwResult fwCommSetMemory(fwComm_t comm, const struct fwMemory *memory);
 
 // Creates an operation from a function. It can be used with every type of values that the function

@@ -95,12 +95,19 @@ impl<F: FrameBuffer> Lane<F> {
     }
 
     /// Returns the peer whose frame or credit the current step needs next, and the step's index.
-    /// The peer is this rank itself if the lane lacks a free frame.
+    /// The peer is this rank itself if the lane lacks a free frame, or if its step has begun: as
+    /// credit stays, the lane then waits for a free frame or for this rank's device.
     pub(super) fn waits_for(&self, program: &Program<'_>) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
         let from = step.from.filter(|_| self.lacks_message());
-        let peer = if self.is_starved { None } else { from.or(step.to) };
+        let needs_own = self.is_starved || self.is_amid_step();
+        let peer = if needs_own { None } else { from.or(step.to) };
         Some((peer.unwrap_or(program.rank), self.step))
+    }
+
+    /// Returns whether the lane waits for this rank's device.
+    pub(super) const fn is_computing(&self) -> bool {
+        self.is_amid_step() && !self.is_starved
     }
 
     /// Returns how many more frames the lane may need at the same time.

@@ -27,6 +27,8 @@ struct SlowCompute {
     places: Vec<usize>,
     /// True if each primitive is done at once.
     is_quick: bool,
+    /// True if no other primitive is ever done.
+    is_stuck: bool,
     /// This many primitives, from the first one on, are done at once.
     n_quick: usize,
     /// Most encodes that begin ahead.
@@ -47,7 +49,7 @@ impl Compute for SlowCompute {
     ) -> Poll<Result<(), Error>> {
         self.n_asked += 1;
         let is_slow = !self.is_quick && self.done.len() >= self.n_quick;
-        if is_slow && !(self.n_asked - self.n_quick).is_multiple_of(3) {
+        if is_slow && (self.is_stuck || !(self.n_asked - self.n_quick).is_multiple_of(3)) {
             return Poll::Pending;
         }
         self.done.push(primitive);
@@ -194,6 +196,29 @@ fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
     assert_eq!((slow.n_asked, n_polls), (12, 12), "each part takes three attempts");
     assert_eq!(slow.places, [4000, 6000, 2000, 0]);
     assert_eq!((transport.sent_to, engine.report.n_messages), (vec![Rank(2), Rank(1)], 2));
+}
+
+/// Nothing arrives from rank 1. Lanes wait for it only once they have sent their own part.
+#[test]
+fn a_rank_that_waits_for_its_own_device_blames_itself() {
+    let call = ProgramSpec::new(Collective::AllGather, 2, Rank(0));
+    // An exchange is two primitives in each lane: of the local part, and of rank 1's.
+    for (n_quick, blamed) in [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1)] {
+        let (mut transport, mut notices) = (MemoryTransport::new(2, 16), Notices::default());
+        let mut lanes = Lanes::default();
+        let one = engine_in_segments(call, (4000, 1000), &Pairwise, &mut lanes);
+        let program = Program { n_lanes: 2, ..one.program };
+        let mut engine = Engine::new(program, program.report(), Duration::ZERO, &mut lanes);
+        let mut slow = SlowCompute { is_stuck: true, n_quick, ..SlowCompute::default() };
+        let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+        let ended = (0..100).find_map(|_| {
+            transport.now += Duration::from_millis(100);
+            let on = (&mut transport, &mut lanes);
+            engine.poll(on.0, on.1, &mut slow.raw(), limits, &mut notices).err()
+        });
+        let is_typed = matches!(ended, Some(Error::Stalled { rank, .. }) if rank == Rank(blamed));
+        assert!(is_typed, "{n_quick} primitives done: {ended:?}");
+    }
 }
 
 /// Parts of a run, parts that other messages carry, and the parts' segments of later rounds.

@@ -30,6 +30,11 @@ pub fn gpu() -> Option<Arc<dyn Driver>> {
     GPU.clone()
 }
 
+/// Returns a new simulated device, and the machine's GPU if there is one.
+pub fn drivers() -> impl Iterator<Item = Arc<dyn Driver>> {
+    [SimulatedDevice::new() as Arc<dyn Driver>].into_iter().chain(gpu())
+}
+
 /// Reason why a kernel did not run to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel {kernel}: {report}")]

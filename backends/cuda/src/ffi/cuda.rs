@@ -1,6 +1,6 @@
 //! NVIDIA's driver as a [`Driver`]. It is loaded when the first device is opened.
 
-use super::nvrtc;
+use super::Nvrtc;
 use crate::driver::{
     CheckedKernels, Driver, EventId, LockedPages, PinnedPtr, StreamId, lock_frames_for,
 };
@@ -52,7 +52,8 @@ impl Cuda {
     /// Opens device number `ordinal`.
     ///
     /// # Errors
-    /// [`DeviceError::Missing`] if the driver or the device is missing, with what to do about it.
+    /// [`DeviceError::Missing`] if the driver or the device is missing, with what to do about it;
+    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Failed`] if it is there.
     pub fn open(ordinal: usize) -> Result<Arc<dyn Driver>, DeviceError> {
         let n_devices = Self::n_devices()?;
         let number = i32::try_from(ordinal).ok().filter(|_| ordinal < n_devices);
@@ -66,7 +67,7 @@ impl Cuda {
             Ok((device, context, name, capability))
         })();
         let (device, context, name, capability) =
-            opened.map_err(|error: DriverError| missing(words(error)))?;
+            opened.map_err(|error| refusal("opening the device", error))?;
         Ok(Arc::new_cyclic(|cuda: &Weak<Self>| {
             let (modules, _locking) = (Mutex::default(), lock_frames_for(cuda.clone()));
             let checked = CheckedKernels::default();
@@ -77,28 +78,27 @@ impl Cuda {
     /// Number of devices of this machine.
     ///
     /// # Errors
-    /// [`DeviceError::Missing`] without a driver.
+    /// [`DeviceError::Missing`] without a driver, and [`DeviceError::Failed`].
     pub fn n_devices() -> Result<usize, DeviceError> {
         // SAFETY: Loading the driver's library has no requirements.
         if !unsafe { sys::is_culib_present() } {
             return Err(missing("NVIDIA's driver (libcuda) was not found".into()));
         }
-        result::init()
-            .map_err(|error| missing(format!("the driver does not start: {}", words(error))))?;
-        let n_devices = result::device::get_count().map_err(|error| missing(words(error)))?;
+        let counted = result::init().and_then(|()| result::device::get_count());
+        let n_devices = counted.map_err(|error| refusal("starting the driver", error))?;
         Ok(usize::try_from(n_devices).unwrap_or(0))
     }
 
     /// Version of CUDA that the driver offers: major and minor.
     ///
     /// # Errors
-    /// [`DeviceError::Missing`] without a driver.
+    /// [`DeviceError::Missing`] without a driver, and [`DeviceError::Failed`].
     pub fn driver_version() -> Result<(i32, i32), DeviceError> {
         Self::n_devices()?;
         let mut version = 0;
         // SAFETY: The driver is loaded, and the pointer is that of a number.
         let said = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
-        said.map_err(|error| missing(words(error)))?;
+        said.map_err(|error| refusal("asking for the version", error))?;
         Ok((version / 1000, version % 1000 / 10))
     }
 
@@ -107,17 +107,20 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError::Missing`] if it was not found.
     pub fn compiler_version() -> Result<(i32, i32), DeviceError> {
-        nvrtc::version()
+        Nvrtc::get()?.version()
     }
 
     /// Name and compute capability of a device. Does not open it.
     ///
     /// # Errors
-    /// [`DeviceError::Missing`] if the driver or the device is missing.
+    /// [`DeviceError::Missing`] if the driver or the device is missing, and
+    /// [`DeviceError::Failed`].
     pub fn describe(ordinal: usize) -> Result<(String, (i32, i32)), DeviceError> {
         Self::n_devices()?;
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        let (_, name, capability) = found(number).map_err(|error| missing(words(error)))?;
+        let described = found(number);
+        let (_, name, capability) =
+            described.map_err(|error| refusal("describing the device", error))?;
         Ok((name, capability))
     }
 
@@ -166,7 +169,8 @@ impl Cuda {
         let loaded = match modules.entry(launch.module) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                let code = nvrtc::compile(&launch.module.source(), self.capability)?;
+                let source = launch.module.source();
+                let code = Nvrtc::get()?.compile_for(&source, self.capability)?;
                 // SAFETY: The compiler made the code, and the driver copies it.
                 let load = || unsafe { result::module::load_data(code.as_ptr().cast()) };
                 let module = self.with("loading kernels", load)?;
@@ -253,6 +257,26 @@ const fn leaves_running(error: DriverError) -> bool {
 
 fn missing(what: String) -> DeviceError {
     DeviceError::Missing { what, remedy: REMEDY }
+}
+
+/// Returns the error of a device that cannot be opened.
+fn refusal(during: &'static str, error: DriverError) -> DeviceError {
+    unopened(during, error, words(error))
+}
+
+/// Does the same with the driver's words.
+fn unopened(during: &'static str, DriverError(code): DriverError, words: String) -> DeviceError {
+    use sys::cudaError_enum as Code;
+    match code {
+        Code::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfMemory { n_bytes: 0 },
+        Code::CUDA_ERROR_NO_DEVICE
+        | Code::CUDA_ERROR_INVALID_DEVICE
+        | Code::CUDA_ERROR_STUB_LIBRARY
+        | Code::CUDA_ERROR_NOT_FOUND
+        | Code::CUDA_ERROR_FILE_NOT_FOUND
+        | Code::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND => missing(words),
+        _ => DeviceError::Failed { during, reason: words },
+    }
 }
 
 /// Looks a device up. Returns its handle, name and compute capability.
@@ -431,7 +455,11 @@ impl Driver for Cuda {
     }
 
     fn launch(&self, stream: StreamId, launch: &Launch<'_>) -> Result<(), DeviceError> {
-        let kernel = self.kernel(launch)?;
+        let refused = |error: DeviceError| DeviceError::Launch {
+            kernel: launch.kernel.to_string(),
+            reason: error.to_string(),
+        };
+        let kernel = self.kernel(launch).map_err(refused)?;
         let mut args: Vec<u64> = launch.args.iter().map(|arg| arg.0).collect();
         let mut pointers: Vec<*mut c_void> =
             args.iter_mut().map(|arg| std::ptr::from_mut(arg).cast()).collect();
@@ -441,10 +469,7 @@ impl Driver for Cuda {
         let run = || unsafe {
             result::launch_kernel(kernel, grid, block, 0, stream_of(stream), &mut pointers)
         };
-        self.with("launching", run).map_err(|error| DeviceError::Launch {
-            kernel: launch.kernel.to_string(),
-            reason: error.to_string(),
-        })
+        self.with("launching", run).map_err(refused)
     }
 
     fn record(&self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
@@ -470,5 +495,38 @@ impl Driver for Cuda {
         let wait =
             || unsafe { result::stream::wait_event(stream_of(stream), event_of(event), flags) };
         self.with("waiting for an event", wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldwire::error::DeviceErrorKind;
+    use sys::cudaError_enum as Code;
+
+    #[test]
+    fn only_a_driver_or_device_that_is_not_there_is_missing() {
+        let open = |code| unopened("opening the device", DriverError(code), "words".into());
+        for code in [Code::CUDA_ERROR_NO_DEVICE, Code::CUDA_ERROR_STUB_LIBRARY] {
+            assert!(matches!(open(code), DeviceError::Missing { .. }), "{code:?}");
+        }
+        for code in [
+            Code::CUDA_ERROR_ECC_UNCORRECTABLE,
+            Code::CUDA_ERROR_SYSTEM_NOT_READY,
+            Code::CUDA_ERROR_DEVICE_UNAVAILABLE,
+            Code::CUDA_ERROR_UNKNOWN,
+        ] {
+            let error = open(code);
+            assert_eq!(error.kind(), DeviceErrorKind::Lost);
+            assert_eq!(error.to_string(), "the device failed in opening the device: words");
+        }
+        let full = open(Code::CUDA_ERROR_OUT_OF_MEMORY);
+        assert_eq!(full.kind(), DeviceErrorKind::OutOfMemory);
+        assert_eq!(full.to_string(), "the device has too little memory left");
+    }
+
+    #[test]
+    fn a_device_without_its_software_is_not_lost() {
+        assert_eq!(missing("no compiler".into()).kind(), DeviceErrorKind::Launch);
     }
 }

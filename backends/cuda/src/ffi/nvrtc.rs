@@ -2,99 +2,251 @@
 
 use crate::DeviceError;
 use crate::kernel::NVRTC_OPTIONS;
-use cudarc::nvrtc::{result, sys};
-use std::ffi::{CStr, CString};
+use libloading::Library;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::path::PathBuf;
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
-use std::{env, fs, ptr};
+use std::{env, fmt, fs};
 
 /// Variable with the path of the library, if it is not where the system finds it.
 const PATH_VARIABLE: &str = "FOLDWIRE_NVRTC";
+/// Names by which the system may find it.
+const NAMES: [&str; 4] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
 const REMEDY: &str = "install CUDA's toolkit, or run `pip install nvidia-cuda-nvrtc` and set \
                       FOLDWIRE_NVRTC to the path of its libnvrtc.so";
 
-/// Loads the library. Fails, and says how to get it, if it is not there.
-pub(super) fn load() -> Result<(), DeviceError> {
-    static LOADED: OnceLock<bool> = OnceLock::new();
-    let is_loaded = *LOADED.get_or_init(|| {
-        for path in candidates() {
-            // SAFETY: Loading NVIDIA's library runs its initializers, which have no requirements.
-            if let Ok(library) = unsafe { libloading::Library::new(&path) } {
-                // From now on the dynamic linker finds the library by its name.
-                std::mem::forget(library);
-                break;
+type Program = *mut c_void;
+
+/// Declares [`Nvrtc`], a library with these functions.
+macro_rules! library {
+    ($($field:ident: $name:literal = fn($($arg:ty),*) -> $result:ty;)*) => {
+        /// A loaded NVRTC. The process uses the one that the variable `FOLDWIRE_NVRTC` names, that
+        /// of CUDA's toolkit, or the system's: the first one that is there.
+        pub struct Nvrtc {
+            $($field: unsafe extern "C" fn($($arg),*) -> $result,)*
+            /// Keeps the functions.
+            _library: Library,
+        }
+
+        impl Nvrtc {
+            /// Loads the library from a path, or by a name that the system knows.
+            ///
+            /// # Errors
+            /// [`DeviceError::Missing`] if it is not there, or is no NVRTC of CUDA 11.2 or later.
+            pub fn load(path: impl AsRef<OsStr>) -> Result<Self, DeviceError> {
+                let missing = |error: libloading::Error| missing(&error.to_string());
+                // SAFETY: Loading NVIDIA's library runs its initializers, which have no
+                // requirements.
+                let library = unsafe { Library::new(path.as_ref()) }.map_err(missing)?;
+                Ok(Self {
+                    // SAFETY: NVRTC's header declares functions of these types.
+                    $($field: *unsafe { library.get($name) }.map_err(missing)?,)*
+                    _library: library,
+                })
             }
         }
-        // SAFETY: As above.
-        unsafe { sys::is_culib_present() }
-    });
-    if is_loaded {
-        return Ok(());
-    }
-    Err(DeviceError::Missing { what: "the compiler NVRTC was not found".into(), remedy: REMEDY })
-}
-
-/// Returns the library's version: major and minor.
-pub(super) fn version() -> Result<(i32, i32), DeviceError> {
-    load()?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: The library is loaded, and the pointers are those of numbers.
-    let said = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result();
-    let failed = |reason| DeviceError::Failed { during: "asking NVRTC for its version", reason };
-    said.map_err(|error| failed(format!("{error:?}")))?;
-    Ok((major, minor))
-}
-
-/// Returns paths at which the library may be: the variable's, and CUDA's toolkit.
-fn candidates() -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        env::var_os(PATH_VARIABLE).map(PathBuf::from).into_iter().collect();
-    let toolkits = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
-    for folder in toolkits {
-        let Ok(entries) = fs::read_dir(folder) else { continue };
-        let is_library = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with("libnvrtc.so")
-        };
-        paths.extend(entries.flatten().map(|entry| entry.path()).filter(is_library));
-    }
-    paths
-}
-
-/// Compiles kernels to machine code for devices of this compute capability.
-pub(super) fn compile(source: &str, (major, minor): (i32, i32)) -> Result<Vec<u8>, DeviceError> {
-    load()?;
-    let failed = |reason: String| DeviceError::Failed { during: "compiling kernels", reason };
-    let source = CString::new(source).map_err(|error| failed(error.to_string()))?;
-    let program = result::create_program(&source, Some(c"foldwire.cu"))
-        .map_err(|error| failed(format!("{error:?}")))?;
-    let mut options: Vec<String> = NVRTC_OPTIONS.map(String::from).into();
-    options.push(format!("--gpu-architecture=sm_{major}{minor}"));
-    // SAFETY: `create_program` made the program, which is destroyed at the end.
-    let compiled = unsafe { result::compile_program(program, &options) };
-    let machine_code = match compiled {
-        // SAFETY: As above.
-        Err(error) => Err(match unsafe { result::get_program_log(program) } {
-            Ok(log) => {
-                // SAFETY: NVRTC ends its log with a zero.
-                let log = unsafe { CStr::from_ptr(log.as_ptr()) };
-                failed(format!("{error:?}: {}", log.to_string_lossy()))
-            }
-            Err(_) => failed(format!("{error:?}")),
-        }),
-        Ok(()) => machine_code(program).map_err(|error| failed(format!("{error:?}"))),
     };
-    // SAFETY: Nothing uses the program any more.
-    let _ = unsafe { result::destroy_program(program) };
-    machine_code
 }
 
-fn machine_code(program: sys::nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
-    let mut n_bytes = 0;
-    // SAFETY: The program was compiled, and the pointer is that of a number.
-    unsafe { sys::nvrtcGetCUBINSize(program, ptr::from_mut(&mut n_bytes)) }.result()?;
-    let mut code = vec![0_u8; n_bytes];
-    // SAFETY: The buffer has as many bytes as NVRTC asked for.
-    unsafe { sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()) }.result()?;
-    Ok(code)
+library! {
+    version: "nvrtcVersion" = fn(*mut c_int, *mut c_int) -> c_int;
+    n_architectures: "nvrtcGetNumSupportedArchs" = fn(*mut c_int) -> c_int;
+    architectures: "nvrtcGetSupportedArchs" = fn(*mut c_int) -> c_int;
+    create: "nvrtcCreateProgram" = fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char
+    ) -> c_int;
+    compile: "nvrtcCompileProgram" = fn(Program, c_int, *const *const c_char) -> c_int;
+    destroy: "nvrtcDestroyProgram" = fn(*mut Program) -> c_int;
+    log_size: "nvrtcGetProgramLogSize" = fn(Program, *mut usize) -> c_int;
+    log: "nvrtcGetProgramLog" = fn(Program, *mut c_char) -> c_int;
+    machine_code_size: "nvrtcGetCUBINSize" = fn(Program, *mut usize) -> c_int;
+    machine_code: "nvrtcGetCUBIN" = fn(Program, *mut c_char) -> c_int;
+    ptx_size: "nvrtcGetPTXSize" = fn(Program, *mut usize) -> c_int;
+    ptx: "nvrtcGetPTX" = fn(Program, *mut c_char) -> c_int;
+    words: "nvrtcGetErrorString" = fn(c_int) -> *const c_char;
+}
+
+impl fmt::Debug for Nvrtc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nvrtc").finish_non_exhaustive()
+    }
+}
+
+/// Returns the error of a process without NVRTC.
+fn missing(why: &str) -> DeviceError {
+    let what = format!("the compiler NVRTC was not found: {why}");
+    DeviceError::Missing { what, remedy: REMEDY }
+}
+
+/// Returns paths and names of the library, in the order in which they are tried.
+fn candidates() -> impl Iterator<Item = PathBuf> {
+    let named = env::var_os(PATH_VARIABLE).map(PathBuf::from);
+    let toolkits = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
+    let entries = toolkits.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libnvrtc.so")
+    };
+    let found = entries.flatten().map(|entry| entry.path()).filter(is_library);
+    named.into_iter().chain(found).chain(NAMES.map(PathBuf::from))
+}
+
+/// What NVRTC made of a source.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Machine code, or PTX for an architecture whose name begins with `compute_`.
+    pub code: Vec<u8>,
+    /// Warnings, and what the assembler says.
+    pub log: String,
+}
+
+impl Nvrtc {
+    /// Returns the library of this process, which the first call loads.
+    ///
+    /// # Errors
+    /// [`DeviceError::Missing`], with the way to get it.
+    pub fn get() -> Result<&'static Self, DeviceError> {
+        static LOADED: OnceLock<Result<Nvrtc, DeviceError>> = OnceLock::new();
+        let load = || {
+            let mut first = Err(missing("there are no candidates"));
+            for (nth, path) in candidates().enumerate() {
+                match Self::load(path) {
+                    Ok(loaded) => return Ok(loaded),
+                    Err(error) if nth == 0 => first = Err(error),
+                    Err(_) => {}
+                }
+            }
+            first
+        };
+        LOADED.get_or_init(load).as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns an error of a function in the library's words.
+    fn check(&self, during: &'static str, code: c_int) -> Result<(), DeviceError> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: The function returns a text, which is constant, for every number.
+        let words = unsafe { CStr::from_ptr((self.words)(code)) };
+        Err(DeviceError::Failed { during, reason: words.to_string_lossy().into_owned() })
+    }
+
+    /// Returns the library's version: major and minor.
+    ///
+    /// # Errors
+    /// [`DeviceError::Failed`].
+    pub fn version(&self) -> Result<(i32, i32), DeviceError> {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: The pointers are those of numbers.
+        let code = unsafe { (self.version)(&raw mut major, &raw mut minor) };
+        self.check("asking NVRTC for its version", code).map(|()| (major, minor))
+    }
+
+    /// Returns the numbers of the architectures for which it compiles: 90 is `sm_90`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Failed`].
+    pub fn architectures(&self) -> Result<Vec<i32>, DeviceError> {
+        let during = "asking NVRTC for its architectures";
+        let mut n = 0;
+        // SAFETY: The pointer is that of a number.
+        self.check(during, unsafe { (self.n_architectures)(&raw mut n) })?;
+        let mut all = vec![0; usize::try_from(n).unwrap_or(0)];
+        // SAFETY: The list has as many numbers as NVRTC asked for.
+        self.check(during, unsafe { (self.architectures)(all.as_mut_ptr()) }).map(|()| all)
+    }
+
+    /// Compiles a source for an architecture, with these options.
+    ///
+    /// # Errors
+    /// [`DeviceError::Failed`], with the compiler's messages.
+    pub fn compile(
+        &self,
+        source: &str,
+        architecture: &str,
+        options: &[&str],
+    ) -> Result<Compiled, DeviceError> {
+        let during = "compiling kernels";
+        let c_string = |text: &str| {
+            let failed = |error| DeviceError::Failed { during, reason: format!("{error}") };
+            CString::new(text).map_err(failed)
+        };
+        let (source, name) = (c_string(source)?, c"foldwire.cu");
+        let mut all = vec![c_string(&format!("--gpu-architecture={architecture}"))?];
+        for option in options {
+            all.push(c_string(option)?);
+        }
+        let options: Vec<*const c_char> = all.iter().map(|option| option.as_ptr()).collect();
+        let mut program = null_mut();
+        // SAFETY: The texts end with zeros. The library copies them.
+        let created = unsafe {
+            (self.create)(&raw mut program, source.as_ptr(), name.as_ptr(), 0, null(), null())
+        };
+        self.check(during, created)?;
+        // SAFETY: The program exists, and there are as many options as the number says.
+        let compiled = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
+        let log = self.output(program, self.log_size, self.log);
+        let (size, get) = match architecture.starts_with("compute_") {
+            true => (self.ptx_size, self.ptx),
+            false => (self.machine_code_size, self.machine_code),
+        };
+        let code = self
+            .check(during, compiled)
+            .and_then(|()| self.output(program, size, get))
+            .map_err(|error| match (error, &log) {
+                (DeviceError::Failed { during, reason }, Ok(log)) => {
+                    DeviceError::Failed { during, reason: format!("{reason}: {}", text(log)) }
+                }
+                (error, _) => error,
+            });
+        // SAFETY: Nothing uses the program any more.
+        unsafe { (self.destroy)(&raw mut program) };
+        Ok(Compiled { code: code?, log: text(&log?) })
+    }
+
+    /// Returns what a pair of functions says of a program: the size of something, and its bytes.
+    fn output(
+        &self,
+        program: Program,
+        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+        get: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    ) -> Result<Vec<u8>, DeviceError> {
+        let (during, mut n_bytes) = ("compiling kernels", 0);
+        // SAFETY: The program exists, and the pointer is that of a number.
+        self.check(during, unsafe { size(program, &raw mut n_bytes) })?;
+        let mut bytes = vec![0_u8; n_bytes];
+        // SAFETY: The buffer has as many bytes as NVRTC asked for.
+        self.check(during, unsafe { get(program, bytes.as_mut_ptr().cast()) }).map(|()| bytes)
+    }
+
+    /// Compiles kernels for devices of this compute capability. A device that is newer than the
+    /// library gets PTX, which its driver translates.
+    ///
+    /// # Errors
+    /// [`DeviceError::Failed`], with the compiler's messages.
+    pub fn compile_for(
+        &self,
+        source: &str,
+        (major, minor): (i32, i32),
+    ) -> Result<Vec<u8>, DeviceError> {
+        let own = 10 * major + minor;
+        let newest = self.architectures()?.into_iter().filter(|known| *known <= own).max();
+        let architecture = match newest {
+            Some(older) if older < own => format!("compute_{older}"),
+            _ => format!("sm_{own}"),
+        };
+        self.compile(source, &architecture, &NVRTC_OPTIONS).map(|compiled| compiled.code)
+    }
+}
+
+/// Returns the library's text, which ends with a zero.
+fn text(bytes: &[u8]) -> String {
+    let text = CStr::from_bytes_until_nul(bytes).unwrap_or_default();
+    text.to_string_lossy().into_owned()
 }

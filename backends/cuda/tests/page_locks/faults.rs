@@ -2,11 +2,13 @@
 //! or lock of a frame.
 
 use super::turn;
-use foldwire::device::FrameLocking;
+use foldwire::codec::CodecId;
+use foldwire::device::{Device, FrameLocking};
 use foldwire::error::{AbortReason, DeviceErrorKind};
-use foldwire::{Bound, Call, Error, Op, Plan, Rank};
+use foldwire::op::OpCode;
+use foldwire::{Bound, Call, DType, Error, Op, Plan, Rank};
 use foldwire_cuda::driver::lock_frames_for;
-use foldwire_cuda::{DeviceBuffer, Driver, Workspace};
+use foldwire_cuda::{DeviceBuffer, Driver, Workspace, WorkspaceConfig};
 use foldwire_cuda_host::{Faults, SimulatedDevice};
 use foldwire_threads::World;
 use std::sync::{Arc, Barrier};
@@ -185,6 +187,23 @@ fn a_device_that_rounds_differently_is_refused() {
         let (result, reason, _) = &results[1];
         assert_eq!(*result, Err(Error::Device { kind: DeviceErrorKind::Differs }));
         assert!(reason.contains("give other bytes on this device"), "{reason}");
+    }
+}
+
+/// The check encodes, decodes and adds.
+#[test]
+fn a_device_that_computes_integers_differently_is_refused() {
+    let _turn = turn();
+    for dtype in [DType::I8, DType::U16, DType::I32, DType::U64] {
+        for n in 0..4 {
+            let faults = Faults { rounding: Some(n), ..Faults::default() };
+            let device: Arc<dyn Driver> = SimulatedDevice::with_faults(faults);
+            let config = WorkspaceConfig::new(1, 4096);
+            let mut workspace = Workspace::with_config(&device, config).expect("there is memory");
+            let found = workspace.supports(CodecId::Raw, dtype, OpCode::Sum);
+            let differs = Err(Error::Device { kind: DeviceErrorKind::Differs });
+            assert_eq!(found, if n < 3 { differs } else { Ok(true) }, "{dtype}, launch {n}");
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use foldwire_cuda::{
     DeviceBuffer, DeviceBytes, DeviceCodec, DeviceError, DevicePtr, Driver, Outcome, Stream, Task,
     Transfer,
 };
-use foldwire_cuda_host::{SimulatedDevice, gpu};
+use foldwire_cuda_host::drivers;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -79,9 +79,8 @@ type Made<T> = (Result<Written, CodecError>, Vec<u8>, Vec<T>);
 impl<T: Float> Pair<T> {
     pub(crate) fn new(id: CodecId, params: &CodecParams, context: &str) -> Self {
         let scalar = params.at(foldwire::kernel::Level::Scalar);
-        let drivers = [SimulatedDevice::new() as Arc<dyn Driver>].into_iter().chain(gpu());
         Self {
-            places: drivers.map(|driver| Place::new(driver).expect("there is memory")).collect(),
+            places: drivers().map(|driver| Place::new(driver).expect("there is memory")).collect(),
             kernels: DeviceCodec::new(T::DTYPE, id, params).expect("kernels of the codec"),
             scalar: id.instance::<T>(&scalar),
             context: format!("{} of {}, {params:?}, {context}", id.name(), T::DTYPE),

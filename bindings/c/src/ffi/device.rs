@@ -89,9 +89,9 @@ pub(crate) type DeviceCopy = (Range<usize>, usize);
 /// Barriers work as before. Results are the bytes that a call on host memory gives.
 ///
 /// FW_UNSUPPORTED is returned here if the library was built without devices, or if the driver or
-/// the device is missing. Calls return it for a codec or an operation that the device lacks, such
-/// as one of fwRedOpCreate. Messages always return it. fwCompress and fwDecompress work on host
-/// memory.
+/// the device is missing, and FW_DEVICE_ERROR if the device is there and cannot be opened. Calls
+/// return FW_UNSUPPORTED for a codec or an operation that the device lacks, such as one of
+/// fwRedOpCreate. Messages always return it. fwCompress and fwDecompress work on host memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommSetMemory(comm: fwComm_t, memory: *const fwMemory) -> fwResult {
     catch_errors(|| {
