@@ -171,6 +171,7 @@ impl CallContext<'_> {
         let Self { call, checked, mode, settings, .. } = *self;
         let fill = settings.fill.filter(|_| T::DTYPE.is_float());
         let plan = mode.plan(settings.spacing, fill);
+        let plan = if settings.refuses_fill { plan.refusing_fill() } else { plan };
         let (role, in_place) = (checked.role, checked.is_in_place);
         let HeldBuffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
         let mut counts = self.counts::<T>()?;

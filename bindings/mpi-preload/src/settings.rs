@@ -84,6 +84,8 @@ pub struct Settings {
     pub spacing: Spacing,
     /// Value that stands for missing data in arrays of floats.
     pub fill: Option<f64>,
+    /// True to refuse collectives whose data seem to have a fill value that sets the value range.
+    pub refuses_fill: bool,
     /// Encoding of messages: as they are (off), lossless or lossy.
     pub messages: TransferMode,
     /// Messages of fewer bytes are passed on. `None`: a default, and messages between ranks of a
@@ -117,6 +119,7 @@ impl Default for Settings {
             min_bytes: None,
             spacing: Spacing::PowerOfTwo,
             fill: None,
+            refuses_fill: false,
             messages: TransferMode::Off,
             messages_min_bytes: None,
             debug: false,
@@ -146,11 +149,16 @@ impl Settings {
             "widest" => Ok(Spacing::Widest),
             _ => Err("write pow2 (whole numbers stay) or widest (fewer bytes)".into()),
         })?;
-        set(&read, "FOLDWIRE_FILL", &mut settings.fill, |text| {
+        let mut fill = (None, false);
+        set(&read, "FOLDWIRE_FILL", &mut fill, |text| {
+            if text == "refuse" {
+                return Ok((None, true));
+            }
             let number = text.parse().ok().filter(|fill: &f64| !fill.is_nan());
-            let wrong = "write a number, as 1e20 or -9999; NaN needs no setting";
-            number.map(Some).ok_or_else(|| wrong.into())
+            let wrong = "write a number, as 1e20 or -9999, or refuse; NaN needs no setting";
+            number.map(|fill| (Some(fill), false)).ok_or_else(|| wrong.into())
         })?;
+        (settings.fill, settings.refuses_fill) = fill;
         set(&read, "FOLDWIRE_MESSAGES", &mut settings.messages, |text| match text.parse() {
             Ok(TransferMode::Raw) => Err("write off, lossless or a bound".into()),
             mode => mode,
@@ -226,6 +234,7 @@ impl Settings {
             min_bytes,
             spacing,
             fill,
+            refuses_fill,
             messages,
             messages_min_bytes,
             debug: _,
@@ -233,8 +242,8 @@ impl Settings {
         } = self;
         let version = env!("CARGO_PKG_VERSION");
         let text = format!(
-            "{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?} {fill:?} {messages:?} \
-             {messages_min_bytes:?}"
+            "{version} {rules:?} {modes:?} {min_bytes:?} {spacing:?} {fill:?} {refuses_fill} \
+             {messages:?} {messages_min_bytes:?}"
         );
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)

@@ -79,6 +79,7 @@ fn fingerprints_tell_routes_apart_and_nothing_else() {
         ("FOLDWIRE_MIN_BYTES", "1k"),
         ("FOLDWIRE_STEP", "widest"),
         ("FOLDWIRE_FILL", "-9999"),
+        ("FOLDWIRE_FILL", "refuse"),
         ("FOLDWIRE_RULES", "f32: off"),
     ] {
         assert_ne!(plain, read(&[set]).unwrap().fingerprint(), "{set:?}");

@@ -304,6 +304,14 @@ pub(crate) fn fill(library: &MpiUnderTest) {
             "rank 1: Allreduce (5000, 5000): warning: the value 1.0000000200408773e20 sets";
         assert_eq!(said.matches(warning).count(), expected, "{bound}: {said}");
     }
+    let variables = [LOW, ("FOLDWIRE_BOUND", "rel:1e-3"), ("FOLDWIRE_FILL", "refuse")];
+    let said = text(&library.run(&program, &[(2, &["returns"], &variables)]));
+    assert!(said.contains("2 ranks: 0 taken") && said.contains("6 FAILED"), "{said}");
+    assert!(said.contains("0 failed\n"), "{said}");
+    for rank in 0..2 {
+        let error = format!("rank {rank}: Allreduce (5000, 5000): error: ");
+        assert_eq!(said.matches(&error).count(), 3, "{said}");
+    }
 }
 
 /// Counts that differ between two ranks result in MPI errors, also of taken calls. The program's
