@@ -63,6 +63,10 @@ pub trait Abi: Sized + Send + Sync + 'static {
     /// Returns whether the library refuses aliased send and receive buffers, if its argument checks
     /// are enabled.
     fn refuses_aliases(collective: Collective) -> bool;
+    /// Returns whether communicators may have no error handler, in a library with this version
+    /// text. Such a communicator reports `MPI_ERRORS_ARE_FATAL`, but the library calls the handler
+    /// of `MPI_COMM_SELF` or, if that has none, of `MPI_COMM_WORLD`.
+    fn has_unset_handlers(version: &str) -> bool;
     /// Converts a handle of this family.
     fn erase(handle: Self::Handle) -> MpiHandle;
     /// Converts a handle back.
@@ -96,6 +100,10 @@ impl Abi for OpenMpi {
 
     fn refuses_aliases(collective: Collective) -> bool {
         matches!(collective, Collective::AllReduce | Collective::Reduce)
+    }
+
+    fn has_unset_handlers(_: &str) -> bool {
+        false
     }
 
     fn erase(handle: *mut c_void) -> MpiHandle {
@@ -137,6 +145,10 @@ impl Abi for Mpich {
         true
     }
 
+    fn has_unset_handlers(_: &str) -> bool {
+        true
+    }
+
     fn erase(handle: c_int) -> MpiHandle {
         MpiHandle(handle as u32 as usize)
     }
@@ -172,6 +184,10 @@ impl Abi for Standard {
 
     fn refuses_aliases(_: Collective) -> bool {
         true
+    }
+
+    fn has_unset_handlers(version: &str) -> bool {
+        !version.starts_with("Open MPI")
     }
 
     fn erase(handle: *mut c_void) -> MpiHandle {
@@ -251,6 +267,7 @@ library_handles! {
     datatype_null: c"ompi_mpi_datatype_null" 0x0c00_0000 0x200;
     info_null: c"ompi_mpi_info_null" 0x1c00_0000 0x130;
     request_null: c"ompi_request_null" 0x2c00_0000 0x180;
+    errors_are_fatal: c"ompi_mpi_errors_are_fatal" 0x5400_0000 0x141;
     errors_return: c"ompi_mpi_errors_return" 0x5400_0001 0x143;
     byte: c"ompi_mpi_byte" 0x4c00_010d 0x247;
     int64: c"ompi_mpi_int64_t" 0x4c00_083a 0x258;

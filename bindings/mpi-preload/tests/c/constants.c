@@ -34,6 +34,7 @@ int main(void) {
     SHOW((size_t)MPI_DATATYPE_NULL);
     SHOW((size_t)MPI_INFO_NULL);
     SHOW((size_t)MPI_REQUEST_NULL);
+    SHOW((size_t)MPI_ERRORS_ARE_FATAL);
     SHOW((size_t)MPI_ERRORS_RETURN);
     SHOW((size_t)MPI_BYTE);
     SHOW((size_t)MPI_INT64_T);

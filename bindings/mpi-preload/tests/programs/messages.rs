@@ -1,6 +1,6 @@
 //! Tests of messages between two ranks, and of programs whose messages are passed on.
 
-use super::{MpiUnderTest, output, text};
+use super::{LOW, MpiUnderTest, output, text};
 
 /// Settings under which the programs' short messages travel as compressed messages.
 const LOW_MESSAGES: (&str, &str) = ("FOLDWIRE_MESSAGES_MIN_BYTES", "4k");
@@ -57,4 +57,20 @@ pub(crate) fn handlers(library: &MpiUnderTest) {
     let said = text(&output(run.env("OMPI_MCA_hwloc_base_binding_policy", "none")));
     let is_threaded = !said.contains("no threads");
     assert!(!is_threaded || said.matches("as it was").count() == 2, "{said}");
+}
+
+/// Communicators on which nobody has set an error handler have none after Foldwire's work, and
+/// errors that Foldwire reports go where the library's own would go.
+pub(crate) fn unset_handlers(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("unset.c", "unset_handlers") else { return };
+    let plain = library.run(&program, &[(2, &[], &[("LD_PRELOAD", "")])]);
+    // In Open MPI each communicator has a handler, which ends the program.
+    if !plain.status.success() {
+        return assert!(!library.launcher_is_hydra, "{}", text(&plain));
+    }
+    let lossless = ["FOLDWIRE_BOUND", "FOLDWIRE_MESSAGES"].map(|name| (name, "lossless"));
+    let variables = [LOW, LOW_MESSAGES, lossless[0], lossless[1]];
+    let said = library.run(&program, &[(2, &[], &variables)]);
+    assert!(said.status.success(), "{}", text(&said));
+    assert_eq!(String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&plain.stdout));
 }

@@ -50,6 +50,11 @@ macro_rules! tests_of_calls {
         }
 
         #[test]
+        fn communicators_without_an_error_handler_stay_so() {
+            $crate::programs::messages::unset_handlers(&$library);
+        }
+
+        #[test]
         fn shares_of_different_lengths_are_right_where_they_are_waited_for_later() {
             $crate::programs::shares_ahead(&$library);
         }

@@ -4,18 +4,8 @@
 use std::ffi::c_int;
 
 use super::{CommApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
-use crate::comm_state::locked;
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::Datatypes;
-
-/// A communicator whose errors are hidden.
-pub(super) struct QuietComm {
-    comm: MpiHandle,
-    /// The program's error handler.
-    handler: MpiHandle,
-    /// Number of threads that hide the errors.
-    n_threads: usize,
-}
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles, from the program or from
 // this library. Pointers are to locals as long as the counts that are passed with them.
@@ -67,55 +57,12 @@ impl<A: Abi> MpiLibrary<A> {
         code.is_ok_and(|code| code != SUCCESS)
     }
 
-    /// Makes a call that may fail, and hides the error from the program. Hides errors on
-    /// `MPI_COMM_WORLD`, where Open MPI reports some errors of calls on other communicators.
+    /// Makes a call on [`self_comm`](Self::self_comm) that may fail, and hides the error from the
+    /// program. Open MPI reports some of these errors on `MPI_COMM_WORLD`.
     fn probe(&self, call: impl FnOnce() -> c_int) -> Result<c_int, MpiErrorCode> {
-        self.quietly(self.handles.comm_world, call)
-    }
-
-    /// Makes calls and hides their errors on this communicator from the program.
-    pub(super) fn quietly<R>(
-        &self,
-        comm: MpiHandle,
-        inside: impl FnOnce() -> R,
-    ) -> Result<R, MpiErrorCode> {
-        self.hide_errors(comm)?;
-        let answer = inside();
-        self.show_errors(comm);
-        Ok(answer)
-    }
-
-    /// Replaces the program's error handler. Several threads may hide the errors of a communicator
-    /// at once; the last one restores the handler. No thread holds the lock while it waits in MPI.
-    fn hide_errors(&self, comm: MpiHandle) -> Result<(), MpiErrorCode> {
-        let mut all = locked(&self.quiet);
-        if let Some(known) = all.iter_mut().find(|known| known.comm == comm) {
-            known.n_threads += 1;
-            return Ok(());
-        }
-        let raw = A::restore(comm);
-        let returns = A::restore(self.handles.errors_return);
-        // SAFETY: see above.
-        let handler = unsafe {
-            let handler = self.made(|made| (self.functions.comm_get_errhandler)(raw, made))?;
-            checked((self.functions.comm_set_errhandler)(raw, returns))?;
-            handler
-        };
-        all.push(QuietComm { comm, handler, n_threads: 1 });
-        Ok(())
-    }
-
-    fn show_errors(&self, comm: MpiHandle) {
-        let mut all = locked(&self.quiet);
-        let Some(at) = all.iter().position(|known| known.comm == comm) else { return };
-        all[at].n_threads -= 1;
-        if all[at].n_threads == 0 {
-            let mut handler = A::restore(all.swap_remove(at).handler);
-            // SAFETY: see above. The reference to the old handler is freed.
-            unsafe {
-                (self.functions.comm_set_errhandler)(A::restore(comm), handler);
-                (self.functions.errhandler_free)(&raw mut handler);
-            }
+        match self.has_unset_handlers() {
+            true => Ok(call()),
+            false => self.quietly(self.handles.comm_world, call),
         }
     }
 }
