@@ -386,17 +386,19 @@ impl Messages {
         opened
     }
 
-    /// Handles a row whose request has completed with an error of MPI.
-    pub(crate) fn complete_failed(&self, (request, pending): (MpiHandle, PendingMessage)) {
-        let mut receive = match pending {
-            PendingMessage::Send { .. } => return,
-            PendingMessage::Persistent(_) => return self.add(request, pending),
-            PendingMessage::Receive(receive) => receive,
-        };
-        self.erase(&mut receive);
-        if receive.is_persistent {
+    /// Handles a row whose request has completed with an error of MPI. Open MPI then frees even a
+    /// persistent request.
+    pub(crate) fn complete_failed(
+        &self,
+        (request, mut pending): (MpiHandle, PendingMessage),
+        is_freed: bool,
+    ) {
+        if let PendingMessage::Receive(receive) = &mut pending {
+            self.erase(receive);
             receive.opened = None;
-            self.add(request, PendingMessage::Receive(receive));
+        }
+        if pending.is_persistent() && !is_freed {
+            self.add(request, pending);
         }
     }
 

@@ -55,8 +55,9 @@ pub trait Abi: Sized + Send + Sync + 'static {
     const STATUS: [usize; 3];
     /// `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
     const STATUS_IGNORE: usize;
-    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`, `MPI_ERR_COUNT`.
-    const ERRORS: [c_int; 5];
+    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`,
+    /// `MPI_ERR_COUNT`, `MPI_ERR_PENDING`.
+    const ERRORS: [c_int; 6];
     /// `MPI_COMBINER_NAMED`, `_DUP`, `_CONTIGUOUS`, `_STRUCT`.
     const COMBINERS: [c_int; 4];
 
@@ -95,7 +96,7 @@ impl Abi for OpenMpi {
     const COMM_TYPE_SHARED: c_int = 0;
     const STATUS: [usize; 3] = [0, 2, 6];
     const STATUS_IGNORE: usize = 0;
-    const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
+    const ERRORS: [c_int; 6] = [15, 16, 18, 39, 2, 19];
     const COMBINERS: [c_int; 4] = [0, 1, 2, 11];
 
     fn refuses_aliases(collective: Collective) -> bool {
@@ -138,7 +139,7 @@ impl Abi for Mpich {
     const COMM_TYPE_SHARED: c_int = 1;
     const STATUS: [usize; 3] = [2, 4, 5];
     const STATUS_IGNORE: usize = 1;
-    const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
+    const ERRORS: [c_int; 6] = [14, 15, 17, 34, 2, 18];
     const COMBINERS: [c_int; 4] = [1, 2, 3, 12];
 
     fn refuses_aliases(_: Collective) -> bool {
@@ -179,7 +180,7 @@ impl Abi for Standard {
     const COMM_TYPE_SHARED: c_int = 221;
     const STATUS: [usize; 3] = [0, 2, 8];
     const STATUS_IGNORE: usize = 0;
-    const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
+    const ERRORS: [c_int; 6] = [15, 16, 19, 39, 2, 18];
     const COMBINERS: [c_int; 4] = [101, 102, 103, 110];
 
     fn refuses_aliases(_: Collective) -> bool {

@@ -50,6 +50,11 @@ macro_rules! tests_of_calls {
         }
 
         #[test]
+        fn receives_that_are_pending_go_on() {
+            $crate::programs::messages::pending(&$library);
+        }
+
+        #[test]
         fn communicators_without_an_error_handler_stay_so() {
             $crate::programs::messages::unset_handlers(&$library);
         }
