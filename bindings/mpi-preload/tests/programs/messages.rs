@@ -70,6 +70,17 @@ pub(crate) fn pending(library: &MpiUnderTest) {
     assert!(said.contains("0 failed") && said.contains("messages: 40 taken"), "{said}");
 }
 
+/// A thread that learns by a later message that a freed receive is complete reads its values, also
+/// while another thread opens them.
+pub(crate) fn freed(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("freed.c", "freed") else { return };
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MESSAGES", "lossless")];
+    let mut run = library.command(&program, &[(2, &[], &variables)]);
+    // Threads of a rank that is bound to one core do not run at once.
+    let said = text(&output(run.env("OMPI_MCA_hwloc_base_binding_policy", "none")));
+    assert!(said.contains("0 failed"), "{said}");
+}
+
 /// Communicators on which nobody has set an error handler have none after Foldwire's work, and
 /// errors that Foldwire reports go where the library's own would go.
 pub(crate) fn unset_handlers(library: &MpiUnderTest) {

@@ -123,6 +123,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn freed_receives_are_open_for_all_threads() {
+            $crate::programs::messages::freed(&$library);
+        }
+
+        #[test]
         fn threads_leave_the_error_handler_as_it_is() {
             $crate::programs::messages::handlers(&$library);
         }
