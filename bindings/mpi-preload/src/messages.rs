@@ -272,7 +272,8 @@ impl Messages {
         self.n_pending.load(Ordering::Acquire) > 0
     }
 
-    /// Buffer of a receive into which a compressed message fits; `None` for any other.
+    /// Buffer of a receive into which a compressed message fits; `None` for any other. The library
+    /// has accepted the receive.
     pub(crate) fn receive(
         &self,
         buffer: &BufferArgs,
@@ -282,7 +283,8 @@ impl Messages {
         if !self.fits(buffer) {
             return None;
         }
-        let buffer = ReceiveBuffer::new(self.mpi, buffer).ok()?;
+        let buffer = ReceiveBuffer::new(self.mpi, buffer)
+            .unwrap_or_else(|code| self.abort("no signature of a datatype", code));
         Some(PendingReceive { buffer, comm, is_persistent, opened: None })
     }
 
@@ -349,11 +351,14 @@ impl Messages {
                 let receive = PendingReceive { buffer, comm, is_persistent, opened };
                 self.add(request, PendingMessage::Receive(receive));
             }
-            Err(code) => {
-                eprintln!("foldwire: error: no copy of a datatype: {}", self.mpi.words(code));
-                self.mpi.abort()
-            }
+            Err(code) => self.abort("no copy of a datatype", code),
         }
+    }
+
+    /// Ends the job, since the program would take a compressed message for its values.
+    fn abort(&self, what: &str, code: MpiErrorCode) -> ! {
+        eprintln!("foldwire: error: {what}: {}", self.mpi.words(code));
+        self.mpi.abort()
     }
 
     /// Takes out what is to be done for these requests; `None` if there is nothing.

@@ -81,6 +81,15 @@ pub(crate) fn freed(library: &MpiUnderTest) {
     assert!(said.contains("0 failed"), "{said}");
 }
 
+/// A program that has used up all communicators receives into a new datatype.
+pub(crate) fn no_communicators(library: &MpiUnderTest) {
+    let Some(program) = library.compiled("full.c", "no_communicators") else { return };
+    let variables = [LOW_MESSAGES, ("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MESSAGES", "lossless")];
+    let said = text(&library.run(&program, &[(2, &[], &variables)]));
+    assert_eq!(said.matches("right values").count(), 2, "{said}");
+    assert!(said.contains("messages: 2 taken"), "{said}");
+}
+
 /// Communicators on which nobody has set an error handler have none after Foldwire's work, and
 /// errors that Foldwire reports go where the library's own would go.
 pub(crate) fn unset_handlers(library: &MpiUnderTest) {

@@ -128,6 +128,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn receives_without_free_communicators_are_right() {
+            $crate::programs::messages::no_communicators(&$library);
+        }
+
+        #[test]
         fn threads_leave_the_error_handler_as_it_is() {
             $crate::programs::messages::handlers(&$library);
         }

@@ -3,21 +3,17 @@
 
 use std::ffi::c_int;
 
-use super::{CommApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
+use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::Datatypes;
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles, from the program or from
 // this library. Pointers are to locals as long as the counts that are passed with them.
 impl<A: Abi> MpiLibrary<A> {
-    /// A copy of `MPI_COMM_SELF` that returns errors. The first call creates it, which two threads
-    /// must not do at once. So a program with threads calls this in `MPI_Init`.
+    /// A copy of `MPI_COMM_SELF` that returns errors. It exists from `MPI_Init` on: later the
+    /// program may have used up all communicators.
     pub(super) fn self_comm(&self) -> Result<A::Handle, MpiErrorCode> {
-        if let Some(&self_comm) = self.self_comm.get() {
-            return Ok(A::restore(self_comm));
-        }
-        let made = self.split(self.handles.comm_self, 0)?;
-        Ok(A::restore(*self.self_comm.get_or_init(|| made)))
+        self.self_comm.get().map(|&comm| A::restore(comm)).ok_or(A::ERRORS[1])
     }
 
     /// # Errors
