@@ -21,7 +21,9 @@ use crate::ffi::call::CoreCommunicator;
 use crate::ffi::device::ArrayMemory;
 use crate::ffi::process::OwnerProcess;
 use crate::ffi::started::{AbortedCall, DynCall};
-use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCCESS, fwResult};
+use crate::ffi::types::{
+    FW_ABORTED, FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCCESS, fwResult,
+};
 use crate::handle_table::{self, HandleEntry, HandleKind};
 use crate::transport::{AnyTransport, GrownCommunicator};
 
@@ -148,8 +150,10 @@ impl EndpointGuard<'_> {
     fn drop_aborted_comms(&mut self) {
         let aborted = mem::take(&mut *self.endpoint.aborted());
         for comm in aborted {
+            // The thread that held the lock may have destroyed it meanwhile.
+            let Some(entry) = self.comms.get(&comm) else { continue };
             // Starting and aborting a call notifies ranks that wait for this rank's next call.
-            if let Some(entry) = self.comms.get(&comm).filter(|one| !one.comm.is_poisoned()) {
+            if !entry.comm.is_poisoned() {
                 drop(entry.comm.start_barrier());
             }
             if self.comms.len() > 1 || !self.endpoint.may_linger {
@@ -344,6 +348,19 @@ impl EndpointState {
     pub(crate) fn requests_of(&self, comm: usize) -> Vec<usize> {
         let of = self.requests.iter().filter(|(_, request)| request.comm == comm);
         of.map(|(&handle, _)| handle).collect()
+    }
+
+    /// Frees the handle of a communicator and takes the communicator out.
+    ///
+    /// # Errors
+    /// If another thread has aborted it since its handle was looked up. That thread has freed the
+    /// handle, and the communicator is dropped with the lock.
+    pub(crate) fn take_comm(&mut self, comm: usize) -> Result<CommEntry, ApiError> {
+        if !handle_table::take(comm) {
+            let message = "another thread has aborted this communicator";
+            return Err(ApiError::new(FW_ABORTED, message));
+        }
+        self.comms.remove(&comm).ok_or_else(gone)
     }
 
     /// Drops a communicator, and aborts its calls.

@@ -12,6 +12,7 @@
 //! afterwards another thread may get a request with the same handle. They put the rows of
 //! incomplete requests back.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -59,8 +60,19 @@ pub(crate) struct Messages {
     n_pending: AtomicUsize,
     /// Requests that the program has freed before they were complete.
     freed: Mutex<Vec<(MpiHandle, PendingMessage)>>,
+    /// Number of them, with those that a thread has taken out to complete them. Only stored under
+    /// the lock.
     n_freed: AtomicUsize,
+    /// The thread that completes freed requests holds it. Other threads wait, so that none returns
+    /// to the program before a message that it knows to be complete is open.
+    completes_freed: Mutex<()>,
     tally: Mutex<MessageTally>,
+}
+
+thread_local! {
+    /// True while this thread completes freed requests. The program's error handler may then call
+    /// MPI.
+    static COMPLETES_FREED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// For each rank of a communicator, whether messages to it may be compressed.
@@ -104,6 +116,7 @@ impl Messages {
             n_pending: AtomicUsize::new(0),
             freed: Mutex::default(),
             n_freed: AtomicUsize::new(0),
+            completes_freed: Mutex::default(),
             tally: Mutex::default(),
         }
     }
@@ -243,7 +256,6 @@ impl Messages {
             _ => {}
         };
         locked(&self.pending).values_mut().for_each(moves);
-        locked(&self.freed).iter_mut().for_each(|(_, pending)| moves(pending));
     }
 
     /// Returns whether a received message may be compressed, by its size.
@@ -260,7 +272,8 @@ impl Messages {
         self.n_pending.load(Ordering::Acquire) > 0
     }
 
-    /// Buffer of a receive into which a compressed message fits; `None` for any other.
+    /// Buffer of a receive into which a compressed message fits; `None` for any other. The library
+    /// has accepted the receive.
     pub(crate) fn receive(
         &self,
         buffer: &BufferArgs,
@@ -270,7 +283,8 @@ impl Messages {
         if !self.fits(buffer) {
             return None;
         }
-        let buffer = ReceiveBuffer::new(self.mpi, buffer).ok()?;
+        let buffer = ReceiveBuffer::new(self.mpi, buffer)
+            .unwrap_or_else(|code| self.abort("no signature of a datatype", code));
         Some(PendingReceive { buffer, comm, is_persistent, opened: None })
     }
 
@@ -337,11 +351,14 @@ impl Messages {
                 let receive = PendingReceive { buffer, comm, is_persistent, opened };
                 self.add(request, PendingMessage::Receive(receive));
             }
-            Err(code) => {
-                eprintln!("foldwire: error: no copy of a datatype: {}", self.mpi.words(code));
-                self.mpi.abort()
-            }
+            Err(code) => self.abort("no copy of a datatype", code),
         }
+    }
+
+    /// Ends the job, since the program would take a compressed message for its values.
+    fn abort(&self, what: &str, code: MpiErrorCode) -> ! {
+        eprintln!("foldwire: error: {what}: {}", self.mpi.words(code));
+        self.mpi.abort()
     }
 
     /// Takes out what is to be done for these requests; `None` if there is nothing.
@@ -386,17 +403,19 @@ impl Messages {
         opened
     }
 
-    /// Handles a row whose request has completed with an error of MPI.
-    pub(crate) fn complete_failed(&self, (request, pending): (MpiHandle, PendingMessage)) {
-        let mut receive = match pending {
-            PendingMessage::Send { .. } => return,
-            PendingMessage::Persistent(_) => return self.add(request, pending),
-            PendingMessage::Receive(receive) => receive,
-        };
-        self.erase(&mut receive);
-        if receive.is_persistent {
+    /// Handles a row whose request has completed with an error of MPI. Open MPI then frees even a
+    /// persistent request.
+    pub(crate) fn complete_failed(
+        &self,
+        (request, mut pending): (MpiHandle, PendingMessage),
+        is_freed: bool,
+    ) {
+        if let PendingMessage::Receive(receive) = &mut pending {
+            self.erase(receive);
             receive.opened = None;
-            self.add(request, PendingMessage::Receive(receive));
+        }
+        if pending.is_persistent() && !is_freed {
+            self.add(request, pending);
         }
     }
 
@@ -410,34 +429,37 @@ impl Messages {
     pub(crate) fn keep_freed(&self, request: MpiHandle, pending: PendingMessage) {
         let mut freed = locked(&self.freed);
         freed.push((request, pending));
-        self.n_freed.store(freed.len(), Ordering::Release);
+        self.n_freed.fetch_add(1, Ordering::Release);
     }
 
     /// Completes requests that the program has freed. Runs after each call for messages: a message
     /// that the call has received may say that a freed receive is complete.
     pub(crate) fn advance_freed(&self) {
-        if self.n_freed.load(Ordering::Acquire) == 0 {
+        if self.n_freed.load(Ordering::Acquire) == 0 || COMPLETES_FREED.get() {
             return;
         }
-        let all = std::mem::take(&mut *locked(&self.freed));
+        let _lock = locked(&self.completes_freed);
+        COMPLETES_FREED.set(true);
+        let mut all = std::mem::take(&mut *locked(&self.freed));
         let mut status = self.mpi.status_buffer(1);
-        for (request, mut pending) in all {
-            match self.mpi.test(request, status.start()) {
-                Ok(false) => self.keep_freed(request, pending),
-                Ok(true) => {
-                    if let PendingMessage::Receive(receive) = &mut pending {
-                        // The program has no request that could report an error.
-                        let _ = self.open(receive, status.start());
-                        if receive.is_persistent {
-                            self.mpi.free_request(request);
-                        }
+        all.retain_mut(|(request, pending)| match self.mpi.test(*request, status.start()) {
+            Ok(false) => true,
+            Ok(true) => {
+                if let PendingMessage::Receive(receive) = pending {
+                    // The program has no request that could report an error.
+                    let _ = self.open(receive, status.start());
+                    if receive.is_persistent {
+                        self.mpi.free_request(*request);
                     }
                 }
-                Err(_) => {}
+                false
             }
-        }
-        let n_freed = locked(&self.freed).len();
-        self.n_freed.store(n_freed, Ordering::Release);
+            Err(_) => false,
+        });
+        let mut freed = locked(&self.freed);
+        freed.append(&mut all);
+        self.n_freed.store(freed.len(), Ordering::Release);
+        COMPLETES_FREED.set(false);
     }
 
     /// Frees the requests that the program has freed, before `MPI_Finalize`.

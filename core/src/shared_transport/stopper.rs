@@ -18,6 +18,9 @@ pub struct Stopper(Arc<AtomicBool>);
 impl Stopper {
     /// Ends all running calls and all later ones. A call ends at its next poll of the network: at
     /// once if its rank is polling, otherwise after the current rest ([`Transport::idle`]).
+    ///
+    /// A [shrink](SharedCommunicator::shrink) or [grow](SharedCommunicator::admit) forgets the
+    /// stops before it. A stop that comes later ends it.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
     }

@@ -354,11 +354,9 @@ pub unsafe extern "C" fn fwCommShrink(
         // The target may be the caller's only handle of comm, so it changes when comm does.
         // SAFETY: guaranteed by the caller.
         let mut place = unsafe { CommOut::new(new_comm, "communicator") }?;
-        handle_table::remove(comm.addr());
-        if let Some(entry) = guard.comms.remove(&comm.addr()) {
-            let survivors = entry.comm.shrink(patience, n_calls)?;
-            place.put(guard.add_comm(&endpoint, survivors, entry.memory)?);
-        }
+        let entry = guard.take_comm(comm.addr())?;
+        let survivors = entry.comm.shrink(patience, n_calls)?;
+        place.put(guard.add_comm(&endpoint, survivors, entry.memory)?);
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ use super::communicators::{config_of, index, seconds, to_core};
 use super::device::ArrayMemory;
 use super::memory::{CommOut, lent_bytes, out_value, out_values, read};
 use super::types::*;
-use crate::endpoint::{SharedEndpoint, gone};
+use crate::endpoint::SharedEndpoint;
 use crate::errors::{ApiError, catch_errors};
 use crate::{group, handle_table, transport};
 
@@ -213,8 +213,7 @@ pub unsafe extern "C" fn fwCommAdmit(
             // The target may be the caller's only handle of comm, so it changes when comm does.
             // SAFETY: guaranteed by the caller.
             place = Some(unsafe { CommOut::new(new_comm, "communicator") }?);
-            handle_table::remove(comm.addr());
-            guard.comms.remove(&comm.addr()).map(|entry| entry.comm).ok_or_else(gone)
+            guard.take_comm(comm.addr()).map(|entry| entry.comm)
         };
         let grown = transport::admit(take, &mut store, &job, &wanted)?;
         if let Some(mut place) = place {

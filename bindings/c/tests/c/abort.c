@@ -2,10 +2,11 @@
  * a call. Run by tests/all/programs.rs.
  *
  *     abort            ranks are threads
- *     abort processes  ranks are processes, and one of them is stopped
+ *     abort processes  ranks are processes, and one of them is stopped, or destroys while it aborts
  */
 #include "check.h"
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -285,6 +286,58 @@ static void splits_that_differ_make_none(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+static atomic_int n_at_start;
+
+/* Two threads meet here. */
+static void meet(void) {
+    const int turn = atomic_fetch_add(&n_at_start, 1) / 2;
+    while (atomic_load(&n_at_start) < 2 * turn + 2) {
+    }
+}
+
+static void *aborts(void *argument) {
+    meet();
+    const fwResult result = fwCommAbort(argument);
+    CHECK(result == FW_SUCCESS || result == FW_INVALID_HANDLE);
+    return NULL;
+}
+
+/* Two processes. A thread aborts a communicator while another one destroys it, or shrinks it. The
+ * communicator that it was split from stays usable. */
+static void races(void) {
+    fwUniqueId id;
+    fwComm_t comm, part, shrunk;
+    int status;
+    OK(fwGetUniqueId(&id));
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    OK(fwCommInitRank(&comm, 2, id, child == 0, NULL));
+    for (int round = 0; round < 400; round++) {
+        pthread_t thread;
+        OK(fwCommSplit(comm, child == 0, 0, &part, NULL));
+        CHECK(pthread_create(&thread, NULL, aborts, part) == 0);
+        meet();
+        if (round % 2 == 0) {
+            const fwResult result = fwCommDestroy(part);
+            CHECK(result == FW_SUCCESS || result == FW_INVALID_HANDLE || result == FW_IN_USE);
+        } else {
+            shrunk = NULL;
+            const fwResult result = fwCommShrink(part, 1, &shrunk);
+            CHECK((result == FW_SUCCESS) == (shrunk != NULL));
+        }
+        CHECK(pthread_join(thread, NULL) == 0);
+        if (round % 2 != 0 && shrunk != NULL) {
+            OK(fwCommDestroy(shrunk));
+        }
+        OK(fwBarrier(comm, NULL));
+    }
+    OK(fwCommDestroy(comm));
+    if (child == 0) {
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void *watchdog(void *argument) {
     fwResult state;
     until_inside(argument);
@@ -359,6 +412,7 @@ static int processes(int is_killed) {
 int main(int argc, char **argv) {
     (void)argv;
     if (argc > 1) {
+        races();
         processes(0);
         processes(1);
     } else {

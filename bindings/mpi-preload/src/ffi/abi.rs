@@ -55,14 +55,19 @@ pub trait Abi: Sized + Send + Sync + 'static {
     const STATUS: [usize; 3];
     /// `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
     const STATUS_IGNORE: usize;
-    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`, `MPI_ERR_COUNT`.
-    const ERRORS: [c_int; 5];
+    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`,
+    /// `MPI_ERR_COUNT`, `MPI_ERR_PENDING`.
+    const ERRORS: [c_int; 6];
     /// `MPI_COMBINER_NAMED`, `_DUP`, `_CONTIGUOUS`, `_STRUCT`.
     const COMBINERS: [c_int; 4];
 
     /// Returns whether the library refuses aliased send and receive buffers, if its argument checks
     /// are enabled.
     fn refuses_aliases(collective: Collective) -> bool;
+    /// Returns whether communicators may have no error handler, in a library with this version
+    /// text. Such a communicator reports `MPI_ERRORS_ARE_FATAL`, but the library calls the handler
+    /// of `MPI_COMM_SELF` or, if that has none, of `MPI_COMM_WORLD`.
+    fn has_unset_handlers(version: &str) -> bool;
     /// Converts a handle of this family.
     fn erase(handle: Self::Handle) -> MpiHandle;
     /// Converts a handle back.
@@ -91,11 +96,15 @@ impl Abi for OpenMpi {
     const COMM_TYPE_SHARED: c_int = 0;
     const STATUS: [usize; 3] = [0, 2, 6];
     const STATUS_IGNORE: usize = 0;
-    const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
+    const ERRORS: [c_int; 6] = [15, 16, 18, 39, 2, 19];
     const COMBINERS: [c_int; 4] = [0, 1, 2, 11];
 
     fn refuses_aliases(collective: Collective) -> bool {
         matches!(collective, Collective::AllReduce | Collective::Reduce)
+    }
+
+    fn has_unset_handlers(_: &str) -> bool {
+        false
     }
 
     fn erase(handle: *mut c_void) -> MpiHandle {
@@ -130,10 +139,14 @@ impl Abi for Mpich {
     const COMM_TYPE_SHARED: c_int = 1;
     const STATUS: [usize; 3] = [2, 4, 5];
     const STATUS_IGNORE: usize = 1;
-    const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
+    const ERRORS: [c_int; 6] = [14, 15, 17, 34, 2, 18];
     const COMBINERS: [c_int; 4] = [1, 2, 3, 12];
 
     fn refuses_aliases(_: Collective) -> bool {
+        true
+    }
+
+    fn has_unset_handlers(_: &str) -> bool {
         true
     }
 
@@ -167,11 +180,15 @@ impl Abi for Standard {
     const COMM_TYPE_SHARED: c_int = 221;
     const STATUS: [usize; 3] = [0, 2, 8];
     const STATUS_IGNORE: usize = 0;
-    const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
+    const ERRORS: [c_int; 6] = [15, 16, 19, 39, 2, 18];
     const COMBINERS: [c_int; 4] = [101, 102, 103, 110];
 
     fn refuses_aliases(_: Collective) -> bool {
         true
+    }
+
+    fn has_unset_handlers(version: &str) -> bool {
+        !version.starts_with("Open MPI")
     }
 
     fn erase(handle: *mut c_void) -> MpiHandle {
@@ -251,6 +268,7 @@ library_handles! {
     datatype_null: c"ompi_mpi_datatype_null" 0x0c00_0000 0x200;
     info_null: c"ompi_mpi_info_null" 0x1c00_0000 0x130;
     request_null: c"ompi_request_null" 0x2c00_0000 0x180;
+    errors_are_fatal: c"ompi_mpi_errors_are_fatal" 0x5400_0000 0x141;
     errors_return: c"ompi_mpi_errors_return" 0x5400_0001 0x143;
     byte: c"ompi_mpi_byte" 0x4c00_010d 0x247;
     int64: c"ompi_mpi_int64_t" 0x4c00_083a 0x258;

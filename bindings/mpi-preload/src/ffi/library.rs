@@ -3,6 +3,7 @@
 mod attributes;
 mod communicators;
 mod datatypes;
+mod error_handlers;
 mod functions;
 mod generalized_requests;
 mod messages;
@@ -19,10 +20,10 @@ use foldwire::schedule::Collective;
 
 use attributes::AttributeApi;
 pub(crate) use communicators::CommApi;
+use error_handlers::QuietComm;
 use functions::FunctionTable;
 use generalized_requests::RequestApi;
 use messages::MessageApi;
-use probes::QuietComm;
 pub(crate) use statuses::{StatusApi, StatusBuffer, StatusPtr};
 use types::DatatypeApi;
 use vector_collectives::VectorApi;
@@ -65,6 +66,8 @@ pub struct MpiLibrary<A: Abi> {
     self_comm: OnceLock<MpiHandle>,
     /// Communicators whose errors are hidden.
     quiet: Mutex<Vec<QuietComm>>,
+    /// True if communicators may have no error handler.
+    has_unset_handlers: OnceLock<bool>,
     /// True if the library's check for aliased buffers is enabled.
     checks_aliases: OnceLock<bool>,
 }
@@ -80,8 +83,8 @@ const fn checked(code: c_int) -> Result<(), MpiErrorCode> {
 
 /// Returns the text that `write` writes.
 fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Result<String, MpiErrorCode> {
-    // Longer than `MPI_MAX_OBJECT_NAME` and `MPI_MAX_ERROR_STRING` of any library.
-    let (mut text, mut length) = ([0 as c_char; 4096], 0);
+    // `MPI_MAX_LIBRARY_VERSION_STRING`, the longest of such constants in any library.
+    let (mut text, mut length) = ([0 as c_char; 8192], 0);
     checked(write(text.as_mut_ptr(), &raw mut length))?;
     // SAFETY: the array ends with a zero, since MPI writes less than its whole length.
     Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
@@ -104,8 +107,8 @@ impl<A: Abi> MpiLibrary<A> {
                 name.to_string_lossy()
             )
         })?;
-        let (keys, self_comm, quiet, checks_aliases) = Default::default();
-        Ok(Self { functions, handles, keys, self_comm, quiet, checks_aliases })
+        let (keys, self_comm, quiet, has_unset_handlers, checks_aliases) = Default::default();
+        Ok(Self { functions, handles, keys, self_comm, quiet, has_unset_handlers, checks_aliases })
     }
 
     /// Returns the handle that `make` writes.

@@ -191,13 +191,15 @@ fn received<A: Abi>(
     comm: A::Handle,
     (code, status): (c_int, StatusPtr),
 ) -> c_int {
+    let is_truncated = code_is_truncated(state, code);
+    if code != SUCCESS && !is_truncated {
+        return code;
+    }
     let Some(mut receive) = state.0.receive(&args::<A>(buffer), A::erase(comm), false) else {
         return code;
     };
-    if code != SUCCESS {
-        if code_is_truncated(state, code) {
-            state.0.erase(&mut receive);
-        }
+    if is_truncated {
+        state.0.erase(&mut receive);
         return code;
     }
     state.0.open(&mut receive, status).map_or_else(|code| fail(state, receive.comm(), code), ok)

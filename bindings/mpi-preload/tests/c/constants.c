@@ -20,6 +20,7 @@ int main(void) {
     SHOW(MPI_ERR_IN_STATUS);
     SHOW(MPI_ERR_NO_MEM);
     SHOW(MPI_ERR_COUNT);
+    SHOW(MPI_ERR_PENDING);
     SHOW(MPI_COMBINER_NAMED);
     SHOW(MPI_COMBINER_DUP);
     SHOW(MPI_COMBINER_CONTIGUOUS);
@@ -34,6 +35,7 @@ int main(void) {
     SHOW((size_t)MPI_DATATYPE_NULL);
     SHOW((size_t)MPI_INFO_NULL);
     SHOW((size_t)MPI_REQUEST_NULL);
+    SHOW((size_t)MPI_ERRORS_ARE_FATAL);
     SHOW((size_t)MPI_ERRORS_RETURN);
     SHOW((size_t)MPI_BYTE);
     SHOW((size_t)MPI_INT64_T);

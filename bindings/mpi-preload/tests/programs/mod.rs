@@ -50,6 +50,16 @@ macro_rules! tests_of_calls {
         }
 
         #[test]
+        fn receives_that_are_pending_go_on() {
+            $crate::programs::messages::pending(&$library);
+        }
+
+        #[test]
+        fn communicators_without_an_error_handler_stay_so() {
+            $crate::programs::messages::unset_handlers(&$library);
+        }
+
+        #[test]
         fn shares_of_different_lengths_are_right_where_they_are_waited_for_later() {
             $crate::programs::shares_ahead(&$library);
         }
@@ -110,6 +120,16 @@ macro_rules! tests {
         #[test]
         fn probes_that_are_loaded_late_fail() {
             $crate::programs::messages::late_probes(&$library);
+        }
+
+        #[test]
+        fn freed_receives_are_open_for_all_threads() {
+            $crate::programs::messages::freed(&$library);
+        }
+
+        #[test]
+        fn receives_without_free_communicators_are_right() {
+            $crate::programs::messages::no_communicators(&$library);
         }
 
         #[test]

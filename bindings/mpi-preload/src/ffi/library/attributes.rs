@@ -5,14 +5,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::functions::{GetAttribute, SetAttribute};
-use super::{MpiApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
+use super::{CommApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 
 /// Numbers of communicators.
 pub(crate) trait AttributeApi {
     /// Creates the attribute keys for communicators and datatypes. Duplicates do not inherit the
-    /// attributes. Must be called once, before the other functions. In a program with threads it
-    /// also creates the copy of `MPI_COMM_SELF`.
+    /// attributes. Also creates the copy of `MPI_COMM_SELF`. Must be called once, before the other
+    /// functions.
     fn make_keys(&self) -> Result<(), MpiErrorCode>;
     /// Number of a communicator, if it has one.
     fn comm_number(&self, comm: MpiHandle) -> Result<Option<usize>, MpiErrorCode>;
@@ -37,11 +37,8 @@ impl<A: Abi> AttributeApi for MpiLibrary<A> {
             checked((self.functions.type_create_keyval)(copy, delete, &raw mut keys[1], extra))?;
             checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[2], extra))?;
         }
-        let _ = self.keys.set(keys);
-        if self.is_threaded() {
-            // After an error, the first call that needs it tries again.
-            let _ = self.self_comm();
-        }
+        let self_comm = self.split(self.handles.comm_self, 0)?;
+        let _ = (self.keys.set(keys), self.self_comm.set(self_comm));
         Ok(())
     }
 

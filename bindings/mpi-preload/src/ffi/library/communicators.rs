@@ -100,22 +100,13 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
     }
 
     fn split(&self, comm: MpiHandle, rank: usize) -> Result<MpiHandle, MpiErrorCode> {
-        let split = || {
+        // If MPI cannot create another communicator, the program must not see the error.
+        let made = self.quietly(comm, || {
             let (split, comm) = (self.functions.comm_split, A::restore(comm));
             // SAFETY: see above.
             self.made(|made| unsafe { split(comm, 0, rank as c_int, made) })
-        };
-        let made = if comm == self.handles.comm_self {
-            // Never set a handler here, not even the one that was there: while there is none, MPICH
-            // calls that of `MPI_COMM_WORLD` for errors without a communicator (`MPI_Waitall`).
-            split()?
-        } else {
-            // If MPI cannot create another communicator, the program must not see the error.
-            self.quietly(comm, split)??
-        };
-        let returns = A::restore(self.handles.errors_return);
-        // SAFETY: see above.
-        checked(unsafe { (self.functions.comm_set_errhandler)(A::restore(made), returns) })?;
+        })??;
+        self.set_handler(made, self.handles.errors_return)?;
         Ok(made)
     }
 
@@ -149,14 +140,5 @@ impl<A: Abi> CommApi for MpiLibrary<A> {
 
     fn refuse_count(&self, comm: MpiHandle) -> MpiErrorCode {
         self.call_handler(comm, A::ERRORS[4])
-    }
-}
-
-impl<A: Abi> MpiLibrary<A> {
-    /// Calls the program's error handler.
-    pub(super) fn call_handler(&self, comm: MpiHandle, code: MpiErrorCode) -> MpiErrorCode {
-        // SAFETY: `MpiApi` guarantees a valid communicator of the program.
-        let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
-        code
     }
 }

@@ -65,6 +65,7 @@ functions! {
         (A::Handle, c_int, *const c_int, A::Handle, *mut c_int);
     group_free: c"PMPI_Group_free" (*mut A::Handle);
     query_thread: c"PMPI_Query_thread" (*mut c_int);
+    library_version: c"PMPI_Get_library_version" (*mut c_char, *mut c_int);
     comm_get_name: c"PMPI_Comm_get_name" (A::Handle, *mut c_char, *mut c_int);
     comm_free: c"PMPI_Comm_free" (*mut A::Handle);
     comm_set_errhandler: c"PMPI_Comm_set_errhandler" (A::Handle, A::Handle);

@@ -227,12 +227,9 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
     }
 
     fn kind(&self, code: MpiErrorCode) -> Option<TransportErrorKind> {
-        let mut class = 0;
-        // SAFETY: see above.
-        checked(unsafe { (self.functions.error_class)(code, &raw mut class) }).ok()?;
-        match class {
-            _ if class == A::ERRORS[0] => Some(TransportErrorKind::Truncated),
-            _ if class == A::ERRORS[3] => Some(TransportErrorKind::OutOfFrames),
+        match self.class(code)? {
+            class if class == A::ERRORS[0] => Some(TransportErrorKind::Truncated),
+            class if class == A::ERRORS[3] => Some(TransportErrorKind::OutOfFrames),
             _ => None,
         }
     }
@@ -243,6 +240,14 @@ impl<A: Abi> MessageApi for MpiLibrary<A> {
 }
 
 impl<A: Abi> MpiLibrary<A> {
+    /// Class of an error code.
+    pub(super) fn class(&self, code: MpiErrorCode) -> Option<c_int> {
+        let mut class = 0;
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.error_class)(code, &raw mut class) }).ok()?;
+        Some(class)
+    }
+
     fn op(&self, op: OpCode) -> A::Handle {
         A::restore(match op {
             OpCode::Min => self.handles.min,

@@ -3,31 +3,17 @@
 
 use std::ffi::c_int;
 
-use super::{CommApi, MpiErrorCode, MpiLibrary, SUCCESS, checked};
-use crate::comm_state::locked;
+use super::{MpiErrorCode, MpiLibrary, SUCCESS, checked};
 use crate::ffi::abi::{Abi, MpiHandle};
 use crate::signature::Datatypes;
-
-/// A communicator whose errors are hidden.
-pub(super) struct QuietComm {
-    comm: MpiHandle,
-    /// The program's error handler.
-    handler: MpiHandle,
-    /// Number of threads that hide the errors.
-    n_threads: usize,
-}
 
 // SAFETY of the blocks below: callers of `MpiApi` guarantee valid handles, from the program or from
 // this library. Pointers are to locals as long as the counts that are passed with them.
 impl<A: Abi> MpiLibrary<A> {
-    /// A copy of `MPI_COMM_SELF` that returns errors. The first call creates it, which two threads
-    /// must not do at once. So a program with threads calls this in `MPI_Init`.
+    /// A copy of `MPI_COMM_SELF` that returns errors. It exists from `MPI_Init` on: later the
+    /// program may have used up all communicators.
     pub(super) fn self_comm(&self) -> Result<A::Handle, MpiErrorCode> {
-        if let Some(&self_comm) = self.self_comm.get() {
-            return Ok(A::restore(self_comm));
-        }
-        let made = self.split(self.handles.comm_self, 0)?;
-        Ok(A::restore(*self.self_comm.get_or_init(|| made)))
+        self.self_comm.get().map(|&comm| A::restore(comm)).ok_or(A::ERRORS[1])
     }
 
     /// # Errors
@@ -67,55 +53,12 @@ impl<A: Abi> MpiLibrary<A> {
         code.is_ok_and(|code| code != SUCCESS)
     }
 
-    /// Makes a call that may fail, and hides the error from the program. Hides errors on
-    /// `MPI_COMM_WORLD`, where Open MPI reports some errors of calls on other communicators.
+    /// Makes a call on [`self_comm`](Self::self_comm) that may fail, and hides the error from the
+    /// program. Open MPI reports some of these errors on `MPI_COMM_WORLD`.
     fn probe(&self, call: impl FnOnce() -> c_int) -> Result<c_int, MpiErrorCode> {
-        self.quietly(self.handles.comm_world, call)
-    }
-
-    /// Makes calls and hides their errors on this communicator from the program.
-    pub(super) fn quietly<R>(
-        &self,
-        comm: MpiHandle,
-        inside: impl FnOnce() -> R,
-    ) -> Result<R, MpiErrorCode> {
-        self.hide_errors(comm)?;
-        let answer = inside();
-        self.show_errors(comm);
-        Ok(answer)
-    }
-
-    /// Replaces the program's error handler. Several threads may hide the errors of a communicator
-    /// at once; the last one restores the handler. No thread holds the lock while it waits in MPI.
-    fn hide_errors(&self, comm: MpiHandle) -> Result<(), MpiErrorCode> {
-        let mut all = locked(&self.quiet);
-        if let Some(known) = all.iter_mut().find(|known| known.comm == comm) {
-            known.n_threads += 1;
-            return Ok(());
-        }
-        let raw = A::restore(comm);
-        let returns = A::restore(self.handles.errors_return);
-        // SAFETY: see above.
-        let handler = unsafe {
-            let handler = self.made(|made| (self.functions.comm_get_errhandler)(raw, made))?;
-            checked((self.functions.comm_set_errhandler)(raw, returns))?;
-            handler
-        };
-        all.push(QuietComm { comm, handler, n_threads: 1 });
-        Ok(())
-    }
-
-    fn show_errors(&self, comm: MpiHandle) {
-        let mut all = locked(&self.quiet);
-        let Some(at) = all.iter().position(|known| known.comm == comm) else { return };
-        all[at].n_threads -= 1;
-        if all[at].n_threads == 0 {
-            let mut handler = A::restore(all.swap_remove(at).handler);
-            // SAFETY: see above. The reference to the old handler is freed.
-            unsafe {
-                (self.functions.comm_set_errhandler)(A::restore(comm), handler);
-                (self.functions.errhandler_free)(&raw mut handler);
-            }
+        match self.has_unset_handlers() {
+            true => Ok(call()),
+            false => self.quietly(self.handles.comm_world, call),
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) trait StatusApi: MessageApi {
     fn set_received_bytes(&self, status: StatusPtr, n_bytes: usize);
     fn status_error(&self, status: StatusPtr) -> MpiErrorCode;
     fn set_status_error(&self, status: StatusPtr, code: MpiErrorCode);
+    /// Returns whether an error in a status says that the request is not complete.
+    fn is_pending(&self, code: MpiErrorCode) -> bool;
     /// Tests a request. If it is complete, writes its status, and frees it unless it is persistent.
     fn test(&self, request: MpiHandle, status: StatusPtr) -> Result<bool, MpiErrorCode>;
     /// Writes the status of a request if it is complete, which an inactive one is. Frees nothing.
@@ -96,6 +98,10 @@ impl<A: Abi> StatusApi for MpiLibrary<A> {
     fn set_status_error(&self, status: StatusPtr, code: MpiErrorCode) {
         // SAFETY: as above.
         unsafe { status.add(A::STATUS[1]).write(code) };
+    }
+
+    fn is_pending(&self, code: MpiErrorCode) -> bool {
+        self.class(code) == Some(A::ERRORS[5])
     }
 
     fn test(&self, request: MpiHandle, status: StatusPtr) -> Result<bool, MpiErrorCode> {

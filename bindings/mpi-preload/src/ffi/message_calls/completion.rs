@@ -7,10 +7,11 @@ use std::ffi::c_int;
 
 use super::super::abi::{Abi, MpiHandle};
 use super::super::library::{SUCCESS, StatusPtr};
-use super::{MessageLayer, Requests, State, StatusPlace, fail, ok};
+use super::{MessageLayer, Requests, State, StatusPlace, code_is_truncated, fail, ok};
 use crate::messages::PendingMessage;
 
-type Rows = Vec<Option<(MpiHandle, PendingMessage)>>;
+type Row = (MpiHandle, PendingMessage);
+type Rows = Vec<Option<Row>>;
 
 /// Handles of an array of requests.
 fn handles<A: Abi>((n, requests): Requests<A>) -> Vec<MpiHandle> {
@@ -69,12 +70,32 @@ fn put_back(state: &MessageLayer, rows: Rows) {
     }
 }
 
-/// Puts the rows back of requests that are not complete after a call that failed.
-fn put_back_after_error<A: Abi>(state: &MessageLayer, requests: Requests<A>, rows: Rows) {
+/// Takes out the row of a request that may be complete, by its handle after MPI's function, and
+/// tells whether the request is freed. With fault tolerance (ULFM), MPI also lists receives that
+/// stay active.
+fn taken_if_over(
+    state: &MessageLayer,
+    row: &mut Option<Row>,
+    after: MpiHandle,
+) -> Option<(Row, bool)> {
+    let is_freed = after == state.0.mpi().handles().request_null;
+    Some((row.take_if(|row| is_freed || row.1.is_persistent())?, is_freed))
+}
+
+/// Puts the rows back of requests that are not complete after a call that failed. `failed` is the
+/// place of a request that is, even if it still has its handle.
+fn put_back_after_error<A: Abi>(
+    state: &MessageLayer,
+    requests: Requests<A>,
+    rows: Rows,
+    failed: Option<usize>,
+) {
     let null = state.0.mpi().handles().request_null;
-    for (handle, row) in handles::<A>(requests).into_iter().zip(rows) {
+    for (at, (handle, row)) in handles::<A>(requests).into_iter().zip(rows).enumerate() {
         match row {
-            Some(row) if handle == null => state.0.complete_failed(row),
+            Some(row) if handle == null || failed == Some(at) => {
+                state.0.complete_failed(row, handle == null);
+            }
             Some((request, pending)) => state.0.add(request, pending),
             None => {}
         }
@@ -82,11 +103,7 @@ fn put_back_after_error<A: Abi>(state: &MessageLayer, requests: Requests<A>, row
 }
 
 /// Completes one request. Returns the error code, for which the handler has been called.
-fn complete_one(
-    state: &MessageLayer,
-    row: Option<(MpiHandle, PendingMessage)>,
-    status: StatusPtr,
-) -> c_int {
+fn complete_one(state: &MessageLayer, row: Option<Row>, status: StatusPtr) -> c_int {
     let Some(row) = row else { return SUCCESS };
     let comm = comm_of(state, &row.1);
     state.0.complete(row, status).map_or_else(|code| fail(state, comm, code), ok)
@@ -161,13 +178,17 @@ pub unsafe fn any<A: Abi>(
     let Some((state, mut rows)) = taken::<A>(state, requests) else { return next(status) };
     let status = StatusPlace::of(state, status, 1);
     let code = completed::<A>(state, requests, &mut rows, || next(status.place));
+    // SAFETY: MPI has written the flag and the index, which is negative if no request is active.
+    let read_index = || usize::try_from(unsafe { index.read() }).ok();
     if code != SUCCESS {
-        put_back_after_error::<A>(state, requests, rows);
+        // Other errors need not belong to a request.
+        let failed = read_index().filter(|_| code_is_truncated(state, code));
+        put_back_after_error::<A>(state, requests, rows, failed);
         return code;
     }
-    // SAFETY: MPI has written the flag and the index, which is negative if no request is active.
-    let (is_done, index) = unsafe { (flag.is_none_or(|flag| flag.read() != 0), index.read()) };
-    let done = usize::try_from(index).ok().filter(|_| is_done);
+    // SAFETY: as above.
+    let is_done = flag.is_none_or(|flag| unsafe { flag.read() } != 0);
+    let done = read_index().filter(|_| is_done);
     let row = done.and_then(|index| rows.get_mut(index)?.take());
     put_back(state, rows);
     complete_one(state, row, status.place)
@@ -196,21 +217,13 @@ pub unsafe fn all<A: Abi>(
         return code;
     }
     if code != SUCCESS && !in_status {
-        put_back_after_error::<A>(state, requests, rows);
+        put_back_after_error::<A>(state, requests, rows, None);
         return code;
     }
-    let null = state.0.mpi().handles().request_null;
     let after = handles::<A>(requests);
-    let (mut done, mut rest) = (Vec::new(), Vec::new());
-    for ((at, row), after) in rows.into_iter().enumerate().zip(after) {
-        let Some(row) = row else { continue };
-        if after == null || row.1.is_persistent() {
-            done.push((at, row));
-        } else {
-            rest.push(Some(row));
-        }
-    }
-    put_back(state, rest);
+    let row = |at| Some((at, taken_if_over(state, rows.get_mut(at)?, after[at])?));
+    let done = (0..n).filter_map(row).collect();
+    put_back(state, rows);
     complete_many(state, done, (statuses.place, n), code)
 }
 
@@ -229,16 +242,17 @@ pub unsafe fn some<A: Abi>(
     let statuses = StatusPlace::of(state, statuses, rows.len());
     let code = completed::<A>(state, requests, &mut rows, || next(statuses.place));
     if code != SUCCESS && code != state.0.mpi().codes()[2] {
-        put_back_after_error::<A>(state, requests, rows);
+        put_back_after_error::<A>(state, requests, rows, None);
         return code;
     }
     // SAFETY: MPI has written the number of complete requests, which is negative if none is active,
     // and as many indices.
     let n = usize::try_from(unsafe { n_done.read() }).unwrap_or(0);
+    let after = handles::<A>(requests);
     let row = |at: usize| {
         // SAFETY: as above.
         let index = usize::try_from(unsafe { indices.add(at).read() }).ok()?;
-        Some((at, rows.get_mut(index)?.take()?))
+        Some((at, taken_if_over(state, rows.get_mut(index)?, after[index])?))
     };
     let done = (0..n).filter_map(row).collect();
     put_back(state, rows);
@@ -249,18 +263,23 @@ pub unsafe fn some<A: Abi>(
 /// returned: success, or that errors are in the statuses.
 fn complete_many(
     state: &MessageLayer,
-    done: Vec<(usize, (MpiHandle, PendingMessage))>,
+    done: Vec<(usize, (Row, bool))>,
     (statuses, n): (StatusPtr, usize),
     code: c_int,
 ) -> c_int {
     let mpi = state.0.mpi();
     let [_, _, in_status] = mpi.codes();
     let mut failed = Vec::new();
-    for (at, row) in done {
+    for (at, (row, is_freed)) in done {
         let status = mpi.status_at(statuses, at);
         // MPI writes errors to statuses only if it returns that they are there.
-        if code == in_status && mpi.status_error(status) != SUCCESS {
-            state.0.complete_failed(row);
+        let error = if code == in_status { mpi.status_error(status) } else { SUCCESS };
+        if error != SUCCESS {
+            // A persistent receive that is still running has its handle, as one that has failed.
+            match mpi.is_pending(error) {
+                true => state.0.add(row.0, row.1),
+                false => state.0.complete_failed(row, is_freed),
+            }
             continue;
         }
         let comm = comm_of(state, &row.1);
