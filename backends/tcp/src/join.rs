@@ -25,8 +25,8 @@ use crate::secret::{Nonce, OFFER, SessionSecret, accepts_token_proof, nonce, tok
 use crate::settings::Settings;
 use crate::{JoinError, MAX_STREAMS};
 
-/// Word of a rank that is connected to all other ranks. A proof follows: whoever carries the message
-/// may change it.
+/// Word of a rank that is connected to all other ranks. A proof follows, for whoever carries the
+/// message may change it.
 const READY: &[u8] = b"ready";
 /// The same if the rank also shares memory with all ranks of its node.
 const READY_TO_SHARE: &[u8] = b"ready, with memory";
