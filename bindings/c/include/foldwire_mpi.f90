@@ -31,27 +31,32 @@ contains
 
         comm = c_null_ptr
         code = FW_TRANSPORT_ERROR
-        call MPI_Comm_rank(mpi_comm, rank, error)
-        if (error /= MPI_SUCCESS) return
-        call MPI_Comm_size(mpi_comm, n_ranks, error)
-        if (error /= MPI_SUCCESS) return
-        said = 0
         made = FW_SUCCESS
-        if (rank == 0) then
-            made = fwGetUniqueId(id)
-            if (made == FW_SUCCESS) said = [id%internal, 1_c_int8_t]
+        said = 0
+        rank = 0
+        call MPI_Comm_rank(mpi_comm, rank, error)
+        if (error == MPI_SUCCESS) call MPI_Comm_size(mpi_comm, n_ranks, error)
+        if (error == MPI_SUCCESS) then
+            if (rank == 0) then
+                made = fwGetUniqueId(id)
+                if (made == FW_SUCCESS) said = [id%internal, 1_c_int8_t]
+            end if
+            call MPI_Bcast(said, size(said), MPI_BYTE, 0, mpi_comm, error)
         end if
-        call MPI_Bcast(said, size(said), MPI_BYTE, 0, mpi_comm, error)
-        if (error /= MPI_SUCCESS) return
         id%internal = said(1:FW_UNIQUE_ID_BYTES)
-        if (said(FW_UNIQUE_ID_BYTES + 1) == 1) then
-            code = fwCommInitRank(comm, int(n_ranks, c_int32_t), id, int(rank, c_int32_t), config)
-        else if (rank == 0) then
+        if (error == MPI_SUCCESS) then
+            if (said(FW_UNIQUE_ID_BYTES + 1) == 1) then
+                code = fwCommInitRank(comm, int(n_ranks, c_int32_t), id, int(rank, c_int32_t), &
+                                      config)
+                return
+            end if
+            code = FW_ABORTED
+        end if
+        if (made /= FW_SUCCESS) then
             code = made
         else
             ! This call fails on purpose, to invalidate the group that it may be in.
-            code = fwCommInitRank(comm, 0_c_int32_t, id, int(rank, c_int32_t), config)
-            code = FW_ABORTED
+            made = fwCommInitRank(comm, 0_c_int32_t, id, int(rank, c_int32_t), config)
         end if
     end function
 

@@ -23,7 +23,7 @@
 static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfig *config) {
     /* The id, followed by 1 if rank 0 has created it. */
     unsigned char said[sizeof(fwUniqueId) + 1] = {0};
-    fwResult made = FW_SUCCESS;
+    fwResult made = FW_SUCCESS, failed = FW_TRANSPORT_ERROR;
     fwUniqueId id = {{0}};
     int rank = 0, size = 0;
     size_t i;
@@ -31,32 +31,32 @@ static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfi
     if (comm != NULL) {
         *comm = NULL;
     }
-    if (MPI_Comm_rank(mpi, &rank) != MPI_SUCCESS || MPI_Comm_size(mpi, &size) != MPI_SUCCESS) {
-        return FW_TRANSPORT_ERROR;
-    }
-    if (rank == 0) {
-        made = fwGetUniqueId(&id);
-        if (made == FW_SUCCESS) {
-            for (i = 0; i < sizeof id.internal; i++) {
-                said[i] = id.internal[i];
+    if (MPI_Comm_rank(mpi, &rank) == MPI_SUCCESS && MPI_Comm_size(mpi, &size) == MPI_SUCCESS) {
+        if (rank == 0) {
+            made = fwGetUniqueId(&id);
+            if (made == FW_SUCCESS) {
+                for (i = 0; i < sizeof id.internal; i++) {
+                    said[i] = id.internal[i];
+                }
+                said[sizeof id.internal] = 1;
             }
-            said[sizeof id.internal] = 1;
+        }
+        if (MPI_Bcast(said, (int)sizeof said, MPI_UNSIGNED_CHAR, 0, mpi) == MPI_SUCCESS) {
+            if (said[sizeof id.internal] == 1) {
+                for (i = 0; i < sizeof id.internal; i++) {
+                    id.internal[i] = said[i];
+                }
+                return fwCommInitRank(comm, size, id, rank, config);
+            }
+            failed = FW_ABORTED;
         }
     }
-    if (MPI_Bcast(said, (int)sizeof said, MPI_UNSIGNED_CHAR, 0, mpi) != MPI_SUCCESS) {
-        return FW_TRANSPORT_ERROR;
+    if (made != FW_SUCCESS) {
+        return made;
     }
-    if (said[sizeof id.internal] == 0) {
-        if (rank != 0) {
-            /* This call fails on purpose, to invalidate the group that it may be in. */
-            (void)fwCommInitRank(comm, 0, id, rank, config);
-        }
-        return rank == 0 ? made : FW_ABORTED;
-    }
-    for (i = 0; i < sizeof id.internal; i++) {
-        id.internal[i] = said[i];
-    }
-    return fwCommInitRank(comm, size, id, rank, config);
+    /* This call fails on purpose, to invalidate the group that it may be in. */
+    (void)fwCommInitRank(comm, 0, id, rank, config);
+    return failed;
 }
 
 #endif

@@ -37,6 +37,13 @@ int main(int argc, char **argv) {
     OK(fwCommDestroy(half));
     OK(fwCommDestroy(world));
     MPI_Comm_free(&mpi);
+    /* An MPI call that fails invalidates the group that it is in. */
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    OK(fwGroupStart());
+    CHECK(fwCommInitMpi(&world, MPI_COMM_NULL, NULL) == FW_TRANSPORT_ERROR);
+    FAILS(FW_INVALID_ARGUMENT, fwGroupEnd());
+    CHECK(world == NULL);
     /* If rank 0 cannot create an id, all ranks get an error. */
     setenv("FOLDWIRE_ADDRESS", "0.0.0.0", 1);
     const fwResult result = fwCommInitMpi(&world, MPI_COMM_WORLD, NULL);

@@ -35,6 +35,13 @@ program mpi_ranks
     call ok(fwCommCount(part, n) == FW_SUCCESS .and. n == (n_ranks + 1 - mod(rank, 2)) / 2)
     call ok(fwBarrier(part) == FW_SUCCESS)
     call ok(fwCommDestroy(part) == FW_SUCCESS .and. fwCommDestroy(world) == FW_SUCCESS)
+
+    ! An MPI call that fails invalidates the group that it is in.
+    call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)
+    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
+    call ok(fwGroupStart() == FW_SUCCESS)
+    call ok(fwCommInitMpi(world, MPI_COMM_NULL%MPI_VAL) == FW_TRANSPORT_ERROR)
+    call ok(fwGroupEnd() == FW_INVALID_ARGUMENT)
     if (rank == 0) print "(a)", "ranks agree"
     call MPI_Finalize()
 
