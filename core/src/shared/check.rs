@@ -5,7 +5,7 @@ use super::SharedCommunicator;
 use crate::collective::Communicator;
 use crate::error::Error;
 use crate::shared_transport::Port;
-use crate::transport::Transport;
+use crate::transport::{Rank, Transport};
 use core::cell::Cell;
 
 /// State of a check.
@@ -67,13 +67,15 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         }
     }
 
-    /// Checks that this many more sends and receives may start.
+    /// Checks that this many more receives may start, and sends to these ranks.
     ///
     /// # Errors
     /// [`Error::NoMessages`] without a channel for messages; [`Error::TooManyMessages`] if too many
     /// would be in progress.
-    pub fn check_room(&self, n_sends: usize, n_recvs: usize) -> Result<(), Error> {
-        self.mailbox()?.check_room([n_recvs, n_sends])
+    pub fn check_room(&self, receivers: &[Rank], n_recvs: usize) -> Result<(), Error> {
+        let mailbox = self.mailbox()?;
+        mailbox.check_room([n_recvs, receivers.len()])?;
+        mailbox.check_held(self.rank, receivers.iter().filter(|&&to| to == self.rank).count())
     }
 
     pub(super) fn is_checking(&self) -> bool {

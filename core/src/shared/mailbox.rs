@@ -80,11 +80,7 @@ impl<'a, X: Transport> Mailbox<'a, X> {
         let Some(peer) = peers.get(&own).filter(|peer| peer.has_any()) else {
             return copy_to_self(own, sends, recvs, only_checks);
         };
-        // A message that no receive waits for is held.
-        let n_sent = sends.iter().filter(|send| send.to() == own).count();
-        if peer.held.len() + n_sent > MAX_MESSAGES {
-            return Err(Error::TooManyMessages { max: MAX_MESSAGES });
-        }
+        self.check_held(own, sends.iter().filter(|send| send.to() == own).count())?;
         let tags = |is_sent: bool| {
             let sent = sends.iter().filter(|send| is_sent && send.to() == own).map(Outgoing::tag);
             let recv = recvs.iter().filter(|recv| !is_sent && recv.from() == own);
@@ -100,6 +96,19 @@ impl<'a, X: Transport> Mailbox<'a, X> {
             .find(|&&tag| n_lacking(tag) > 0)
             .or_else(|| sent.iter().find(|&&tag| n_lacking(tag) < peer.n_lacking(tag).min(0)));
         unmatched.map_or(Ok(()), |&tag| Err(Error::ToItself { tag }))
+    }
+
+    /// Returns whether older sends or receives of this rank with itself wait for a match.
+    pub(super) fn has_any_own(&self, own: Rank) -> bool {
+        self.peers.borrow().get(&own).is_some_and(PeerMessages::has_any)
+    }
+
+    /// Checks that this many more messages of this rank to itself may start. They are held until a
+    /// receive takes them.
+    pub(super) fn check_held(&self, own: Rank, n_more: usize) -> Result<(), Error> {
+        let n_held = self.peers.borrow().get(&own).map_or(0, |peer| peer.held.len());
+        let fit = n_held + n_more <= MAX_MESSAGES;
+        if fit { Ok(()) } else { Err(Error::TooManyMessages { max: MAX_MESSAGES }) }
     }
 
     /// Checks that this many more receives and sends may start.
@@ -248,23 +257,19 @@ impl PeerMessages {
         }
     }
 
-    /// Holds a message of this rank to itself.
+    /// Holds a message of this rank to itself, after [`check_held`](Mailbox::check_held).
     pub(super) fn hold_own<X: Transport, T: Element>(
         &mut self,
         comm: &Communicator<X>,
         send: &Sending<T>,
         data: &[T],
-    ) -> Result<(), Error> {
-        if self.held.len() >= MAX_MESSAGES {
-            return Err(Error::TooManyMessages { max: MAX_MESSAGES });
-        }
+    ) {
         self.n_received = self.n_received.wrapping_add(1);
         let header = comm.header_of(send, SegmentLabel { tag: OPENING, number: self.n_received });
         self.held.push_back(HeldOpening {
             header,
             content: OpeningContent::Own(Box::new(data.to_vec())),
         });
-        Ok(())
     }
 
     /// Records a new receive.

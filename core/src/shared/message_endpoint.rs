@@ -86,7 +86,8 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> MessageEndpoint<X> for SendingEndp
         if self.message.to == comm.rank() {
             let data = self.data.as_ref();
             self.message.cursor.is_done = true;
-            return peer.hold_own(comm, &self.message, data);
+            peer.hold_own(comm, &self.message, data);
+            return Ok(());
         }
         self.number = peer.start_send();
         Ok(())

@@ -139,6 +139,9 @@ fn messages_of_a_rank_to_itself_that_wait_for_receives_are_limited_too() {
         }
         let full = Err(Error::TooManyMessages { max: MAX });
         assert_eq!(world.start_send([7_u32], own, 7, &raw()).map(drop), full);
+        assert_eq!(world.check(|world| world.start_send([7_u32], own, 7, &raw())), full);
+        assert_eq!(world.check_room(&[own], 0), full);
+        assert_eq!(world.check_room(&[Rank(1 - own.0)], 1), Ok(()));
         let (one, mut room) = ([7_u32], [0_u32]);
         let exchanged = world.check(|world| {
             let mut recvs = [Incoming::new(own, 5000, &mut room)];
@@ -149,6 +152,27 @@ fn messages_of_a_rank_to_itself_that_wait_for_receives_are_limited_too() {
         assert_eq!(world.send_recv(send, recv, &raw()).map(drop), full);
         assert!(!world.is_poisoned());
         world.barrier().expect("nothing is wrong");
+    });
+}
+
+#[test]
+fn a_check_counts_the_messages_that_older_receives_come_before() {
+    run(1, |world| {
+        let (own, full) = (world.rank(), Err(Error::TooManyMessages { max: MAX }));
+        let start = |tag: usize| world.start_recv([0_u32], own, tag as u32).unwrap();
+        let waiting: Vec<_> = (0..MAX).map(start).collect();
+        let (one, mut room) = ([7_u32], [0_u32]);
+        let mut exchange = |world: &SharedCommunicator<'_, _>| {
+            let mut recvs = [Incoming::new(own, 5000, &mut room)];
+            world.exchange(&mut [Outgoing::new(own, 5000, &one)], &mut recvs, &raw())
+        };
+        assert_eq!(world.check(&mut exchange), full);
+        assert_eq!(exchange(&world).map(drop), full);
+        for (tag, receive) in waiting.into_iter().enumerate() {
+            let value = [tag as u32];
+            world.start_send(value, own, tag as u32, &raw()).unwrap().wait().into_result().unwrap();
+            assert_eq!(receive.wait().into_result().unwrap().0, value);
+        }
     });
 }
 

@@ -57,14 +57,14 @@ impl CheckedMessage {
         (self.bytes.clone(), !self.is_sent)
     }
 
-    /// Returns whether the peer is `rank`.
-    pub(crate) fn is_to(&self, rank: Rank) -> bool {
-        self.peer == rank
+    /// Rank that the message is sent to; `None` for a receive.
+    pub(crate) fn receiver(&self) -> Option<Rank> {
+        self.is_sent.then_some(self.peer)
     }
 
-    /// Returns whether the message is sent, not received.
-    pub(crate) const fn is_sent(&self) -> bool {
-        self.is_sent
+    /// Returns whether the peer is `rank`.
+    pub(crate) fn is_with(&self, rank: Rank) -> bool {
+        self.peer == rank
     }
 }
 

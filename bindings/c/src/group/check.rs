@@ -33,8 +33,7 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
     for (endpoint, comm, calls) in batches {
         let entry = guards[*endpoint].entry(*comm)?;
         let (comm, memory) = (&entry.comm, entry.memory);
-        let (mut together, mut n_with_request) = (Vec::new(), [0, 0]);
-        let mut sends_itself = false;
+        let (mut together, mut with_request) = (Vec::new(), Vec::new());
         for call in calls {
             match call {
                 SubmittedCall::Collective(call, _) => call.check(comm, memory)?,
@@ -43,26 +42,26 @@ pub(super) fn all(batches: &[CommBatch], guards: &mut [EndpointGuard<'_>]) -> Re
                     together.extend_from_slice(messages);
                 }
                 SubmittedCall::Message(message, _) => {
+                    let message: &CheckedMessage = message;
                     memory.refuse_messages()?;
                     check(comm, |comm| messages::start(comm, message))?;
-                    n_with_request[usize::from(message.is_sent())] += 1;
-                    sends_itself |= message.is_to(comm.rank());
+                    with_request.push(message);
                 }
             }
         }
         // A message to this rank itself that has a request may match one of those in `together`.
         // Then these cannot be checked as an exchange, only each by itself.
-        if sends_itself {
+        if with_request.iter().any(|message| message.is_with(comm.rank())) {
             for message in &together {
                 check(comm, |comm| messages::start(comm, message))?;
             }
         } else {
             check(comm, |comm| messages::exchange(comm, &together))?;
         }
-        if n_with_request != [0, 0] {
-            let [n_recvs, n_sends] = n_with_request;
-            let n_together = |is_sent| together.iter().filter(|m| m.is_sent() == is_sent).count();
-            comm.check_room(n_sends + n_together(true), n_recvs + n_together(false))?;
+        if !with_request.is_empty() {
+            let started = || together.iter().chain(with_request.iter().copied());
+            let receivers: Vec<_> = started().filter_map(CheckedMessage::receiver).collect();
+            comm.check_room(&receivers, started().count() - receivers.len())?;
         }
     }
     Ok(())

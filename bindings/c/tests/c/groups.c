@@ -288,6 +288,41 @@ static void communicators(void) {
     OK(fwCommDestroy(comms[1]));
 }
 
+/* Messages of a rank to itself wait for their receives, up to a limit. A group with more of them is
+ * refused whole. */
+static void messages_to_itself(void) {
+    enum { LIMIT = 1024, SPARE = 4 };
+    fwComm_t comm;
+    fwRequest_t requests[SPARE + 1] = {0};
+    float sent = 7, got;
+    OK(fwCommInitAll(&comm, 1, NULL));
+    for (uint32_t i = 0; i < LIMIT - SPARE; i++) {
+        OK(fwSend(&sent, 1, FW_FLOAT32, 0, i, NULL, comm, &requests[0]));
+        OK(fwWait(&requests[0]));
+    }
+    for (int n = SPARE + 1; n >= SPARE; n--) {
+        OK(fwGroupStart());
+        for (int i = 0; i < n; i++) {
+            OK(fwSend(&sent, 1, FW_FLOAT32, 0, 5000, NULL, comm, &requests[i]));
+        }
+        if (n > SPARE) {
+            FAILS(FW_INVALID_USAGE, fwGroupEnd());
+        } else {
+            OK(fwGroupEnd());
+        }
+    }
+    for (uint32_t i = 0; i < LIMIT; i++) {
+        got = 0;
+        OK(fwRecv(&got, 1, FW_FLOAT32, 0, i < LIMIT - SPARE ? i : 5000, comm, &requests[SPARE]));
+        OK(fwWait(&requests[SPARE]));
+        CHECK(got == 7);
+    }
+    for (int i = 0; i < SPARE; i++) {
+        OK(fwWait(&requests[i]));
+    }
+    OK(fwCommDestroy(comm));
+}
+
 int main(void) {
     fwComm_t comms[2];
     fwConfig config = FW_CONFIG_INIT;
@@ -295,6 +330,7 @@ int main(void) {
     config.timeout = 120;
     one_thread();
     communicators();
+    messages_to_itself();
     OK(fwCommInitAll(comms, 2, &config));
     Rank ranks[2] = {{comms[0], 0}, {comms[1], 1}};
     CHECK(pthread_create(&thread, NULL, rank_main, &ranks[1]) == 0);
