@@ -442,7 +442,7 @@ mod tests {
             let (rank_0, rank_1) = (rank_0.join().unwrap(), rank_1.join().unwrap());
             assert!(rank_0.is_ok() && rank_1.is_ok(), "{name}: {rank_0:?}, {rank_1:?}");
         }
-        // Nobody waits if strangers have all of them, or rank 0 refuses.
+        // No rank waits if strangers have all of them, or rank 0 refuses.
         let start = Instant::now();
         for message in [
             Message::Refusal(Refusal::Job { theirs: 1, ours: 2 }),

@@ -403,7 +403,7 @@ fn a_crowd_of_silent_strangers_keeps_no_process_out() {
     crowd(8, 100);
 }
 
-/// Nobody listens; somebody listens and says nothing; a host is busy.
+/// No host listens; one listens and says nothing; one is busy.
 #[test]
 fn who_waits_for_a_host_can_end_the_wait() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -97,7 +97,7 @@ fn candidates() -> impl Iterator<Item = PathBuf> {
     named.into_iter().chain(found).chain(NAMES.map(PathBuf::from))
 }
 
-/// What NVRTC made of a source.
+/// A source that NVRTC has compiled.
 #[derive(Debug)]
 pub struct Compiled {
     /// Machine code, or PTX for an architecture whose name begins with `compute_`.

@@ -323,7 +323,7 @@ impl Exchange for FailsIn {
 /// Makes the word that rank 0 reads of that of rank 1.
 type Forge = fn(&[u8]) -> Vec<u8>;
 
-/// An exchange between two ranks, of which one reads another word of the other in the second round.
+/// An exchange between two ranks. In the second round rank 0 reads a word that was changed.
 struct Forged {
     rank: u32,
     n_rounds: usize,
