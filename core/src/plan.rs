@@ -139,8 +139,8 @@ impl PartialEq for Plan {
             && (*division, *sampling) == (other.division, other.sampling)
             && (*exact_below, *same_bits) == (other.exact_below, other.same_bits)
             && (*overlap, *is_auto) == (other.overlap, other.is_auto)
-            && (lanes, piece_bytes, fill) == (&other.lanes, &other.piece_bytes, &other.fill)
-            && *refuses_fill == other.refuses_fill
+            && (piece_bytes, fill) == (&other.piece_bytes, &other.fill)
+            && (*lanes, *refuses_fill) == (other.lanes, other.refuses_fill)
     }
 }
 
