@@ -12,8 +12,8 @@ use crate::transport::Rank;
 use bytemuck::checked;
 
 /// Fields in the order of comparison. The kind of call comes first, so that ranks in different
-/// calls get an error about the call, not about its count. What the library chooses for a call by
-/// its kind and count, such as the codec, comes later.
+/// calls get an error about the call, not about its count. The library chooses some fields by the
+/// kind and the count, such as the codec. They come later.
 const FIELDS: [Field; 15] = [
     Field::Context,
     Field::Epoch,
